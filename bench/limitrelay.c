@@ -1,7 +1,7 @@
 /*
  * limitrelay: the least work that a tee in user space can do. The yardstick of `make bench`.
  *
- *   limitrelay PORT TARGET... [-r]
+ *   limitrelay PORT TARGET... [-r | -g]
  *
  * Receives on 127.0.0.1:PORT and sends every datagram to every TARGET, which is a port on
  * 127.0.0.1 or ADDRESS:PORT: one recvmmsg(64) a batch, one sendmmsg a batch and target, and
@@ -9,6 +9,7 @@
  *
  *   -r   runs of datagrams of equal length leave as one UDP_SEGMENT message each, gathered
  *        from the buffers where they lie
+ *   -g   datagrams that the kernel has together (UDP_GRO) are received and leave so
  *
  * It asks for 64 MiB of receive buffer, which the kernel doubles, and for 8 MiB of send
  * buffer a target, both beyond the limits that sysctl sets if it may.
@@ -29,6 +30,11 @@
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+enum mode { EACH, RUNS, TOGETHER };
 
 enum {
 	BATCH = 64,
@@ -41,6 +47,11 @@ enum {
 
 struct segment_control {
 	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(uint16_t))];
+};
+
+/* What the kernel says of an aggregate: the length of its datagrams, as an int. */
+struct aggregate_control {
+	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
 };
 
 static uint8_t slots[BATCH][SLOT_BYTES];
@@ -76,13 +87,16 @@ static void ask_buffer(int fd, int forced, int plain, int bytes)
 		die("setsockopt");
 }
 
-static int open_input(const char *port)
+static int open_input(const char *port, enum mode mode)
 {
 	struct sockaddr_in addr = address(port);
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof addr) != 0)
 		die("bind");
 	ask_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, RECEIVE_BUFFER_BYTES);
+	int one = 1;
+	if (mode == TOGETHER && setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof one) != 0)
+		die("UDP_GRO");
 	return fd;
 }
 
@@ -105,6 +119,34 @@ static void send_all(int fd, struct mmsghdr *messages, int count)
 	}
 }
 
+/* Has the kernel cut a message into segments. */
+static void cut(struct msghdr *message, struct segment_control *room, uint16_t segment_bytes)
+{
+	message->msg_control = room->bytes;
+	message->msg_controllen = sizeof room->bytes;
+	struct cmsghdr *control = CMSG_FIRSTHDR(message);
+	control->cmsg_level = SOL_UDP;
+	control->cmsg_type = UDP_SEGMENT;
+	control->cmsg_len = CMSG_LEN(sizeof segment_bytes);
+	memcpy(CMSG_DATA(control), &segment_bytes, sizeof segment_bytes);
+}
+
+/* Makes what was received what is to be sent: an aggregate is cut up as it was put together. */
+static void cut_again(struct mmsghdr *messages, struct segment_control *controls, int count)
+{
+	for (int i = 0; i < count; i++) {
+		struct msghdr *message = &messages[i].msg_hdr;
+		int segment_bytes = 0;
+		struct cmsghdr *control = CMSG_FIRSTHDR(message);
+		if (control != NULL && control->cmsg_level == SOL_UDP && control->cmsg_type == UDP_GRO)
+			memcpy(&segment_bytes, CMSG_DATA(control), sizeof segment_bytes);
+		message->msg_control = NULL;
+		message->msg_controllen = 0;
+		if (segment_bytes > 0 && (unsigned)segment_bytes < messages[i].msg_len)
+			cut(message, &controls[i], (uint16_t)segment_bytes);
+	}
+}
+
 /*
  * Makes one message of each run of equal length in parts[0..count). The message's iovec
  * is the stretch of `parts` that the run covers. Returns the number of messages.
@@ -122,31 +164,28 @@ static int gather_runs(struct mmsghdr *messages, struct segment_control *control
 		}
 		struct msghdr *message = &messages[made].msg_hdr;
 		*message = (struct msghdr){ .msg_iov = &parts[first], .msg_iovlen = (size_t)(end - first) };
-		if (end - first > 1) {
-			uint16_t segment_bytes = (uint16_t)length;
-			message->msg_control = controls[made].bytes;
-			message->msg_controllen = sizeof controls[made].bytes;
-			struct cmsghdr *control = CMSG_FIRSTHDR(message);
-			control->cmsg_level = SOL_UDP;
-			control->cmsg_type = UDP_SEGMENT;
-			control->cmsg_len = CMSG_LEN(sizeof segment_bytes);
-			memcpy(CMSG_DATA(control), &segment_bytes, sizeof segment_bytes);
-		}
+		if (end - first > 1)
+			cut(message, &controls[made], (uint16_t)length);
 		made++;
 		first = end;
 	}
 	return made;
 }
 
-static _Noreturn void relay(int input, const int *targets, int target_count, int gathers)
+static _Noreturn void relay(int input, const int *targets, int target_count, enum mode mode)
 {
 	static struct mmsghdr in[BATCH], out[BATCH];
 	static struct segment_control controls[BATCH];
+	static struct aggregate_control aggregates[BATCH];
 	static struct iovec parts[BATCH];
 	for (;;) {
 		for (int i = 0; i < BATCH; i++) {
 			parts[i] = (struct iovec){ .iov_base = slots[i], .iov_len = SLOT_BYTES };
 			in[i].msg_hdr = (struct msghdr){ .msg_iov = &parts[i], .msg_iovlen = 1 };
+			if (mode == TOGETHER) {
+				in[i].msg_hdr.msg_control = aggregates[i].bytes;
+				in[i].msg_hdr.msg_controllen = sizeof aggregates[i].bytes;
+			}
 		}
 		int received = recvmmsg(input, in, BATCH, MSG_WAITFORONE, NULL);
 		if (received < 0 && errno != EINTR)
@@ -154,8 +193,10 @@ static _Noreturn void relay(int input, const int *targets, int target_count, int
 		for (int i = 0; i < received; i++)
 			parts[i].iov_len = in[i].msg_len;
 		/* Headers that were filled for receiving are right for sending too: same iovec, no control data. */
-		struct mmsghdr *messages = gathers ? out : in;
-		int count = gathers ? gather_runs(out, controls, parts, received) : received;
+		struct mmsghdr *messages = mode == RUNS ? out : in;
+		int count = mode == RUNS ? gather_runs(out, controls, parts, received) : received;
+		if (mode == TOGETHER)
+			cut_again(in, controls, received);
 		for (int t = 0; t < target_count; t++)
 			send_all(targets[t], messages, count);
 	}
@@ -163,17 +204,19 @@ static _Noreturn void relay(int input, const int *targets, int target_count, int
 
 int main(int argc, char **argv)
 {
-	int targets[TARGETS_MAX], target_count = 0, gathers = 0;
+	int targets[TARGETS_MAX], target_count = 0;
+	enum mode mode = EACH;
 	if (argc < 3) {
-		fputs("usage: limitrelay PORT TARGET... [-r]\n", stderr);
+		fputs("usage: limitrelay PORT TARGET... [-r | -g]\n", stderr);
 		return 64;
 	}
-	int input = open_input(argv[1]);
 	for (int i = 2; i < argc; i++) {
 		if (strcmp(argv[i], "-r") == 0)
-			gathers = 1;
+			mode = RUNS;
+		else if (strcmp(argv[i], "-g") == 0)
+			mode = TOGETHER;
 		else if (target_count < TARGETS_MAX)
 			targets[target_count++] = open_target(argv[i]);
 	}
-	relay(input, targets, target_count, gathers);
+	relay(open_input(argv[1], mode), targets, target_count, mode);
 }

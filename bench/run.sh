@@ -6,6 +6,7 @@
 #   make bench BENCH_ARGS=fleet         what the records of many hosts take, 6 minutes
 #   make bench BENCH_ARGS=sockets       decoding, encoding, and polls of the socket collector, 4 minutes
 #   make bench BENCH_ARGS=flows         decoding sFlow beside other decoders, and the highest rate of weir flows, 2 minutes
+#   make bench BENCH_ARGS=group         one flow of a million datagrams over several sockets, five times each way, 10 minutes
 #   make bench BENCH_ARGS=sinks         each kind of sink beside other clients, a million rows and a minute's outage, 45 minutes
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -67,7 +68,19 @@ flows() {
     bench/flows/rates.py "$weir" 300k,400k,450k,0 5 1
 }
 
+# One flow over several sockets of one address: even, in order, nothing lost; with a thread that is stopped, and while sockets come and go.
+group() {
+    local run
+    for run in 1 2 3 4 5; do
+        say "run $run, load average $(cut -d' ' -f1-3 /proc/loadavg)"
+        WEIR_TEST_DATAGRAMS=1000000 cargo test --quiet --package relay --test relay -- --test-threads=1 \
+            one_flow_over come_and_go so_they_do a_thread_that_is_stopped
+        WEIR_TEST_DATAGRAMS=1000000 cargo test --quiet --package weir --test weir -- --test-threads=1 reload::sockets_come_and_go
+    done
+}
+
 case ${args[0]:-} in
+    group) group ;;
     flows) flows ;;
     sinks) sinks "${args[@]:1}" ;;
     fleet) fleet "${args[@]:1}" ;;

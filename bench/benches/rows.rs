@@ -138,6 +138,8 @@ fn start(
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
         trust_header_from: Vec::new(),
+        cpus: Default::default(),
+        sockets_max: 1,
         balance: sys::socket::Balance::default(),
         order: relay::Order::default(),
         gather: None,

@@ -34,15 +34,26 @@ pub(crate) struct Case {
     /// Targets that receive.
     pub(crate) targets: usize,
     pub(crate) reach: Reach,
+    /// Senders that take turns datagram by datagram, where it is about what their addresses cost to keep.
+    pub(crate) senders: Option<usize>,
 }
 
 impl Case {
     pub(crate) fn new(question: Question, sizes: Sizes, targets: usize) -> Case {
-        Case { question, sizes, targets, reach: Reach::Loopback }
+        Case { question, sizes, targets, reach: Reach::Loopback, senders: None }
     }
 
     pub(crate) fn over_cable(self) -> Case {
         Case { reach: Reach::Cable, ..self }
+    }
+
+    pub(crate) fn of_senders(self, senders: usize) -> Case {
+        Case { senders: Some(senders), ..self }
+    }
+
+    /// Datagrams that are handed to the kernel with one call.
+    pub(crate) fn burst(self) -> usize {
+        if self.senders.is_some() { 1 } else { self.sizes.burst() }
     }
 
     /// What is sent to how many.
@@ -52,7 +63,8 @@ impl Case {
             Sizes::Varying { min, max } => format!("{min} to {max} B"),
         };
         let over = if self.reach == Reach::Cable { " over a veth pair" } else { "" };
-        format!("{sizes}, 1 to {}{over}", self.targets)
+        let senders = self.senders.map(|count| format!(" of {count} senders")).unwrap_or_default();
+        format!("{sizes}{senders}, 1 to {}{over}", self.targets)
     }
 
     pub(crate) fn label(self) -> String {
@@ -69,7 +81,7 @@ impl Case {
     /// Whether it is one of the two for which memory and more time are asked: 200 bytes in the mean to two targets.
     pub(crate) fn is_main(self) -> bool {
         let is_compared = self.question == Question::Compare && self.reach == Reach::Loopback;
-        is_compared && self.targets == 2 && self.sizes.mean_bytes() == 200
+        is_compared && self.senders.is_none() && self.targets == 2 && self.sizes.mean_bytes() == 200
     }
 }
 

@@ -9,6 +9,10 @@ pub(crate) enum Contender {
     Weir(Weir),
     LimitRelayRuns,
     LimitRelay,
+    /// Receives and sends together what the kernel has together.
+    LimitRelayTogether,
+    /// Keeps the sender's address by a raw socket.
+    RawRelay,
     Socat,
 }
 
@@ -20,6 +24,8 @@ pub(crate) const C_LOOPS: [Contender; 2] = [Contender::LimitRelayRuns, Contender
 pub(crate) struct Weir {
     pub(crate) schedule: Schedule,
     pub(crate) gathering: Gathering,
+    pub(crate) receive: Receive,
+    pub(crate) source: Source,
     /// One more target, next to those that receive.
     pub(crate) beside: Option<DeadEnd>,
 }
@@ -28,6 +34,41 @@ pub(crate) struct Weir {
 pub(crate) enum Schedule {
     Inline,
     Threaded,
+}
+
+/// Whose address the receivers see of what Weir sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) enum Source {
+    Own,
+    /// The sender's.
+    Address,
+}
+
+impl Source {
+    /// What a target of `weir relay` is given.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Source::Own => "",
+            Source::Address => "?preserve_source=true",
+        }
+    }
+}
+
+/// Whether Weir receives datagrams together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Receive {
+    Single,
+    Gro,
+}
+
+impl Receive {
+    /// What `weir relay` is given.
+    pub(crate) fn args(self) -> &'static [&'static str] {
+        match self {
+            Receive::Single => &[],
+            Receive::Gro => &["--receive", "gro"],
+        }
+    }
 }
 
 /// Whether Weir waits a moment for more after a short batch.
@@ -89,26 +130,52 @@ impl Contender {
     pub(crate) const WEIR_THREADED: Contender = Contender::weir(Schedule::Threaded);
 
     pub(crate) const fn weir(schedule: Schedule) -> Contender {
-        Contender::Weir(Weir { schedule, gathering: Gathering::Default, beside: None })
+        let (gathering, receive) = (Gathering::Default, Receive::Single);
+        Contender::Weir(Weir { schedule, gathering, receive, source: Source::Own, beside: None })
     }
+
+    /// Weir inline, which shows receivers this of the sender.
+    pub(crate) const fn showing(source: Source) -> Contender {
+        Contender::Weir(Weir {
+            schedule: Schedule::Inline,
+            gathering: Gathering::Default,
+            receive: Receive::Single,
+            source,
+            beside: None,
+        })
+    }
+
+    /// Weir inline, which receives datagrams together.
+    pub(crate) const WEIR_TOGETHER: Contender = Contender::Weir(Weir {
+        schedule: Schedule::Inline,
+        gathering: Gathering::Default,
+        receive: Receive::Gro,
+        source: Source::Own,
+        beside: None,
+    });
 
     /// Weir inline with this setting.
     pub(crate) fn gathering(gathering: Gathering) -> Contender {
-        Contender::Weir(Weir { schedule: Schedule::Inline, gathering, beside: None })
+        let (schedule, receive) = (Schedule::Inline, Receive::Single);
+        Contender::Weir(Weir { schedule, gathering, receive, source: Source::Own, beside: None })
     }
 
     /// Weir with a dead end among its targets.
     pub(crate) fn beside(schedule: Schedule, dead_end: DeadEnd) -> Contender {
         let beside = Some(dead_end);
-        Contender::Weir(Weir { schedule, gathering: Gathering::Default, beside })
+        let (gathering, receive) = (Gathering::Default, Receive::Single);
+        Contender::Weir(Weir { schedule, gathering, receive, source: Source::Own, beside })
     }
 
     pub(crate) fn label(self) -> String {
         match self {
             Contender::Weir(weir) => {
                 let mut label = format!("weir {}", weir.schedule.name());
-                for arg in weir.gathering.args() {
+                for arg in weir.gathering.args().iter().chain(weir.receive.args()) {
                     label.push_str(&format!(" {arg}"));
+                }
+                if weir.source != Source::Own {
+                    label.push_str(&format!(" {}", &weir.source.option()[1..]));
                 }
                 if let Some(dead_end) = weir.beside {
                     label.push_str(&format!(" + {}", dead_end.label()));
@@ -118,6 +185,8 @@ impl Contender {
             }
             Contender::LimitRelayRuns => "limitrelay -r".to_owned(),
             Contender::LimitRelay => "limitrelay".to_owned(),
+            Contender::LimitRelayTogether => "limitrelay -g".to_owned(),
+            Contender::RawRelay => "rawrelay".to_owned(),
             Contender::Socat => "socat".to_owned(),
         }
     }
@@ -135,5 +204,6 @@ impl Serialize for Contender {
 pub(crate) struct Programs {
     pub(crate) weir: PathBuf,
     pub(crate) limitrelay: PathBuf,
+    pub(crate) rawrelay: PathBuf,
     pub(crate) socat: Option<PathBuf>,
 }

@@ -172,8 +172,10 @@ fn programs(args: &Args) -> anyhow::Result<Programs> {
     })?;
     let limitrelay = std::env::current_exe()?.with_file_name("limitrelay");
     relay::build_limitrelay(&limitrelay)?;
+    let rawrelay = limitrelay.with_file_name("rawrelay");
+    relay::build_rawrelay(&rawrelay)?;
     let socat = program("socat");
-    Ok(Programs { weir, limitrelay, socat })
+    Ok(Programs { weir, limitrelay, rawrelay, socat })
 }
 
 /// A program of this name, where a shell would find it.

@@ -26,7 +26,15 @@ const PROBE_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Compiles limitrelay.c.
 pub(crate) fn build_limitrelay(program: &Path) -> anyhow::Result<()> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/limitrelay.c");
+    build(concat!(env!("CARGO_MANIFEST_DIR"), "/limitrelay.c"), program)
+}
+
+/// Compiles rawrelay.c.
+pub(crate) fn build_rawrelay(program: &Path) -> anyhow::Result<()> {
+    build(concat!(env!("CARGO_MANIFEST_DIR"), "/rawrelay.c"), program)
+}
+
+fn build(source: &str, program: &Path) -> anyhow::Result<()> {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let status = Command::new(&compiler)
         .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
@@ -67,13 +75,20 @@ impl Relay {
                 }
                 relay.start(&mut command)?;
             }
-            Contender::LimitRelay | Contender::LimitRelayRuns => {
+            Contender::LimitRelay | Contender::LimitRelayRuns | Contender::LimitRelayTogether => {
                 let mut command = Command::new(&programs.limitrelay);
                 command.arg(addr.port().to_string());
                 command.args(targets.iter().map(SocketAddr::to_string));
-                if contender == Contender::LimitRelayRuns {
-                    command.arg("-r");
-                }
+                command.args(match contender {
+                    Contender::LimitRelayRuns => Some("-r"),
+                    Contender::LimitRelayTogether => Some("-g"),
+                    _ => None,
+                });
+                relay.start(&mut command)?;
+            }
+            Contender::RawRelay => {
+                let mut command = Command::new(&programs.rawrelay);
+                command.arg(addr.to_string()).args(targets.iter().map(SocketAddr::to_string));
                 relay.start(&mut command)?;
             }
             Contender::Socat => relay.start_socat(programs, targets)?,
@@ -223,9 +238,9 @@ fn weir(programs: &Programs, addr: SocketAddr, targets: &[SocketAddr], form: Wei
     let mut command = Command::new(&programs.weir);
     command.args(["relay", "--listen", &addr.to_string(), "--schedule", form.schedule.name()]);
     command.args(["--receive-buffer", RECEIVE_BUFFER, "--progress", "off"]);
-    command.args(form.gathering.args());
+    command.args(form.gathering.args()).args(form.receive.args());
     for target in targets {
-        command.args(["--to", &target.to_string()]);
+        command.args(["--to", &format!("{target}{}", form.source.option())]);
     }
     command
 }

@@ -79,7 +79,8 @@ fn first_offer(stage: &Stage, relay: usize) -> f64 {
     let sends_runs = matches!(stage.case.sizes, Sizes::Equal(_));
     let copies_per_sec = match stage.relays[relay].contender {
         Contender::Socat => 1e5,
-        Contender::LimitRelay => 7e5,
+        Contender::LimitRelay | Contender::RawRelay => 7e5,
+        Contender::WEIR_TOGETHER | Contender::LimitRelayTogether => 3e6,
         _ if sends_runs => 1.6e6,
         _ => 7e5,
     };

@@ -1,7 +1,7 @@
 //! Which cases are measured, and which relays in each.
 
 use crate::case::{Case, Pace, Plan, Question, REPETITIONS, VARYING};
-use crate::contender::{C_LOOPS, Contender, DeadEnd, Gathering, Programs, Schedule};
+use crate::contender::{C_LOOPS, Contender, DeadEnd, Gathering, Programs, Schedule, Source};
 use crate::site::{Reach, Site};
 use clap::ValueEnum;
 use load::spin::{HEADER_BYTES, Sizes};
@@ -41,6 +41,9 @@ enum Part {
     Isolation,
     /// 20,000 datagrams a second, one at a time.
     Steady,
+    /// What it costs to keep the sender's address, with 1, 16 and 1,000 senders, to one target. Not its port, which on this host is the
+    /// sender's own.
+    Senders,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,14 +52,18 @@ enum RelayName {
     Threaded,
     LimitRuns,
     Limit,
+    InlineGro,
+    LimitGro,
     Socat,
 }
 
-const RELAYS: [(RelayName, Contender); 5] = [
+const RELAYS: [(RelayName, Contender); 7] = [
     (RelayName::Inline, Contender::WEIR_INLINE),
     (RelayName::Threaded, Contender::WEIR_THREADED),
     (RelayName::LimitRuns, Contender::LimitRelayRuns),
     (RelayName::Limit, Contender::LimitRelay),
+    (RelayName::InlineGro, Contender::WEIR_TOGETHER),
+    (RelayName::LimitGro, Contender::LimitRelayTogether),
     (RelayName::Socat, Contender::Socat),
 ];
 
@@ -145,6 +152,11 @@ impl Selection {
             cases.extend(or_sizes(&both).into_iter().map(case));
         }
 
+        if self.is_wanted(Part::Senders) && !self.quick {
+            let case = Case::new(Question::Compare, Sizes::Equal(200), 1);
+            cases.extend([1, 16, 1_000].map(|senders| case.of_senders(senders)));
+        }
+
         if self.is_wanted(Part::Isolation) {
             cases.extend(self.isolation(&or_sizes(if self.quick { &[VARYING] } else { &both })));
         }
@@ -170,10 +182,20 @@ impl Selection {
 
     fn contenders(&self, case: Case, programs: &Programs) -> Vec<Contender> {
         match case.question {
+            Question::Compare if case.senders.is_some() => {
+                let weir = [Source::Own, Source::Address].map(Contender::showing);
+                weir.into_iter().chain([Contender::LimitRelay, Contender::RawRelay]).collect()
+            }
             Question::Compare => self.named_contenders(programs, |contender| match contender {
+                // Only equal lengths are ever together.
+                Contender::WEIR_TOGETHER | Contender::LimitRelayTogether => {
+                    !self.quick && case.sizes == Sizes::Equal(200)
+                }
                 Contender::Socat => !self.quick && case.is_main(),
                 Contender::Weir(weir) => !self.quick || weir.schedule == Schedule::Inline,
                 Contender::LimitRelay | Contender::LimitRelayRuns => true,
+                // In a part of its own.
+                Contender::RawRelay => false,
             }),
             Question::Isolation(schedule) => {
                 let dead_ends: &[DeadEnd] = match case.reach {

@@ -121,7 +121,7 @@ impl Stage {
         rate_per_sec: f64,
         duration: Duration,
     ) -> anyhow::Result<&mut Trial> {
-        let burst = self.case.sizes.burst();
+        let burst = self.case.burst();
         self.run(Some(relay), purpose, (rate_per_sec, duration), burst, Times::Ignore)
     }
 
@@ -148,9 +148,8 @@ impl Stage {
             Some(relay) => Address::Udp(self.relays[relay].addr),
             None => self.receivers[0].address().clone(),
         };
-        let sizes = self.case.sizes;
-        let offer =
-            Offer { to, flows: 1, rate_per_sec, duration, sizes, burst, quiet: QUIET, times };
+        let (sizes, flows) = (self.case.sizes, self.case.senders.unwrap_or(1));
+        let offer = Offer { to, flows, rate_per_sec, duration, sizes, burst, quiet: QUIET, times };
 
         self.runs += 1;
         let run = self.runs;
@@ -224,7 +223,8 @@ mod tests {
         let limitrelay = std::env::temp_dir().join(name);
         build_limitrelay(&limitrelay).unwrap();
         let weir = "/nonexistent".into();
-        let programs = Programs { weir, limitrelay: limitrelay.clone(), socat: None };
+        let rawrelay = std::path::PathBuf::from("rawrelay");
+        let programs = Programs { weir, limitrelay: limitrelay.clone(), rawrelay, socat: None };
         let cpus = || "0".to_owned();
         let placement = Placement { load_cpus: cpus(), relay_cpus: cpus(), receive_cpus: cpus() };
         let contenders = [Contender::LimitRelay, Contender::LimitRelayRuns];

@@ -326,6 +326,7 @@ mod tests {
             [
                 "weir.relay.target_dropped_datagrams.syslog.old.queue_full:2|c",
                 "weir.relay.target_offered_datagrams.syslog.old:2|c",
+                "weir.relay.target_unsent_datagrams.syslog.old:2|c",
             ]
         );
     }
@@ -397,7 +398,7 @@ mod tests {
         }
         let packets = Encoder::new(&long).encode(&many);
         assert!(packets.iter().all(|packet| packet.bytes.len() <= DATAGRAM_BYTES_MAX));
-        assert_eq!(counters(&packets).len(), 100 * 4);
+        assert_eq!(counters(&packets).len(), 100 * 5);
     }
 
     #[test]

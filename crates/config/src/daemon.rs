@@ -1,8 +1,10 @@
 //! `[daemon]`: the daemon's life.
 
-use crate::form::{Choice, Span};
+use crate::address::socket_path;
+use crate::form::{Choice, Span, path};
 use crate::keys::{Section, keys};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -23,6 +25,10 @@ keys! {
         drain_grace => drain_grace: Duration = DRAIN_GRACE, default(Duration::from_secs(10));
         /// The least important messages that are written to standard error.
         log_level => log_level: LogLevel = LOG_LEVELS, default(LogLevel::Info);
+        /// The privileged helper (`weir namespace-helper`) that makes what counts datagrams in the kernel for listeners that receive
+        /// them together (`receive`), so that this process needs no capability.
+        helper => helper: Option<PathBuf> = path("path of the helper's socket", socket_path),
+            unset("this process does it itself");
     }
 }
 

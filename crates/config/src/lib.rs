@@ -53,7 +53,7 @@ pub use daemon::{DaemonConfig, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
 pub use host::{Finding, Severity};
 pub use keys::Key;
-pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, UdpListener};
+pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, ReceiveMode, UdpListener};
 pub use loops::would_loop;
 pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
 pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides};

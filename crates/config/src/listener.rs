@@ -3,7 +3,7 @@
 use crate::address::{Host, HostPort, ListenAddress, NAME, interface, name_of};
 use crate::document::Table;
 use crate::flows::FLOWS_NAME;
-use crate::form::{Choice, Kind, OrAuto, OrOff, PREFIXES, Span, size, text, whole};
+use crate::form::{Choice, Kind, OrAuto, OrOff, PREFIXES, Span, parsed, size, text, whole};
 use crate::host::{
     Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
 };
@@ -18,6 +18,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use sys::cpus::CpuList;
 use sys::socket::{Balance, ListenOptions, MEMBERS_MAX};
 
 pub(crate) const SECTION: Section = Section {
@@ -55,6 +56,10 @@ keys! {
         /// at least one more is likely to come in that time, from 12500 a second on with `80us`. `off`: never.
         gather => gather: Option<Duration> =
             OrOff(Span(Duration::from_micros(10), Duration::from_millis(1))), default(None);
+        /// Processors that its threads run on, such as `0-3` or `0,2,4-7`: those that receive take turns, those that send have all of them.
+        /// Threads of files and sinks run anywhere.
+        cpus => cpus: Option<CpuList> = text("processors, such as `0-3`", parsed::<CpuList>),
+            unset("any that this process may use");
     }
 }
 
@@ -77,6 +82,19 @@ keys! {
         /// of a single sender too. `auto` begins with one and adds another whenever the reading of one is what datagrams are
         /// lost by. The sockets belong to this program: one that a service manager hands over stays alone.
         sockets => sockets: Option<usize> = OrAuto(whole(1, MEMBERS_MAX as u64)), default(Some(1));
+        /// How long a receive call that finds nothing looks at the network card's queue before it sleeps, which saves an interrupt and a wake-up
+        /// and takes a processor. Only for cards whose drivers can (not loopback). Some kernels want `CAP_NET_ADMIN` for more than `net.core.busy_read`.
+        busy_poll => busy_poll: Option<Duration> =
+            OrOff(Span(Duration::from_micros(1), Duration::from_millis(10))), default(None);
+        /// How the kernel hands datagrams over: each alone (`single`), or those of one sender and length together (`gro`), which
+        /// takes less time where they arrive together: from a network card, or a sender that hands them over so. What the kernel drops
+        /// then is counted by a program of ours in it, which takes `CAP_BPF` or the `helper` of `[daemon]`; without, the drops
+        /// are marked as the fewest that it can have been. `auto`: together where every drop is counted.
+        receive => receive: ReceiveMode = Choice(&[
+            ("single", ReceiveMode::Single),
+            ("gro", ReceiveMode::Gro),
+            ("auto", ReceiveMode::Auto),
+        ]), default(ReceiveMode::Single);
         /// Which of several sockets a datagram goes to: to each in turn of chance, whatever the senders (`even`), all of a sender's
         /// port to the same (`flow`), or to the one of the processor that received it (`cpu`).
         balance => balance: Balance = Choice(&[
@@ -112,6 +130,17 @@ keys! {
 pub enum Ordering {
     Arrival,
     None,
+}
+
+/// How the kernel hands over what arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReceiveMode {
+    /// Each datagram alone.
+    Single,
+    /// Together what it can.
+    Gro,
+    /// Together if what it drops is counted.
+    Auto,
 }
 
 /// Where a listener receives.
@@ -204,6 +233,8 @@ impl ListenerConfig {
             socket_owner,
             gather: self.gather,
             balance: self.udp().map_or_else(Balance::default, |udp| udp.balance),
+            cpus: self.cpus.clone().unwrap_or_default(),
+            sockets_max: self.sockets_max(),
             order: match self.udp() {
                 Some(udp) if udp.order == Ordering::None => Order::None,
                 Some(udp) => Order::Arrival { wait: udp.order_wait },
@@ -225,6 +256,20 @@ impl ListenerConfig {
         }
     }
 
+    /// What is wrong with its processors, and what helps; `None`: this process may use all of them.
+    pub fn missing_cpus(&self) -> Option<String> {
+        let wanted = self.cpus.as_ref()?;
+        // Of a host where they cannot be read, the threads find out.
+        let there = CpuList::of_this_thread().ok()?;
+        let missing = wanted.without(&there);
+        (!missing.is_empty()).then(|| {
+            format!(
+                "cpus = \"{wanted}\": this process may not run on {missing}. Fix: write cpus = \"{there}\", or allow it more \
+                 (AllowedCPUs= of the unit, the cpuset of the container)"
+            )
+        })
+    }
+
     /// Whether it is the same but for its targets: on reload its socket and ring stay as they are.
     pub fn is_same_listener(&self, other: &ListenerConfig) -> bool {
         let without_targets =
@@ -235,6 +280,7 @@ impl ListenerConfig {
     /// Looks at what it needs of this host, and adds the addresses where it would listen.
     pub(crate) fn examine(&self, addrs: &mut Vec<SocketAddr>, findings: &mut Vec<Finding>) {
         let what = format!("listener {}", self.name);
+        findings.extend(self.missing_cpus().map(|why| Finding::new(Severity::Error, &what, why)));
         let udp = match &self.listen {
             Listen::Udp(udp) => udp,
             Listen::Unix(path) => return findings.push(unix_listener(&what, path)),

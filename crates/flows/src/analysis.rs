@@ -4,7 +4,8 @@ mod watching;
 
 pub use watching::{AgentFigure, PortFigure, Watched};
 
-use crate::definition::{Counting, Definition};
+use crate::counting::Counting;
+use crate::definition::Definition;
 use crate::engine::{Changed, Engine, Limits, Taken};
 use crate::event::{Event, EventLog};
 use crate::lookup::Groups;

@@ -1,11 +1,12 @@
 //! Datagrams in, figures out: agents, samplers, interfaces and definitions together.
 
+mod samples;
+
 use crate::agent::{Agent, AgentId, Room};
-use crate::definition::{Counting, Definition, Direction, Sample, Traffic};
+use crate::counting::Counting;
+use crate::definition::Definition;
 use crate::lookup::Groups;
-use crate::observed::Observed;
-use crate::portion::{CounterReading, Told, Untolds};
-use crate::sampler::{Reading, Worth};
+use crate::portion::{Told, Untolds};
 use crate::sequence::Seen;
 use crate::table::Everything;
 use foldhash::fast::RandomState;
@@ -14,10 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::sflow::{
-    self, CounterRecord, CountersSample, DataFormat, DataSource, Datagram, DroppedPacket,
-    FlowRecords, FlowSample, Malformed,
-};
+use wire::sflow::{DataFormat, Datagram, Malformed};
 
 /// Kinds of structures that are counted by their number; those of more kinds are counted together.
 const UNKNOWN_MAX: usize = 256;
@@ -127,13 +125,6 @@ pub(crate) enum Changed {
 
 /// Interfaces that are remembered to have changed.
 const CHANGED_MAX: usize = 65_536;
-
-/// What one sample is worth, and to whom.
-struct Weighed {
-    frames: f64,
-    configured_rate: u32,
-    sampler: u32,
-}
 
 impl Engine {
     /// An engine that has seen nothing. `internal`: interfaces, by agent and index, that lead to other agents, for
@@ -373,207 +364,6 @@ impl Rest {
     fn tell_ended(&mut self, told: &mut impl Told) {
         for mut ended in self.ended.drain(..) {
             ended.tell_all(&self.groups, told);
-        }
-    }
-
-    fn samples(
-        &mut self,
-        datagram: &Datagram<'_>,
-        id: AgentId,
-        agent: &mut Agent,
-        now_ns: u64,
-        told: &mut impl Told,
-    ) {
-        for sample in datagram.samples() {
-            match sample {
-                Ok(sflow::Sample::Flow(flow)) => {
-                    self.flow(datagram, &flow, id, agent, now_ns, told);
-                }
-                Ok(sflow::Sample::Dropped(dropped)) => {
-                    self.dropped(datagram, &dropped, id, agent, now_ns, told);
-                }
-                Ok(sflow::Sample::Counters(counters)) => {
-                    self.counters(datagram, &counters, id, agent, now_ns, told);
-                }
-                Ok(sflow::Sample::Metrics(_) | sflow::Sample::RtFlow(_)) => {}
-                Ok(sflow::Sample::Unknown(raw)) => self.unknown(raw.format),
-                Err(malformed) => self.fault(&malformed),
-            }
-        }
-        for counting in &mut self.counting {
-            counting.settle(&self.groups, told);
-        }
-    }
-
-    fn flow(
-        &mut self,
-        datagram: &Datagram<'_>,
-        flow: &FlowSample<'_>,
-        id: AgentId,
-        agent: &mut Agent,
-        now_ns: u64,
-        told: &mut impl Told,
-    ) {
-        let reading = Reading {
-            sequence: flow.sequence,
-            sampling_rate: flow.sampling_rate,
-            pool: flow.sample_pool,
-            drops: flow.drops,
-            uptime_ms: datagram.uptime_ms,
-        };
-        let Some(worth) = self.worth(agent, flow.source, Traffic::Sampled, reading) else {
-            self.totals.duplicate_samples += 1;
-            return;
-        };
-        self.totals.flow_samples += 1;
-
-        let mut observed = Observed::of_flow(id.address, id.sub_agent, flow);
-        self.observe(flow.records(), &mut observed);
-
-        let bytes = worth.frames * f64::from(observed.frame_bytes);
-        let direction = match flow.direction() {
-            sflow::Direction::Ingress => Direction::Ingress,
-            sflow::Direction::Egress => Direction::Egress,
-            sflow::Direction::Unknown => Direction::Any,
-        };
-        if let Some(port) = flow.source.if_index().and_then(|index| agent.port(index)) {
-            match direction {
-                Direction::Ingress => port.sampled_in(bytes),
-                Direction::Egress => port.sampled_out(bytes),
-                Direction::Any => {}
-            }
-        }
-        let input = flow.input.if_index().unwrap_or(0);
-        let is_edge =
-            direction != Direction::Egress && !self.internal.contains(&(id.address, input));
-        self.count(Traffic::Sampled, worth, direction, is_edge, &observed, now_ns, told);
-    }
-
-    /// Gathers what records say of a frame.
-    fn observe(&mut self, records: FlowRecords<'_>, observed: &mut Observed) {
-        for record in records {
-            // By reference: a record is large, and would be copied.
-            match &record {
-                Ok(sflow::FlowRecord::Unknown(raw)) => self.unknown(raw.format),
-                Ok(record) => observed.add(record),
-                Err(malformed) => self.fault(malformed),
-            }
-        }
-    }
-
-    fn dropped(
-        &mut self,
-        datagram: &Datagram<'_>,
-        dropped: &DroppedPacket<'_>,
-        id: AgentId,
-        agent: &mut Agent,
-        now_ns: u64,
-        told: &mut impl Told,
-    ) {
-        // Every dropped packet is one, and those that were not told are counted in `drops`.
-        let reading = Reading {
-            sequence: dropped.sequence,
-            sampling_rate: 1,
-            pool: dropped.sequence.wrapping_add(dropped.drops),
-            drops: dropped.drops,
-            uptime_ms: datagram.uptime_ms,
-        };
-        let Some(worth) = self.worth(agent, dropped.source, Traffic::Dropped, reading) else {
-            self.totals.duplicate_samples += 1;
-            return;
-        };
-        self.totals.dropped_packets += 1;
-
-        let mut observed = Observed::of_dropped(id.address, id.sub_agent, dropped);
-        self.observe(dropped.records(), &mut observed);
-        self.count(Traffic::Dropped, worth, Direction::Any, true, &observed, now_ns, told);
-    }
-
-    fn counters(
-        &mut self,
-        datagram: &Datagram<'_>,
-        counters: &CountersSample<'_>,
-        id: AgentId,
-        agent: &mut Agent,
-        now_ns: u64,
-        told: &mut impl Told,
-    ) {
-        self.totals.counter_samples += 1;
-        for record in counters.records() {
-            match record {
-                Ok(CounterRecord::Interface(port)) => {
-                    match agent.port_or_new(port.if_index, &mut self.room) {
-                        Some(at) => {
-                            let index = port.if_index;
-                            let seen = at.take(counters.sequence, datagram.uptime_ms, port);
-                            self.changed.note(id, index);
-                            if let (Some(compared), Some(port)) = (seen, agent.port_of(index)) {
-                                let reading = CounterReading { id, agent, port, compared, now_ns };
-                                told.counters(&reading);
-                            }
-                        }
-                        None => self.totals.source_limit += 1,
-                    }
-                }
-                Ok(CounterRecord::Unknown(raw)) => self.unknown(raw.format),
-                Ok(_) => {}
-                Err(malformed) => self.fault(&malformed),
-            }
-        }
-    }
-
-    /// What a sample stands for; `None` for one that was counted before.
-    #[inline]
-    fn worth(
-        &mut self,
-        agent: &mut Agent,
-        source: DataSource,
-        traffic: Traffic,
-        reading: Reading,
-    ) -> Option<Weighed> {
-        let Some((sampler, worth, dropped)) = agent.weigh(source, traffic, reading, &mut self.room)
-        else {
-            self.totals.source_limit += 1;
-            return Some(Weighed {
-                frames: reading.sampling_rate.into(),
-                configured_rate: reading.sampling_rate,
-                sampler: u32::MAX,
-            });
-        };
-        self.totals.agent_dropped_samples += dropped;
-        match worth {
-            Worth::Frames(frames) => {
-                Some(Weighed { frames, configured_rate: reading.sampling_rate, sampler })
-            }
-            Worth::Duplicate => None,
-        }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "what a sample is, and where its flows go")]
-    fn count(
-        &mut self,
-        traffic: Traffic,
-        worth: Weighed,
-        direction: Direction,
-        is_edge: bool,
-        observed: &Observed,
-        now_ns: u64,
-        told: &mut impl Told,
-    ) {
-        let Weighed { frames, configured_rate, sampler } = worth;
-        let frame_bytes = observed.frame_bytes;
-        let sample = Sample {
-            traffic,
-            sampler,
-            direction,
-            is_edge,
-            frames,
-            configured_rate,
-            frame_bytes,
-            now_ns,
-        };
-        for counting in &mut self.counting {
-            counting.count(&sample, observed, &self.groups, told);
         }
     }
 

@@ -14,6 +14,9 @@ use crate::places::{self, Country};
 /// Parentheses and `not` may be nested so deep.
 const DEPTH_MAX: usize = 32;
 
+/// Most words, operators and commas of a filter: some 8,000 values to compare with. Each sample may be held against all of them.
+const WORDS_MAX: usize = 16_384;
+
 /// A filter that can be asked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Filter(Node);
@@ -49,8 +52,16 @@ pub struct FilterError {
 
 impl Filter {
     /// Reads a filter. Names of groups have to be known.
+    ///
+    /// # Errors
+    /// It is no filter, or it has more than 16,384 words or 32 levels.
     pub fn parse(text: &str, groups: &Groups) -> Result<Filter, FilterError> {
-        let mut parser = Parser { words: words(text), at: 0, groups };
+        let words = words(text);
+        if let Some(word) = words.get(WORDS_MAX) {
+            let what = format!("more than {WORDS_MAX} words; what has many networks is a group");
+            return Err(error(word, &what));
+        }
+        let mut parser = Parser { words, at: 0, groups };
         let node = parser.any(0)?;
         match parser.next() {
             None => Ok(Filter(node)),
@@ -404,7 +415,12 @@ mod tests {
         assert!(told("(protocol = 1").contains("expected \")\""));
         assert!(told("protocol = 1 dst_port = 2").contains("expected \"and\""));
         assert!(told("group(src) = nobody").contains("no group of this name"));
-        assert!(told(&"(".repeat(100_000)).contains("more than 32 levels"));
-        assert!(told(&"not ".repeat(100_000)).contains("more than 32 levels"));
+        assert!(told(&"(".repeat(1_000)).contains("more than 32 levels"));
+        assert!(told(&"not ".repeat(1_000)).contains("more than 32 levels"));
+        assert!(told(&"(".repeat(100_000)).contains("more than 16384 words"));
+        let ports = (0..9_000).map(|port| port.to_string()).collect::<Vec<_>>();
+        assert!(told(&format!("dst_port = {}", ports.join(","))).contains("what has many"));
+        let most = format!("dst_port = {}", ports[..8_191].join(","));
+        assert!(Filter::parse(&most, &groups()).is_ok());
     }
 }

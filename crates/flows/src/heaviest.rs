@@ -1,8 +1,7 @@
 //! The heaviest flows of a definition, from copies that are made a part at a time: whoever counts does not wait for sorting.
 
-use crate::definition::{
-    Aggregation, Counting, Definition, Figure, Measure, pinned, sampled_share,
-};
+use crate::counting::{Counting, pinned, sampled_share};
+use crate::definition::{Aggregation, Definition, Figure, Measure};
 use crate::estimate::Estimate;
 use crate::field::Value;
 use crate::table::{Everything, Flow};

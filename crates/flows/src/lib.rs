@@ -12,6 +12,7 @@ mod agent;
 mod analysis;
 mod batch;
 mod counter;
+mod counting;
 mod definition;
 mod engine;
 mod estimate;
@@ -32,9 +33,9 @@ mod threshold;
 
 pub use agent::{Agent, AgentId};
 pub use analysis::{AgentFigure, Analysis, Moment, PortFigure, Watched};
+pub use counting::Counting;
 pub use definition::{
-    Aggregation, Counting, Definition, DefinitionTotals, Direction, Figure, Measure, Sample,
-    Traffic,
+    Aggregation, Definition, DefinitionTotals, Direction, Figure, Measure, Sample, Traffic,
 };
 pub use engine::{Engine, EngineTotals, Limits, NO_ADDRESS, Taken};
 pub use estimate::{Estimate, Sums};

@@ -5,14 +5,17 @@
 //! by growing what is added instead ("forward decay", Cormode and others, 2009): an entry is touched only when its key is
 //! seen, and the order of entries does not change by itself.
 
+mod bounds;
 mod index;
 
 use crate::estimate::Sums;
+use bounds::{Bound, Bounds};
 use foldhash::fast::RandomState;
 use index::{Index, PLACES_MAX};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::time::Duration;
+use sys::memory::prefer_huge_pages;
 use sys::prefetch::prefetch;
 
 /// Sums are brought down before `exp` of so many time constants overflows.
@@ -60,19 +63,11 @@ const _: () = assert!(size_of::<Flow>() == 64);
 /// What is asked of a place when its flow comes, goes, or is at the watched rate.
 struct Place {
     hash: u32,
-    /// Grows when the place gets another key, so that what the heap says of the key before is known to be old.
+    /// Grows when the place gets another key, so that the bound of the key before is known to be old.
     generation: u32,
     is_taken: bool,
     /// Whether it is in `hot`.
     is_hot: bool,
-}
-
-/// What the heap knows of a place: its weight is at least `bound`.
-#[derive(Clone, Copy)]
-struct Bound {
-    bound: f64,
-    place: u32,
-    generation: u32,
 }
 
 /// Keys of one length with their sums.
@@ -84,8 +79,8 @@ pub struct Table {
     places: Vec<Place>,
     free: Vec<u32>,
     index: Index,
-    /// A binary heap, the lowest bound first. Weights only grow between two looks at it, so that bounds are put right when they come to the top.
-    heap: Vec<Bound>,
+    /// Weights only grow between two looks at it, so that bounds are put right when they come to the top.
+    bounds: Bounds,
     hasher: RandomState,
     /// Time constant of the decay.
     smoothing_s: f64,
@@ -150,7 +145,7 @@ impl Table {
             places: Vec::new(),
             free: Vec::new(),
             index: Index::new(),
-            heap: Vec::new(),
+            bounds: Bounds::default(),
             hasher: RandomState::default(),
             smoothing_s: smoothing.as_secs_f64().max(1e-3),
             landmark_ns: 0,
@@ -169,8 +164,9 @@ impl Table {
     /// The most bytes that a table of this shape takes.
     pub const fn memory_max_bytes(key_len: usize, capacity: usize) -> usize {
         let flow = key_len + size_of::<Flow>() + size_of::<Place>();
-        let each = flow + size_of::<u32>() + 2 * size_of::<Bound>();
-        Index::memory_max_bytes(capacity) + capacity * each + HOT_MAX * 2 * size_of::<u32>()
+        let each = flow + size_of::<u32>();
+        let found = Index::memory_max_bytes(capacity) + Bounds::memory_max_bytes(capacity);
+        found + capacity * each + HOT_MAX * 2 * size_of::<u32>()
     }
 
     /// Keys that are here.
@@ -400,9 +396,7 @@ impl Table {
             flow.recent.scale(factor);
             flow.inherited *= factor;
         }
-        for one in &mut self.heap {
-            one.bound *= factor;
-        }
+        self.bounds.scale(factor);
         self.landmark_ns = now_ns;
     }
 
@@ -437,23 +431,29 @@ impl Table {
         let generation = place.generation;
 
         self.index.insert(hash, at);
-        self.push(Bound { bound: inherited, place: at, generation });
+        let places = &self.places;
+        let is_old = |one: &Bound| places[one.place as usize].generation != one.generation;
+        self.bounds.push(Bound { bound: inherited, place: at, generation }, is_old);
         at
     }
 
+    /// Makes room for all places at once: what is not written to takes no memory yet, and huge pages that move would be split.
+    fn reserve(&mut self) {
+        self.places.reserve_exact(self.capacity);
+        self.flows.reserve_exact(self.capacity);
+        self.keys.reserve_exact(self.capacity * self.key_len);
+        self.free.reserve_exact(self.capacity);
+        self.bounds.make_room(self.capacity);
+        prefer_huge_pages(&self.flows);
+        prefer_huge_pages(&self.keys);
+    }
+
     fn grow(&mut self) -> u32 {
-        let len = self.places.len();
-        if len == self.places.capacity() {
-            // Twice as many, but never more than there may be.
-            let more = len.max(64).min(self.capacity - len);
-            self.places.reserve_exact(more);
-            self.flows.reserve_exact(more);
-            self.keys.reserve_exact(more * self.key_len);
-            self.free.reserve_exact(len + more - self.free.len());
-            self.heap.reserve_exact(2 * (len + more) - self.heap.len());
+        if self.places.capacity() == 0 {
+            self.reserve();
         }
 
-        let at = len as u32;
+        let at = self.places.len() as u32;
         self.keys.resize(self.keys.len() + self.key_len, 0);
         self.flows.push(Flow::default());
         self.places.push(Place { hash: 0, generation: 0, is_taken: false, is_hot: false });
@@ -464,19 +464,18 @@ impl Table {
     /// Takes the lightest place for another key. Returns it with its weight.
     fn evict(&mut self, ended: &mut impl Ended) -> (u32, f64) {
         loop {
-            let Some(top) = self.heap.first().copied() else {
-                // Unreachable: every taken place is in the heap. The first place is as good as any.
+            let Some(top) = self.bounds.first() else {
+                // Unreachable: every taken place has a bound. The first place is as good as any.
                 self.remove(0);
                 return (0, 0.0);
             };
             let weight = self.flow(top.place).weight();
             if self.places[top.place as usize].generation != top.generation {
-                self.pop();
+                self.bounds.pop();
             } else if weight > top.bound {
-                self.heap[0].bound = weight;
-                self.sink(0);
+                self.bounds.raise_first(weight);
             } else {
-                self.pop();
+                self.bounds.pop();
                 ended.ended(self, top.place, Leaving::Lightest);
                 self.remove(top.place);
                 self.evicted += 1;
@@ -491,43 +490,6 @@ impl Table {
         place.is_taken = false;
         place.generation = place.generation.wrapping_add(1);
         self.index.remove(place.hash, at);
-    }
-
-    fn push(&mut self, bound: Bound) {
-        // Bounds of places that were freed stay behind until they come to the top.
-        if self.heap.len() == self.heap.capacity() {
-            self.heap.retain(|one| self.places[one.place as usize].generation == one.generation);
-            self.heap.sort_unstable_by(|a, b| a.bound.total_cmp(&b.bound));
-        }
-        self.heap.push(bound);
-        let mut at = self.heap.len() - 1;
-        while at > 0 && self.heap[at].bound < self.heap[(at - 1) / 2].bound {
-            self.heap.swap(at, (at - 1) / 2);
-            at = (at - 1) / 2;
-        }
-    }
-
-    fn pop(&mut self) {
-        if !self.heap.is_empty() {
-            self.heap.swap_remove(0);
-            self.sink(0);
-        }
-    }
-
-    /// Moves a bound down to where it belongs.
-    fn sink(&mut self, mut at: usize) {
-        loop {
-            let child = 2 * at + 1;
-            let other = child + 1;
-            let Some(left) = self.heap.get(child) else { return };
-            let is_right = self.heap.get(other).is_some_and(|right| right.bound < left.bound);
-            let least = if is_right { other } else { child };
-            if self.heap[least].bound >= self.heap[at].bound {
-                return;
-            }
-            self.heap.swap(at, least);
-            at = least;
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! - [`network`]: two hosts and a switch of the lab's own, with random loss on the links.
 //! - [`relay_sweep`]: a relay under growing load, and the rate at which it begins to lose.
 //! - [`sflow`]: figures from sFlow when datagrams are lost: bias, coverage, and time to an alarm.
+//! - [`stages`]: what each stage of a relay costs, and the rate that follows for other machines.
 //! - [`statistics`]: quantiles, means and their intervals over runs.
 //! - [`report`]: table, verdicts, charts, page, CSV and JSON of an experiment.
 
@@ -15,6 +16,7 @@ pub mod network;
 pub mod relay_sweep;
 pub mod report;
 pub mod sflow;
+pub mod stages;
 pub mod statistics;
 pub mod transport;
 

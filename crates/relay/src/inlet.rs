@@ -4,19 +4,22 @@ use crate::SocketOwner;
 use crate::arrivals::Arrivals;
 use crate::intake::Intake;
 use crate::pump::{CLAIMS_MAX, HOUSEKEEPING_INTERVAL, Targets};
+use crate::socket::ListenSocket;
 use crate::worker::StopState;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use sys::Errno;
 use sys::clock::{Clock, Now, monotonic_ns};
+use sys::gro::SEGMENTS_MAX;
 use sys::poll::PollSet;
-use sys::recv::{Ask, ReceiveBatch, Room, Sources, Stamps, Wait};
-use sys::socket::{leave_port, mem_info, refuse_new_datagrams};
+use sys::recv::{Aggregates, Ask, ReceiveBatch, Room, Sources, Stamps, Wait};
+use sys::socket::{leave_port, mem_info};
 
 /// A socket as the thread that reads it sees it.
 pub(crate) struct Inlet {
-    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) socket: Arc<ListenSocket>,
     pub(crate) owner: SocketOwner,
     pub(crate) arrivals: Arrivals,
     /// Somebody looks at where datagrams come from.
@@ -40,6 +43,18 @@ pub(crate) enum Read {
 /// What a datagram is taken to have at most while nothing longer was seen lately: the payload of a frame of 1,500 bytes.
 const USUAL_BYTES: usize = 1_472;
 
+/// What happens to what does not fit the ring while a socket is emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FullRing {
+    /// Readers lose their oldest.
+    Loses,
+    /// It stays in the socket until there is room, or the deadline is there.
+    IsWaitedFor,
+}
+
+/// Time between two looks for room in the ring.
+pub(crate) const ROOM_PAUSE: Duration = Duration::from_micros(100);
+
 /// How often a socket that gives no datagram is read again while the kernel still charges something to it.
 const EMPTY_LOOKS_MAX: u32 = 1_000;
 
@@ -52,13 +67,14 @@ impl Inlet {
         wait: Wait,
     ) -> (Read, Now) {
         let plan = self.arrivals.plan();
+        let datagrams_max = plan.count * self.datagrams_each_max();
         let writer = &mut intake.writer;
         // Before room is asked for: an empty ring begins again at its first bytes, which are still in the
         // processor's cache.
         writer.rewind_if_empty(plan.bytes);
 
         let room = plan.stride_bytes.and_then(|stride_bytes| {
-            let bytes = writer.room(plan.count, plan.count * stride_bytes)?;
+            let bytes = writer.room(datagrams_max, plan.count * stride_bytes)?;
             Some(Room { bytes, stride_bytes })
         });
 
@@ -66,7 +82,11 @@ impl Inlet {
             true => Sources::Wanted,
             false => Sources::Unwanted,
         };
-        let ask = Ask { count_max: plan.count, sources, stamps: self.stamps, room };
+        let aggregates = match self.socket.aggregates() {
+            Some(_) => Aggregates::Some,
+            None => Aggregates::Never,
+        };
+        let ask = Ask { count_max: plan.count, sources, stamps: self.stamps, aggregates, room };
         let received = self.batch.receive_into(self.socket.as_fd(), wait, ask);
         // One time for the whole batch: a clock call for each datagram would cost more than it says.
         let now = self.clock.now();
@@ -74,12 +94,15 @@ impl Inlet {
         let read = match received {
             Ok(count) => {
                 intake.meter.batches.add(1);
-                let datagrams = || self.batch.datagrams();
-                self.arrivals.note(datagrams().map(|datagram| datagram.payload.len()));
-                intake.take_in(datagrams, now.realtime_ns, targets);
+                self.take_in(count, intake, targets, now.realtime_ns);
                 if count == plan.count { Read::Full } else { Read::Some }
             }
-            Err(Errno::AGAIN) => Read::Nothing,
+            Err(Errno::AGAIN) => {
+                if let Some(aggregates) = self.socket.aggregates() {
+                    aggregates.note_empty();
+                }
+                Read::Nothing
+            }
             Err(Errno::INTR) => Read::Failed,
             Err(_) => {
                 // The loop must go on: the next datagram may well arrive. It goes on slowly, so that an error that
@@ -94,12 +117,32 @@ impl Inlet {
         (read, now)
     }
 
+    /// Takes the `count` messages of the last batch into the ring.
+    fn take_in(&mut self, count: usize, intake: &mut Intake, targets: &mut Targets, read_ns: u64) {
+        let messages = || self.batch.datagrams();
+        self.arrivals.note(messages().map(|message| message.payload.len()));
+
+        let Some(aggregates) = self.socket.aggregates() else {
+            intake.take_in(messages, read_ns, targets);
+            return;
+        };
+        let read_before = intake.meter.read.load().count;
+        intake.take_in(|| self.batch.segments(), read_ns, targets);
+        let datagrams = intake.meter.read.load().count - read_before;
+        aggregates.note_read(count as u64, datagrams);
+    }
+
+    /// Most datagrams in a message of the socket's.
+    fn datagrams_each_max(&self) -> usize {
+        if self.socket.aggregates().is_some() { SEGMENTS_MAX } else { 1 }
+    }
+
     /// Whether the ring takes a whole batch without losing anything, as far as the last ones tell, and has a quarter left then: a
     /// reader that is further behind drops its oldest.
     pub(crate) fn has_room(&self, intake: &mut Intake) -> bool {
         let plan = self.arrivals.plan();
         let bytes = plan.bytes.max(plan.count * USUAL_BYTES);
-        intake.writer.has_quarter_beyond(plan.count, bytes)
+        intake.writer.has_quarter_beyond(plan.count * self.datagrams_each_max(), bytes)
     }
 
     /// Closes the socket to what is new and reads what waits in it, unless it goes on without us. `shown` is called after each
@@ -109,6 +152,7 @@ impl Inlet {
         intake: &mut Intake,
         targets: &mut Targets,
         stop: &StopState,
+        full_ring: FullRing,
         shown: &mut dyn FnMut(),
     ) {
         let keeps_socket = stop.keeps_socket.load(Ordering::Acquire);
@@ -119,8 +163,11 @@ impl Inlet {
         intake.meter.begin_stop();
         // If the filter cannot be attached, what arrives until the close is the kernel's to lose; there is no
         // other way to say so than the gap between the sender's count and ours.
-        let is_refusing = refuse_new_datagrams(self.socket.as_fd()).is_ok();
-        self.empty(intake, targets, stop, is_refusing, shown);
+        let is_refusing = self.socket.refuse_new_datagrams().is_ok();
+        self.empty(intake, targets, stop, (is_refusing, full_ring), shown);
+        if is_refusing {
+            intake.meter.end_stop();
+        }
         // The socket is empty. What arrives from here on is nobody's, as after the close.
         leave_port(self.socket.as_fd());
     }
@@ -131,13 +178,18 @@ impl Inlet {
         intake: &mut Intake,
         targets: &mut Targets,
         stop: &StopState,
-        is_refusing: bool,
+        (is_refusing, full_ring): (bool, FullRing),
         shown: &mut dyn FnMut(),
     ) {
         let mut looks = 0;
 
         loop {
             let is_late = monotonic_ns() >= stop.deadline_ns.load(Ordering::Acquire);
+            if full_ring == FullRing::IsWaitedFor && !is_late && !self.has_room(intake) {
+                shown();
+                sys::poll::pause(ROOM_PAUSE);
+                continue;
+            }
             let (read, _) = self.receive(intake, targets, Wait::No);
             shown();
 

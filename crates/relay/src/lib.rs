@@ -1,7 +1,7 @@
 //! The datagram tee: one receiving thread writes each datagram once into a ring, every target reads it from there.
 //!
 //! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
-//! - `receiver`, `inlet`, `arrivals`, `intake`: socket to ring. `member`, `merge`: several sockets to one ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
+//! - `socket`: what is listened with. `receiver`, `inlet`, `arrivals`, `intake`: socket to ring. `member`, `merge`: several sockets to one ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
 //! - `rows`: ring to the memory of a sink.
 //! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
 //! - `path`: what the kernel's tables say about the ways to targets, kept by a thread of its own.
@@ -32,8 +32,10 @@ mod ring;
 mod rows;
 #[cfg(all(test, not(loom)))]
 mod simulation;
+mod socket;
 mod sync;
 mod target;
+mod thread_time;
 mod trust;
 mod waker;
 mod worker;
@@ -48,6 +50,8 @@ pub use outlet::UnixPeer;
 pub use path::{Path, Paths};
 pub use prefix::{Prefix, PrefixError};
 pub use rows::{Datagram, Flushed, RowTarget, Taken};
+pub use socket::{ListenSocket, Receive};
+pub use thread_time::ReadingTime;
 
 /// Smallest ring, in bytes: the largest datagram fits several times.
 pub const RING_BYTES_MIN: usize = 256 * 1024;

@@ -13,14 +13,15 @@ use crate::meter::{ListenerMeter, TargetMeter};
 use crate::options::Class;
 use crate::pump::Command;
 use crate::receiver::Request;
+use crate::thread_time::ThreadTime;
 use crate::waker::Waker;
 use crate::worker::StopState;
-use crate::{Error, ListenerOptions, Schedule};
+use crate::{Error, ListenSocket, ListenerOptions, Schedule};
 use group::MemberHandle;
 use ledger::{Ledger, Meter};
 use place::thread_name;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -32,7 +33,7 @@ use sys::clock::monotonic_ns;
 /// Dropping it without [`finish_stop`](Self::finish_stop) stops it without a grace period.
 pub struct Listener {
     options: ListenerOptions,
-    socket: Arc<OwnedFd>,
+    socket: Arc<ListenSocket>,
     ledger: Arc<Ledger>,
     meter: Arc<ListenerMeter>,
     ring_capacity: u64,
@@ -43,8 +44,8 @@ pub struct Listener {
     members: Vec<MemberHandle>,
     /// Wakes the receiving thread while it merges.
     waker: Arc<Waker>,
-    /// CPU time of the receiving thread in nanoseconds.
-    cpu_ns: Arc<AtomicU64>,
+    /// Of the receiving thread.
+    time: Arc<ThreadTime>,
     requests: mpsc::Sender<Request>,
     has_requests: Arc<AtomicBool>,
     /// Set before a target that looks at sources is added, and never taken back.
@@ -104,7 +105,7 @@ impl Listener {
 
     /// The kernel's count of drops at the socket when the ledger last looked. It wraps.
     pub fn counted_drops(&self) -> u32 {
-        self.meter.counted_drops()
+        self.meter.counted_drops().kernel
     }
 
     /// The schedule that was chosen: inline or threaded.
@@ -115,9 +116,8 @@ impl Listener {
     fn request(&self, request: Request) -> Result<(), Error> {
         self.requests.send(request).map_err(|_| self.stopped())?;
         self.has_requests.store(true, Ordering::Release);
-        if !self.members.is_empty() {
-            self.waker.call();
-        }
+        // Whether it sleeps on the bell, because it merges, or waits for its socket is for it to know.
+        self.waker.call();
         Ok(())
     }
 

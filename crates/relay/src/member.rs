@@ -1,24 +1,21 @@
 //! One of several sockets of a listener: a thread that reads it into a ring of its own.
 
-use crate::inlet::{Inlet, Read};
+use crate::inlet::{FullRing, Inlet, ROOM_PAUSE, Read};
 use crate::intake::Intake;
 use crate::pump::{HOUSEKEEPING_INTERVAL, Targets};
 use crate::sync::fence;
+use crate::thread_time::ThreadTime;
 use crate::waker::Waker;
 use crate::worker::StopState;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use sys::clock::thread_cpu_ns;
 use sys::poll::{Interest, PollSet};
 use sys::recv::Wait;
 
 /// How long a socket that is to leave its group must be silent: what was on its way to it when the others took over has come by then.
 const SILENCE: Duration = Duration::from_millis(20);
-
-/// Time between two looks for room in the ring.
-const ROOM_PAUSE: Duration = Duration::from_micros(100);
 
 /// Whether a member's thread has datagrams in its hands.
 ///
@@ -63,14 +60,29 @@ pub(crate) struct MemberState {
     pub(crate) stop: StopState,
     /// Nothing is sent to its socket any more: it ends when that is silent, and loses nothing.
     pub(crate) is_leaving: AtomicBool,
-    /// CPU time of its thread in nanoseconds, at the last look.
-    pub(crate) cpu_ns: AtomicU64,
+    /// It has found its socket empty: what was queued when it began is in its ring.
+    pub(crate) has_caught_up: AtomicBool,
+    pub(crate) time: ThreadTime,
 }
 
 impl MemberState {
     /// Nothing comes from this member any more but what its ring holds.
     pub(crate) fn is_closed(&self) -> bool {
         self.stop.is_input_closed.load(Ordering::Acquire)
+    }
+}
+
+/// Says that a member brings nothing more when its thread ends, however it does.
+pub(crate) struct Closing {
+    pub(crate) state: Arc<MemberState>,
+    /// Wakes the merging thread.
+    pub(crate) waker: Arc<Waker>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.state.stop.is_input_closed.store(true, Ordering::Release);
+        self.waker.call();
     }
 }
 
@@ -116,13 +128,16 @@ impl Member {
             if read != Read::Full {
                 self.state.turns.end();
             }
+            if read == Read::Nothing {
+                self.state.has_caught_up.store(true, Ordering::Release);
+            }
             // The merging thread may wait for the end of a turn as much as for a datagram.
             self.waker.wake();
 
             if now.monotonic_ns >= law_check_due_ns {
                 law_check_due_ns = now.monotonic_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
                 self.intake.meter.check_law(self.intake.writer.appended());
-                self.state.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+                self.state.time.note();
             }
 
             if read == Read::Full {
@@ -143,14 +158,13 @@ impl Member {
     fn finish(&mut self, nobody: &mut Targets) {
         self.state.turns.begin();
         let (waker, ticks) = (Arc::clone(&self.waker), Arc::clone(&self.ticks));
-        self.inlet.finish(&mut self.intake, nobody, &self.state.stop, &mut || {
+        let waits = FullRing::IsWaitedFor;
+        self.inlet.finish(&mut self.intake, nobody, &self.state.stop, waits, &mut || {
             ticks.fetch_add(1, Ordering::Relaxed);
             waker.wake();
         });
         self.intake.meter.check_law(self.intake.writer.appended());
 
         self.state.turns.end();
-        self.state.stop.is_input_closed.store(true, Ordering::Release);
-        self.waker.call();
     }
 }

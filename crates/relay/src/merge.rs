@@ -12,8 +12,9 @@ use crate::member::MemberState;
 use crate::meter::MemberMeter;
 use crate::pump::Targets;
 use crate::ring::{Claim, Reader};
+use crate::socket::ListenSocket;
 use ledger::{Amount, Reason};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 use sys::poll::{Interest, PollSet};
@@ -23,7 +24,7 @@ use sys::socket::MEMBERS_MAX;
 pub(crate) struct Seat {
     pub(crate) state: Arc<MemberState>,
     pub(crate) meter: Arc<MemberMeter>,
-    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) socket: Arc<ListenSocket>,
     /// Arrival of the newest datagram that was taken from it: what comes next is not older.
     newest_ns: u64,
     /// It was waited for as long as the settings say, and has not moved since.
@@ -34,7 +35,7 @@ impl Seat {
     pub(crate) fn new(
         state: Arc<MemberState>,
         meter: Arc<MemberMeter>,
-        socket: Arc<OwnedFd>,
+        socket: Arc<ListenSocket>,
     ) -> Seat {
         Seat { state, meter, socket, newest_ns: 0, is_given_up: false }
     }
@@ -48,10 +49,15 @@ pub(crate) struct Merge {
     seats: Vec<Seat>,
     /// Arrival of the newest datagram that has left.
     newest_ns: u64,
+    /// By how much the wall clock was ahead of the monotonic one.
+    clock_offset_ns: Option<i64>,
     /// Since when what is there has been waiting for a member that may bring something older.
     waiting_since_ns: Option<u64>,
     set: PollSet,
 }
+
+/// A wall clock that falls behind by more than this at once was set: slewing takes a second for half of it (adjtimex(2)).
+const CLOCK_STEP_NS: i64 = 1_000_000;
 
 /// What one look at the members brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,8 +80,19 @@ impl Merge {
             readers: Vec::new(),
             seats: Vec::new(),
             newest_ns: 0,
+            clock_offset_ns: None,
             waiting_since_ns: None,
             set: PollSet::default(),
+        }
+    }
+
+    /// Notes by how much the wall clock, by which arrivals are dated, is ahead of the monotonic one. Where it was set back, what
+    /// arrives from here on is older than what has left by its date only.
+    pub(crate) fn note_clock(&mut self, offset_ns: i64) {
+        let former = self.clock_offset_ns.replace(offset_ns);
+        if former.is_some_and(|former| former.saturating_sub(offset_ns) > CLOCK_STEP_NS) {
+            self.newest_ns = 0;
+            self.seats.iter_mut().for_each(|seat| seat.newest_ns = 0);
         }
     }
 
@@ -111,10 +128,12 @@ impl Merge {
         }
     }
 
-    /// Counts what the rings still hold as dropped by the stop.
-    pub(crate) fn discard(&mut self) {
+    /// Counts what the rings of members that have ended still hold as dropped by the stop.
+    pub(crate) fn discard_closed(&mut self) {
         for (seat, reader) in self.seats.iter().zip(&mut self.readers) {
-            reader.discard_until(reader.head(), Reason::Shutdown, &seat.meter.merged);
+            if seat.state.is_closed() {
+                reader.discard_until(reader.head(), Reason::Shutdown, &seat.meter.merged);
+            }
         }
     }
 
@@ -260,7 +279,7 @@ impl Watch<'_> {
         let since_ns = *self.waiting_since_ns.get_or_insert(now_ns);
         let waited = Duration::from_nanos(now_ns.saturating_sub(since_ns));
         // What waits must not be lost to keep its order.
-        let is_full = claims.iter().flatten().any(Claim::fills_the_ring);
+        let is_full = claims.iter().flatten().any(Claim::fills_half);
         if waited < wait && !is_full {
             return Some(wait - waited);
         }

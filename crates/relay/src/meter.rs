@@ -8,6 +8,7 @@ pub(crate) use members::MemberMeter;
 
 use crate::TargetKind;
 use crate::ring::Reader;
+use crate::socket::{CountedDrops, ListenSocket};
 use ledger::{
     Accounting, Amount, Counters, DelayHistogram, Event, EventCounter, Gauge, HopBuilder, HopKind,
     HopSnapshot, IcmpError, Meter, Reason, SendError, Tally,
@@ -15,7 +16,7 @@ use ledger::{
 use members::{Calls, Kernel, Members};
 use receiver::ReceiverCount;
 use standing::{Fate, Standing};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sys::Errno;
@@ -24,6 +25,9 @@ use sys::socket::{MemInfo, mem_info};
 
 /// Datagrams that a thread may have in its hands between two counters.
 const IN_HAND_MAX: u64 = 64;
+
+/// The same of a thread that reads aggregates.
+const IN_HAND_MAX_AGGREGATES: u64 = IN_HAND_MAX * sys::gro::SEGMENTS_MAX as u64;
 
 /// Counters of one listener. All but the socket's are written by the receiving thread.
 #[derive(Debug)]
@@ -43,19 +47,28 @@ pub(crate) struct ListenerMeter {
     members: Mutex<Members>,
     /// By how much what was read, what was taken in and what the ring holds differed at the last look.
     mismatch: AtomicI64,
+    /// Datagrams that the receiving thread may have in its hands.
+    in_hand_max: u64,
     socket: Mutex<SocketCount>,
 }
 
 #[derive(Debug)]
 struct SocketCount {
     /// Gone once the listener has stopped.
-    socket: Option<Arc<OwnedFd>>,
+    socket: Option<Arc<ListenSocket>>,
     last: MemInfo,
-    /// The kernel's count when this one began.
-    dropped_before: u32,
+    /// What had been counted when this count began.
+    before: CountedDrops,
+    /// By the kernel's count.
     dropped: u64,
-    /// What was dropped when the socket began to refuse datagrams because of a stop.
+    /// Behind the first of aggregates, since the socket was opened.
+    dropped_behind: u64,
+    refused_behind: u64,
+    is_at_least: bool,
+    /// What the kernel's count was when the socket began to refuse datagrams because of a stop.
     dropped_before_stop: Option<u64>,
+    /// It refuses everything, and was read until nothing was left.
+    is_emptied: bool,
 }
 
 impl SocketCount {
@@ -67,22 +80,44 @@ impl SocketCount {
             self.dropped += u64::from(more);
             self.last = now;
         }
+
+        if let Some(aggregates) = socket.aggregates() {
+            self.dropped_behind = match self.is_emptied {
+                true => aggregates.dropped_in_all(),
+                false => aggregates.dropped(socket.as_fd()),
+            };
+            self.refused_behind = aggregates.refused();
+            self.is_at_least = !aggregates.is_exact();
+        }
+    }
+
+    fn counted(&self) -> CountedDrops {
+        CountedDrops { kernel: self.last.dropped_datagrams, behind: self.dropped_behind }
     }
 }
 
 impl ListenerMeter {
-    /// Counts the kernel's drops at the socket from `dropped_before` on: what it had dropped at it before is counted
+    /// Counts the kernel's drops at the socket from `before` on: what it had dropped at it before is counted
     /// elsewhere, or by nobody.
     ///
     /// Without a socket, the socket hop shows what was read and nothing else.
     pub(crate) fn new(
         name: String,
-        socket: Option<Arc<OwnedFd>>,
-        dropped_before: u32,
+        socket: Option<Arc<ListenSocket>>,
+        before: CountedDrops,
     ) -> ListenerMeter {
-        let last = MemInfo { dropped_datagrams: dropped_before, ..MemInfo::default() };
-        let socket =
-            SocketCount { socket, last, dropped_before, dropped: 0, dropped_before_stop: None };
+        let has_aggregates = socket.as_ref().is_some_and(|one| one.aggregates().is_some());
+        let socket = SocketCount {
+            socket,
+            last: MemInfo { dropped_datagrams: before.kernel, ..MemInfo::default() },
+            before,
+            dropped: 0,
+            dropped_behind: before.behind,
+            refused_behind: 0,
+            is_at_least: false,
+            dropped_before_stop: None,
+            is_emptied: false,
+        };
 
         ListenerMeter {
             name,
@@ -95,6 +130,7 @@ impl ListenerMeter {
             overtaken: EventCounter::default(),
             members: Mutex::default(),
             mismatch: AtomicI64::new(0),
+            in_hand_max: if has_aggregates { IN_HAND_MAX_AGGREGATES } else { IN_HAND_MAX },
             socket: Mutex::new(socket),
         }
     }
@@ -116,23 +152,30 @@ impl ListenerMeter {
         socket.dropped_before_stop = Some(socket.dropped);
     }
 
-    /// Reads the socket's counters for the last time, because another meter counts on from there, and returns the kernel's
-    /// count of drops.
-    pub(crate) fn hand_over(&self) -> u32 {
-        self.finish_stop();
-        self.socket().last.dropped_datagrams
+    /// The socket refuses everything, and nothing is left in it.
+    pub(crate) fn end_stop(&self) {
+        self.socket().is_emptied = true;
     }
 
-    /// The kernel's count of drops when it was last looked at.
-    pub(crate) fn counted_drops(&self) -> u32 {
-        self.socket().last.dropped_datagrams
+    /// Reads the socket's counters for the last time, because another meter counts on from there, and returns what was counted.
+    pub(crate) fn hand_over(&self) -> CountedDrops {
+        self.finish_stop();
+        self.socket().counted()
+    }
+
+    /// What was counted when the socket was last looked at.
+    pub(crate) fn counted_drops(&self) -> CountedDrops {
+        self.socket().counted()
     }
 
     /// Goes on where [`hand_over`](Self::hand_over) left off, because no other meter counts, or one that had counted this far has
     /// ended.
-    pub(crate) fn take_back(&self, socket: Arc<OwnedFd>, dropped_before: u32) {
+    pub(crate) fn take_back(&self, socket: Arc<ListenSocket>, before: CountedDrops) {
         let mut count = self.socket();
-        count.last.dropped_datagrams = dropped_before;
+        count.last.dropped_datagrams = before.kernel;
+        // What others have counted since is theirs.
+        count.before.behind += before.behind - count.dropped_behind;
+        count.dropped_behind = before.behind;
         count.socket = Some(socket);
     }
 
@@ -154,9 +197,10 @@ impl ListenerMeter {
         socket.update();
         let before_stop = socket.dropped_before_stop.unwrap_or(socket.dropped);
         Kernel {
-            dropped: before_stop,
-            dropped_at_stop: socket.dropped - before_stop,
-            dropped_before: u64::from(socket.dropped_before),
+            dropped: before_stop + (socket.dropped_behind - socket.before.behind),
+            dropped_at_stop: (socket.dropped - before_stop) + socket.refused_behind,
+            dropped_before: u64::from(socket.before.kernel),
+            is_at_least: socket.is_at_least,
             receive_buffer_bytes: u64::from(socket.last.receive_buffer_bytes),
             receive_queued_bytes: u64::from(socket.last.receive_queued_bytes),
         }
@@ -177,7 +221,7 @@ impl ListenerMeter {
         let read = || self.read.load() + members.read();
         let mut hop = HopBuilder::new(HopKind::Receive, &self.name, None, read())
             .left(&self.receive)
-            .capacity(IN_HAND_MAX + members.capacity())
+            .capacity(self.in_hand_max + members.capacity())
             .mismatch(self.mismatch.load(Ordering::Relaxed))
             .event(Event::Overtaken, self.overtaken.load());
         for (reason, amount) in members.drops() {

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
+use sys::cpus::CpuList;
 use sys::socket::{LocalAddress, SendOptions, local_address};
 
 use sys::socket::Balance;
@@ -71,10 +72,14 @@ pub struct ListenerOptions {
     /// How long a datagram may be kept waiting for others, where so many arrive that a wake-up for each would be most of the
     /// work; `None`: not at all.
     pub gather: Option<Duration>,
+    /// Most sockets that it may have: their rings are sized so that all have the memory of one.
+    pub sockets_max: usize,
     /// Which of several sockets a datagram goes to.
     pub balance: Balance,
     /// In which order datagrams of several sockets leave.
     pub order: Order,
+    /// Processors of the threads that receive and send; empty: any. Of several that receive, each has one of them.
+    pub cpus: CpuList,
 }
 
 /// What chooses the datagrams of a 1-in-N sample.

@@ -1,12 +1,13 @@
 //! The receiving thread: socket to ring, and on to the targets that it owns itself. With several sockets, it merges what their threads
 //! have read.
 
-use crate::inlet::{Inlet, Read};
+use crate::inlet::{FullRing, Inlet, Read};
 use crate::intake::Intake;
 use crate::merge::{Merge, Pulled, Seat};
 use crate::meter::ListenerMeter;
 use crate::pump::{CLAIMS_MAX, CLAIMS_MAX_UNDER_LOAD, Command, HOUSEKEEPING_INTERVAL, Targets};
 use crate::ring::Reader;
+use crate::thread_time::ThreadTime;
 use crate::waker::Waker;
 use crate::worker::StopState;
 use ledger::{Amount, Tally};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver as Inbox};
 use std::time::Duration;
-use sys::clock::{Clock, monotonic_ns, thread_cpu_ns};
+use sys::clock::{Clock, monotonic_ns};
 use sys::poll::{Interest, PollSet};
 use sys::recv::Wait;
 
@@ -29,8 +30,9 @@ pub(crate) enum Request {
     Targets(Command),
     /// Something for the targets of another thread, which must not get it before this one asks for sources.
     Forward { to: mpsc::Sender<Command>, waker: Arc<Waker>, command: Command },
-    /// The socket goes to a thread of its own, and what that and others read is merged here from now on.
-    Spread { merge: Box<Merge>, reply: mpsc::Sender<Box<Inlet>> },
+    /// The socket goes to a thread of its own, and what that and others read is merged here from now on. The reply has no room: the
+    /// socket is either taken, or stays here.
+    Spread { merge: Box<Merge>, reply: mpsc::SyncSender<Box<Inlet>> },
     /// One more socket, which has a thread of its own.
     Enter { reader: Reader, seat: Seat, reply: mpsc::Sender<()> },
     /// When all members have ended: this thread reads this socket itself again.
@@ -61,7 +63,7 @@ pub(crate) struct Receiver {
     clock: Clock,
     /// Rung by members, and for requests while there are any.
     waker: Arc<Waker>,
-    cpu_ns: Arc<AtomicU64>,
+    time: Arc<ThreadTime>,
 }
 
 /// What the receiving thread shares with the one that controls it.
@@ -71,13 +73,12 @@ pub(crate) struct Shared {
     pub(crate) stop: Arc<StopState>,
     pub(crate) ticks: Arc<AtomicU64>,
     pub(crate) waker: Arc<Waker>,
-    /// CPU time of the thread in nanoseconds, at its last look.
-    pub(crate) cpu_ns: Arc<AtomicU64>,
+    pub(crate) time: Arc<ThreadTime>,
 }
 
 impl Receiver {
     pub(crate) fn new(inlet: Box<Inlet>, intake: Intake, shared: Shared) -> Receiver {
-        let Shared { requests, has_requests, stop, ticks, waker, cpu_ns } = shared;
+        let Shared { requests, has_requests, stop, ticks, waker, time } = shared;
         Receiver {
             input: Input::Socket(inlet),
             intake,
@@ -89,7 +90,7 @@ impl Receiver {
             ticks,
             clock: Clock::default(),
             waker,
-            cpu_ns,
+            time,
         }
     }
 
@@ -115,7 +116,7 @@ impl Receiver {
             if now_ns >= law_check_due_ns {
                 law_check_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
                 self.meter().check_law(self.intake.writer.appended());
-                self.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+                self.time.note();
                 if let Input::Members { merge, .. } = &self.input {
                     merge.check_law();
                 }
@@ -162,6 +163,10 @@ impl Receiver {
     fn read_members(&mut self, set: &mut PollSet) -> (bool, u64) {
         let mut pulled = self.pull();
         let now = self.clock.now();
+        if matches!(self.input, Input::Socket(_)) {
+            // What waits there must not wait for a bell.
+            return (true, now.monotonic_ns);
+        }
         let claims_max = match pulled {
             Pulled::Some => CLAIMS_MAX_UNDER_LOAD,
             Pulled::Nothing | Pulled::Waits(_) => CLAIMS_MAX,
@@ -177,6 +182,7 @@ impl Receiver {
             pulled = self.pull();
             let rest = match pulled {
                 Pulled::Some => None,
+                _ if matches!(self.input, Input::Socket(_)) => None,
                 Pulled::Nothing => Some(self.targets.patience()),
                 Pulled::Waits(rest) => Some(self.targets.patience().min(rest)),
             };
@@ -216,6 +222,8 @@ impl Receiver {
             return Pulled::Nothing;
         }
 
+        let now = self.clock.now();
+        merge.note_clock(now.realtime_ns.wrapping_sub(now.monotonic_ns).cast_signed());
         let pulled = merge.pull(&mut self.intake, &mut self.targets, monotonic_ns());
         if pulled == Pulled::Some {
             wake_all(&self.wakers);
@@ -284,12 +292,17 @@ impl Receiver {
         self.targets.unblock_ready(set, 1);
     }
 
-    /// Merges what members read from here on, and gives the socket to the one who asked.
-    fn spread(&mut self, merge: Box<Merge>, reply: &mpsc::Sender<Box<Inlet>>) {
+    /// Merges what members read from here on, and gives the socket to the one who asked; a caller that has gone changes nothing.
+    fn spread(&mut self, merge: Box<Merge>, reply: &mpsc::SyncSender<Box<Inlet>>) {
+        if matches!(self.input, Input::Members { .. }) {
+            return;
+        }
+
         let members = Input::Members { merge, next: None };
-        if let Input::Socket(inlet) = std::mem::replace(&mut self.input, members) {
-            // A caller that has gone has stopped this listener.
-            let _ = reply.send(inlet);
+        if let Input::Socket(inlet) = std::mem::replace(&mut self.input, members)
+            && let Err(mpsc::SendError(inlet)) = reply.send(inlet)
+        {
+            self.input = Input::Socket(inlet);
         }
     }
 
@@ -300,7 +313,8 @@ impl Receiver {
         match &mut self.input {
             Input::Socket(inlet) => {
                 let (ticks, wakers) = (&self.ticks, &self.wakers);
-                inlet.finish(&mut self.intake, &mut self.targets, &self.stop, &mut || {
+                let loses = FullRing::Loses;
+                inlet.finish(&mut self.intake, &mut self.targets, &self.stop, loses, &mut || {
                     ticks.fetch_add(1, Ordering::Relaxed);
                     wake_all(wakers);
                 });
@@ -339,8 +353,8 @@ impl Receiver {
             if merge.is_empty() {
                 return;
             }
-            if is_late && merge.seats().iter().all(|seat| seat.state.is_closed()) {
-                merge.discard();
+            if is_late {
+                merge.discard_closed();
             }
 
             self.read_members(&mut set);

@@ -24,6 +24,7 @@ use crate::outlet::UdpOutlet;
 use crate::pump::{Change, Command, Pump, Replaced, Targets};
 use crate::ring::{Reader, ring_with_slots};
 use crate::rows::RowsTarget;
+use crate::socket::CountedDrops;
 use crate::target::{Outlet, Sources, Target};
 use crate::{
     Gso, Header, ListenerOptions, Sample, SampleBy, Schedule, SocketOwner, SourceAddress,
@@ -242,11 +243,13 @@ impl History {
             deny_sources: deny.into_iter().collect(),
             socket_owner: SocketOwner::Relay,
             trust_header_from: Vec::new(),
+            cpus: Default::default(),
+            sockets_max: 1,
             gather: None,
             balance: Balance::default(),
             order: crate::Order::default(),
         };
-        let meter = Arc::new(ListenerMeter::new("l".into(), None, 0));
+        let meter = Arc::new(ListenerMeter::new("l".into(), None, CountedDrops::default()));
         let ledger = Ledger::new(String::new());
         ledger.register(Arc::clone(&meter) as Arc<dyn Meter>);
         History {

@@ -7,6 +7,7 @@
 //! Datagrams:
 //!
 //! - [`recv`]: `recvmmsg` into a block of buffers.
+//! - [`gro`]: datagrams that the kernel hands over together, and how many there were.
 //! - [`send`]: `sendmmsg`, one message a datagram or one `UDP_SEGMENT` message a run of equal length.
 //! - [`socket`]: opening and configuring sockets, reading `SO_MEMINFO`, MTU, outstanding bytes.
 //! - [`tcp`]: options of TCP sockets, and `tcp_info`.
@@ -34,7 +35,8 @@
 //!
 //! The processor:
 //!
-//! - [`prefetch`]: memory that is about to be read.
+//! - [`cpus`]: which processors a thread runs on.
+//! - [`prefetch`], [`memory`]: memory that is about to be read, and pages of it.
 //!
 //! With the feature `kafka`, `kafka`: the one thing that librdkafka knows and its safe bindings do not say.
 
@@ -43,10 +45,13 @@
 pub mod activation;
 pub mod cgroup;
 pub mod clock;
+pub mod cpus;
 pub mod errqueue;
+pub mod gro;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod link;
+pub mod memory;
 pub mod namespace;
 pub mod netlink;
 pub mod pass;

@@ -2,6 +2,7 @@
 
 mod capability;
 mod parent;
+mod threads;
 
 pub use capability::{
     CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_NET_RAW,
@@ -9,6 +10,7 @@ pub use capability::{
     capability_set, effective_capabilities, keep_capabilities,
 };
 pub use parent::die_with_this_thread;
+pub use threads::{thread_id, waited_ns};
 
 use crate::Errno;
 use crate::errno::check;

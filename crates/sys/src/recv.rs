@@ -1,7 +1,10 @@
 //! Datagrams in: `recvmmsg` into a block of buffers.
 
+mod control;
+
 use crate::errno::check;
 use crate::{Errno, Source, sockaddr};
+use control::{CONTROL_BYTES, Control, segment_bytes, stamp_ns};
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -35,6 +38,8 @@ pub struct Received<'a> {
     pub source: Source,
     /// When it came from the device, in nanoseconds since 1970; `None` where that was not asked for.
     pub arrived_ns: Option<u64>,
+    /// Length of each datagram of an aggregate, of which the last one may be shorter; 0: it is one datagram.
+    pub segment_bytes: usize,
 }
 
 /// Whether the kernel is asked who sent a datagram: 45 ns of the 450 that receiving one takes (64 at a time on loopback).
@@ -52,12 +57,21 @@ pub enum Stamps {
     Unwanted,
 }
 
+/// Whether the socket [aggregates](crate::gro::aggregate).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aggregates {
+    Never,
+    /// [`ReceiveBatch::segments`] has the datagrams then.
+    Some,
+}
+
 /// What a receive call is asked for.
 pub struct Ask<'a> {
-    /// Most datagrams, 1 to [`BATCH`].
+    /// Most messages, 1 to [`BATCH`]: datagrams or aggregates of them.
     pub count_max: usize,
     pub sources: Sources,
     pub stamps: Stamps,
+    pub aggregates: Aggregates,
     /// Where they go; `None`: into the batch's buffers.
     pub room: Option<Room<'a>>,
 }
@@ -94,6 +108,14 @@ impl Payload<'_> {
         }
     }
 
+    /// Its first `bytes`, or all of it where it is shorter.
+    fn first(self, bytes: usize) -> Self {
+        match self {
+            Payload::Bytes(all) => Payload::Bytes(&all[..bytes.min(all.len())]),
+            Payload::InRoom { offset, len } => Payload::InRoom { offset, len: len.min(bytes) },
+        }
+    }
+
     /// Whether the datagram is an empty one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -118,6 +140,7 @@ pub struct ReceiveBatch {
     len: usize,
     sources: Sources,
     stamps: Stamps,
+    aggregates: Aggregates,
     controls: Box<[Control; BATCH]>,
     /// Bytes that the kernel has written to each of `controls`.
     control_lens: [usize; BATCH],
@@ -151,6 +174,7 @@ impl ReceiveBatch {
             len: 0,
             sources: Sources::Wanted,
             stamps: Stamps::Unwanted,
+            aggregates: Aggregates::Never,
             controls: Box::new([Control([0; CONTROL_BYTES]); BATCH]),
             control_lens: [0; BATCH],
             in_room: 0,
@@ -168,6 +192,7 @@ impl ReceiveBatch {
             count_max: BATCH,
             sources: Sources::Wanted,
             stamps: Stamps::Unwanted,
+            aggregates: Aggregates::Never,
             room: None,
         };
         self.receive_into(socket, wait, ask)
@@ -188,8 +213,9 @@ impl ReceiveBatch {
         ask: Ask<'_>,
     ) -> Result<usize, Errno> {
         (self.len, self.in_room) = (0, 0);
-        let Ask { count_max, sources, stamps, mut room } = ask;
+        let Ask { count_max, sources, stamps, aggregates, mut room } = ask;
         let count_max = count_max.clamp(1, BATCH);
+        let has_controls = stamps == Stamps::Wanted || aggregates == Aggregates::Some;
 
         let mut parts = [const { MaybeUninit::<[libc::iovec; 2]>::uninit() }; BATCH];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
@@ -221,7 +247,7 @@ impl ReceiveBatch {
                 header.msg_hdr.msg_namelen =
                     mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             }
-            if stamps == Stamps::Wanted {
+            if has_controls {
                 header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
                 header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
             }
@@ -255,7 +281,7 @@ impl ReceiveBatch {
             *len = (header.msg_len, header.msg_hdr.msg_namelen, truncated);
         }
 
-        if stamps == Stamps::Wanted {
+        if has_controls {
             for (len, header) in self.control_lens.iter_mut().zip(&headers[..received]) {
                 // SAFETY: fewer were received than headers were initialized.
                 let header = unsafe { header.assume_init_ref() };
@@ -265,7 +291,7 @@ impl ReceiveBatch {
         }
 
         self.len = received;
-        (self.sources, self.stamps) = (sources, stamps);
+        (self.sources, self.stamps, self.aggregates) = (sources, stamps, aggregates);
         if let Some(room) = room {
             self.sort_out(&room);
         }
@@ -290,7 +316,14 @@ impl ReceiveBatch {
         }
     }
 
-    /// The datagrams of the last successful [`receive`](Self::receive), in order of arrival.
+    /// The datagrams of the last successful [`receive`](Self::receive), in order of arrival, where the socket may hand over several as
+    /// one.
+    pub fn segments(&self) -> impl Iterator<Item = Received<'_>> {
+        self.datagrams().flat_map(Received::segments)
+    }
+
+    /// The messages of the last successful [`receive`](Self::receive), in order of arrival, each a datagram unless the socket
+    /// [aggregates](crate::gro::aggregate).
     pub fn datagrams(&self) -> impl Iterator<Item = Received<'_>> {
         let buffers = self.buffers.chunks_exact(self.stride_bytes).enumerate();
         buffers.zip(&self.lens[..self.len]).zip(self.names.iter()).map(
@@ -305,48 +338,18 @@ impl ReceiveBatch {
                     Sources::Wanted => sockaddr::source_of(name, name_len),
                     Sources::Unwanted => Source::UNKNOWN,
                 };
+                let control = || self.controls[index].0.get(..self.control_lens[index]);
                 let arrived_ns = match self.stamps {
-                    Stamps::Wanted => self.controls[index].stamp_ns(self.control_lens[index]),
+                    Stamps::Wanted => control().and_then(stamp_ns),
                     Stamps::Unwanted => None,
                 };
-                Received { payload, truncated, source, arrived_ns }
+                let segment_bytes = match self.aggregates {
+                    Aggregates::Some => control().and_then(segment_bytes).unwrap_or(0),
+                    Aggregates::Never => 0,
+                };
+                Received { payload, truncated, source, arrived_ns, segment_bytes }
             },
         )
-    }
-}
-
-/// Room for one control message: a header and a time (cmsg(3), `SCM_TIMESTAMPNS` of socket(7)).
-const CONTROL_BYTES: usize = 64;
-
-/// Aligned as the kernel's headers are.
-#[derive(Clone, Copy)]
-#[repr(align(8))]
-struct Control([u8; CONTROL_BYTES]);
-
-impl Control {
-    /// The time in the first message of the `len` bytes that the kernel has written.
-    fn stamp_ns(&self, len: usize) -> Option<u64> {
-        const HEADER: usize = mem::size_of::<libc::cmsghdr>();
-        let bytes = self.0.get(..len)?;
-        let word = |at: usize| bytes.get(at..at + 4).and_then(|part| part.try_into().ok());
-        // The header ends with the level and the kind, and is a multiple of its alignment long (cmsg(3)).
-        let level = i32::from_ne_bytes(word(HEADER - 8)?);
-        let kind = i32::from_ne_bytes(word(HEADER - 4)?);
-        if (level, kind) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
-            return None;
-        }
-
-        let half = mem::size_of::<libc::timespec>() / 2;
-        let number = |at: usize| {
-            let mut word = [0; 8];
-            let part = bytes.get(at..at + half)?;
-            match cfg!(target_endian = "little") {
-                true => word[..half].copy_from_slice(part),
-                false => word[8 - half..].copy_from_slice(part),
-            }
-            Some(u64::from_ne_bytes(word))
-        };
-        Some(number(HEADER)?.wrapping_mul(1_000_000_000).wrapping_add(number(HEADER + half)?))
     }
 }
 
@@ -357,6 +360,20 @@ impl<'a> Received<'a> {
             Payload::Bytes(bytes) => bytes,
             Payload::InRoom { .. } => &[],
         }
+    }
+
+    /// The datagrams of an aggregate, or the one that it is.
+    fn segments(self) -> impl Iterator<Item = Received<'a>> {
+        let len = self.payload.len();
+        let (count, segment_bytes) = match self.segment_bytes {
+            0 => (1, len),
+            bytes => (len.div_ceil(bytes).max(1), bytes),
+        };
+        (0..count).map(move |at| Received {
+            payload: self.payload.behind(at * segment_bytes).first(segment_bytes),
+            segment_bytes: 0,
+            ..self
+        })
     }
 }
 
@@ -421,6 +438,7 @@ mod tests {
             count_max: 8,
             sources: Sources::Unwanted,
             stamps: Stamps::Unwanted,
+            aggregates: Aggregates::Never,
             room: Some(given),
         };
         let count = batch.receive_into(receiver.as_fd(), Wait::ForOne, ask).unwrap();
@@ -457,8 +475,13 @@ mod tests {
             sender.send_to(b"x", receiver.local_addr().unwrap()).unwrap();
         }
         let mut batch = ReceiveBatch::default();
-        let ask =
-            || Ask { count_max: 4, sources: Sources::Wanted, stamps: Stamps::Unwanted, room: None };
+        let ask = || Ask {
+            count_max: 4,
+            sources: Sources::Wanted,
+            stamps: Stamps::Unwanted,
+            aggregates: Aggregates::Never,
+            room: None,
+        };
         assert_eq!(batch.receive_into(receiver.as_fd(), Wait::ForOne, ask()), Ok(4));
         assert_eq!(batch.receive_into(receiver.as_fd(), Wait::No, ask()), Ok(1));
         assert_eq!(batch.datagrams().next().unwrap().source.address(), sender.local_addr().ok());
@@ -468,14 +491,15 @@ mod tests {
     fn a_stamp_says_when_a_datagram_arrived() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-        crate::socket::stamp_arrivals(receiver.as_fd()).unwrap();
+        crate::socket::stamp_arrivals(receiver.as_fd(), Stamps::Wanted).unwrap();
         let before_ns = crate::clock::realtime_ns();
         for _ in 0..3 {
             sender.send_to(b"x", receiver.local_addr().unwrap()).unwrap();
         }
         let mut batch = ReceiveBatch::default();
         let stamps = Stamps::Wanted;
-        let ask = Ask { count_max: 8, sources: Sources::Wanted, stamps, room: None };
+        let (sources, aggregates) = (Sources::Wanted, Aggregates::Never);
+        let ask = Ask { count_max: 8, sources, stamps, aggregates, room: None };
         assert_eq!(batch.receive_into(receiver.as_fd(), Wait::ForOne, ask), Ok(3));
         let stamps: Vec<_> = batch.datagrams().filter_map(|one| one.arrived_ns).collect();
         assert_eq!(stamps.len(), 3);

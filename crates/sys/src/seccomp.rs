@@ -188,6 +188,15 @@ impl Calls {
             arguments: &[(1, Allowed::OneOf(&[libc::CLONE_NEWNET.unsigned_abs()]))],
         }],
     };
+
+    /// Making what counts datagrams in the kernel ([`crate::gro::Counter::make`]): maps and programs, and nothing else of bpf(2).
+    pub const COUNT_DATAGRAMS: Calls = Calls {
+        plain: &[],
+        checked: &[Checked {
+            number: libc::SYS_bpf,
+            arguments: &[(0, Allowed::OneOf(&crate::gro::COMMANDS))],
+        }],
+    };
 }
 
 /// Flags of `open(2)` that write, make or empty a file. `O_TMPFILE` holds `O_DIRECTORY`, which is harmless by itself.

@@ -74,6 +74,16 @@ pub fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<us
     receive_buffer(socket)
 }
 
+/// Has a receive call that finds nothing look at the device for so long before it sleeps, where the device has queues that can be looked at
+/// (`SO_BUSY_POLL`, socket(7)). 0: not at all.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN`, for more than `net.core.busy_read`, on some kernels (6.18 does not ask).
+pub fn set_busy_poll(socket: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
+    let us = i32::try_from(time.as_micros()).unwrap_or(i32::MAX);
+    set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL, us)
+}
+
 /// The granted receive buffer in bytes of the kernel's accounting.
 ///
 /// # Errors
@@ -275,7 +285,12 @@ pub fn leave_port(socket: BorrowedFd<'_>) {
     let _ = socket2::SockRef::from(&socket).connect(&nobody.into());
 }
 
-fn set_int(fd: i32, level: libc::c_int, name: libc::c_int, value: i32) -> io::Result<()> {
+pub(crate) fn set_int(
+    fd: i32,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: i32,
+) -> io::Result<()> {
     set(fd, level, name, &value)
 }
 
@@ -294,7 +309,7 @@ fn set<T>(fd: i32, level: libc::c_int, name: libc::c_int, value: &T) -> io::Resu
 }
 
 /// `T` must be made of integers only, of which every bit pattern is valid.
-fn get<T: Copy>(
+pub(crate) fn get<T: Copy>(
     fd: i32,
     level: libc::c_int,
     name: libc::c_int,

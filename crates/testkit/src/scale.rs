@@ -1,4 +1,5 @@
-//! How large tests are whose full size takes too long for every run; `make bench BENCH_ARGS=sinks` runs them at that size.
+//! How large tests are whose full size takes too long for every run; `make bench` with `BENCH_ARGS=sinks` and `BENCH_ARGS=group` runs
+//! them at that size.
 
 use std::env;
 use std::time::Duration;
@@ -6,6 +7,11 @@ use std::time::Duration;
 /// How many rows a test sends through a destination: `WEIR_TEST_ROWS`, or 100,000.
 pub fn rows() -> u64 {
     number("WEIR_TEST_ROWS", 100_000)
+}
+
+/// How many datagrams a test sends through several sockets of one address: `WEIR_TEST_DATAGRAMS`, or `usual`.
+pub fn datagrams(usual: u64) -> u64 {
+    number("WEIR_TEST_DATAGRAMS", usual)
 }
 
 /// How long a server is away in a test: `WEIR_TEST_OUTAGE` in seconds, or 10.

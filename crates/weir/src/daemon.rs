@@ -20,6 +20,7 @@ mod mitigation;
 mod names;
 mod open;
 mod progress;
+mod receive;
 mod reload;
 mod rest;
 mod service;
@@ -53,7 +54,7 @@ use mitigation::Mitigations;
 use names::Names;
 use open::{OpenSocket, SocketFile};
 use progress::{Progress, Rates};
-use relay::{Listener, ListenerOptions, SocketOwner, TargetKind, TargetOptions};
+use relay::{ListenSocket, Listener, ListenerOptions, SocketOwner, TargetKind, TargetOptions};
 use rest::Site;
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -109,6 +110,8 @@ pub(crate) enum Event {
 pub(crate) struct Running {
     config: ListenerConfig,
     listener: Listener,
+    /// Who counts datagrams that are received together, where this process may not.
+    helper: Option<PathBuf>,
     file: Option<SocketFile>,
     /// Where each UDP target's socket is connected to; `None` while none is open.
     addresses: BTreeMap<String, Option<SocketAddr>>,
@@ -193,7 +196,7 @@ impl Daemon {
         memory::refuse_rings_that_do_not_fit(&config, |_| true, 0, memory::Limits::at_start())
             .map_err(|why| Failure::Config.error(why))?;
         let (mut inherited, drops) = Inherited::take()?;
-        let sockets = open_listeners(&config.listeners, &mut inherited, &names)?;
+        let sockets = open_listeners(&config, &mut inherited, &names)?;
         let bound = Bound::open(&config)?;
 
         // The sockets are open and hold what arrives: now there is time for names.
@@ -428,17 +431,19 @@ fn tell_start(run_id: &str, running: &[Running], config: &Config, bound: &Bound)
 
 /// Opens the sockets of all listeners, or takes over those that a service manager handed over.
 fn open_listeners(
-    listeners: &[ListenerConfig],
+    config: &Config,
     inherited: &mut Inherited,
     names: &Names,
 ) -> anyhow::Result<Vec<OpenSocket>> {
+    let listeners = &config.listeners;
+    let helper = config.daemon.helper.as_deref();
     if listeners.iter().any(has_name) {
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
     }
 
     let sockets = listeners
         .iter()
-        .map(|listener| open::listener(listener, open::Place::Free, inherited, names));
+        .map(|listener| open::listener(listener, open::Place::Free, inherited, names, helper));
     let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
 
     inherited.expect_none(listeners)?;
@@ -466,13 +471,14 @@ impl Running {
         drops: &Drops,
         ledger: &Arc<Ledger>,
     ) -> anyhow::Result<Running> {
-        let OpenSocket { socket, owner, file } = socket;
+        let OpenSocket { socket, owner, receive, helper, file } = socket;
         let options = config.listener_options(owner);
         let before = drops.counted(socket.as_fd(), owner);
         let Targets { destinations, addresses, fed, tapped } = targets;
+        let socket = ListenSocket::new(socket, receive);
         let listener =
             Listener::start_counting_from(options, socket, before, destinations, ledger)?;
-        let mut running = Running { config, listener, file, addresses, fed, tapped };
+        let mut running = Running { config, listener, helper, file, addresses, fed, tapped };
         running.set_sockets(running.config.sockets(), &mut || {})?;
         Ok(running)
     }
@@ -483,16 +489,14 @@ impl Running {
             return Ok(());
         };
         if self.owner() == SocketOwner::ServiceManager {
-            return Err(Failure::Config.error(format!(
-                "listener {}: its socket is the service manager's, which others cannot join. \
-                 Fix: remove sockets, or the .socket unit",
-                self.config.name
-            )));
+            return Err(open::stays_alone(&self.config));
         }
-        let config = &self.config;
+        let (config, helper) = (&self.config, self.helper.as_deref());
         let ListenerOptions { balance, order, .. } = config.listener_options(self.owner());
         self.listener.spread_by(balance, order);
-        self.listener.set_sockets(count, &mut || open::joining(config, addr), keep_alive)?;
+        let first = self.listener.socket().try_clone_to_owned()?;
+        let mut open = || open::joining(config, addr, first.as_fd(), helper);
+        self.listener.set_sockets(count, &mut open, keep_alive)?;
         Ok(())
     }
 

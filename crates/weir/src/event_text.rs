@@ -7,7 +7,7 @@ use config::LevelUnit;
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
 
-/// An event. Times are decimal strings, as all numbers that may be above 2^53.
+/// An event, with what [`line()`] says as `text`. Times are decimal strings, as all numbers that may be above 2^53.
 pub(crate) fn json(event: &Event) -> Json {
     let subject = match &event.subject {
         Subject::Flow { definition, shown, .. } => {
@@ -20,6 +20,7 @@ pub(crate) fn json(event: &Event) -> Json {
     };
     json!({
         "id": event.id,
+        "text": line(event),
         "raised_id": event.raised_id,
         "change": event.change.word(),
         "threshold": *event.threshold,

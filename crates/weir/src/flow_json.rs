@@ -2,8 +2,8 @@
 
 use crate::daemon::flows::Summary;
 use flows::{
-    Agent, AgentId, Definition, DefinitionTotals, EngineTotals, Estimate, Event, Figure, Groups,
-    Measure, Part, Port, PortRate, Subject, Traffic, Value,
+    Agent, AgentId, Definition, DefinitionTotals, EngineTotals, Estimate, Figure, Groups, Measure,
+    Part, Port, PortRate, Traffic, Value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -175,34 +175,4 @@ fn interface(index: u32, port: &Port) -> Json {
         })
     });
     json!({ "index": index, "rates": rates })
-}
-
-/// An event.
-pub(crate) fn event(event: &Event) -> Json {
-    let subject = match &event.subject {
-        Subject::Flow { definition, shown, .. } => {
-            let shown = shown.iter();
-            let key: Map<String, Json> =
-                shown.map(|(word, value)| (word.clone(), value.as_str().into())).collect();
-            json!({ "flow": **definition, "key": key })
-        }
-        Subject::Source { figure, agent, sub_agent, if_index } => json!({
-            "figure": figure,
-            "agent": agent,
-            "sub_agent": sub_agent,
-            "interface": if_index,
-        }),
-    };
-    json!({
-        "id": event.id,
-        "raised_id": event.raised_id,
-        "change": event.change.word(),
-        "threshold": *event.threshold,
-        "of": subject,
-        "limit": event.limit,
-        "figure": interval(&event.figure),
-        "peak": event.peak,
-        "time_unix_ns": event.time_unix_ns.to_string(),
-        "raised_unix_ns": event.raised_unix_ns.to_string(),
-    })
 }

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod allowed;
+mod ask;
 mod command;
 mod daemon;
 mod event_text;

@@ -7,6 +7,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+/// Where this program is, for a command that gives it a capability.
+pub(crate) fn program() -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
+    program.display().to_string()
+}
+
 /// What the system was asked for.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted<'a> {
@@ -22,6 +28,8 @@ pub(crate) enum Wanted<'a> {
     SendFromAny(Option<u16>),
     /// To send to a unix socket.
     SendUnix,
+    /// To look at a device's queue before sleeping.
+    BusyPoll,
 }
 
 /// The error that ends the program: `what` could not be done, the system's reason, and what helps.
@@ -97,7 +105,7 @@ fn holder(wanted: Wanted<'_>) -> String {
             "-xlp",
             format!("src {}", path.display()),
         ),
-        Wanted::SendUnix => ("listens there", "-xlp", String::new()),
+        Wanted::SendUnix | Wanted::BusyPoll => ("listens there", "-xlp", String::new()),
     };
     format!("another program {what}. Find it with: ss {options} {filter}")
 }
@@ -105,11 +113,10 @@ fn holder(wanted: Wanted<'_>) -> String {
 fn privilege(wanted: Wanted<'_>) -> String {
     match wanted {
         Wanted::Udp(addr) | Wanted::Tcp(addr) => {
-            let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
             format!(
                 "a port under 1024 needs a privilege. Fix: setcap cap_net_bind_service=+ep {}, or \
                  sysctl -w net.ipv4.ip_unprivileged_port_start={}",
-                program.display(),
+                program(),
                 addr.port()
             )
         }
@@ -117,16 +124,20 @@ fn privilege(wanted: Wanted<'_>) -> String {
             format!("this user may not write to its folder. Fix: {}", own_folder())
         }
         Wanted::SendFromAny(_) => {
-            let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
             format!(
                 "preserve_source needs CAP_NET_RAW (IP_TRANSPARENT); without it every datagram seems to come from this host. Fix: setcap \
                  cap_net_raw=+ep {}, AmbientCapabilities=CAP_NET_RAW in the unit, or remove the key",
-                program.display()
+                program()
             )
         }
         Wanted::SendUdp(..) => {
             "this user may not send like that (a source port under 1024, or a firewall)".to_owned()
         }
+        Wanted::BusyPoll => format!(
+            "busy_poll beyond net.core.busy_read needs CAP_NET_ADMIN; without it a datagram costs an interrupt and a wake-up. Fix: \
+             setcap cap_net_admin=+ep {}, AmbientCapabilities=CAP_NET_ADMIN in the unit, or remove the key",
+            program()
+        ),
         Wanted::SendUnix => "this user may not write to that socket".to_owned(),
     }
 }

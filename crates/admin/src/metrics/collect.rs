@@ -73,7 +73,9 @@ impl<'a> Figures<'a> {
 
         let loses = |component: &str| self.health.losing.contains(component);
         let mut add = |component: String, state: &str| {
-            for known in STATES {
+            // Of a target only the one that holds: there may be a thousand.
+            let is_shown = |known: &&str| *known == state || !component.starts_with("target/");
+            for known in STATES.iter().copied().filter(is_shown) {
                 let labels = [Cow::from(component.clone()), known.into()];
                 samples.whole(Id::ComponentState, labels, u64::from(known == state));
             }
@@ -128,7 +130,9 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
         let [origin, target] = pair(hop);
         // In flight stops at 0; what is missing below that is in `unaccounted`.
         let residual = hop.in_flight.count as f64 + hop.unaccounted.min(0) as f64;
-        samples.number(Id::LedgerResidual, [hop.hop.label(), origin, target], residual);
+        if residual != 0.0 || !is_of_target(hop) {
+            samples.number(Id::LedgerResidual, [hop.hop.label(), origin, target], residual);
+        }
 
         add_figures(samples, hop);
         match hop.hop {
@@ -160,7 +164,13 @@ fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
             Figure::InFlight => Some(Value::Whole(hop.in_flight.count)),
             Figure::Capacity => hop.capacity.map(Value::Whole),
             Figure::Delay => hop.delay.as_ref().map(histogram),
-            Figure::Event(event) => Some(in_base_unit(hop.event(event), event.unit())),
+            Figure::AllDropped => {
+                Some(Value::Whole(hop.dropped.iter().map(|drop| drop.amount.count).sum()))
+            }
+            Figure::Event(event) => {
+                let count = Some(hop.event(event)).filter(|count| *count > 0 || !is_of_target(hop));
+                count.map(|count| in_base_unit(count, event.unit()))
+            }
             Figure::Gauge(gauge) => hop.gauge(gauge).map(|value| in_base_unit(value, gauge.unit())),
             Figure::Dropped => {
                 add_drops(samples, family, hop);
@@ -178,11 +188,20 @@ fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     }
 }
 
-/// Every reason that can occur at this hop, with 0 where it has not, and any other that has.
+/// Whether the hop is one of a target, of which there may be a thousand: what has not occurred there is absent.
+fn is_of_target(hop: &HopSnapshot) -> bool {
+    matches!(hop.hop, HopKind::Target | HopKind::Egress | HopKind::Receiver)
+}
+
+/// Every reason that can occur at this hop, with 0 where it has not, and any other that has. Of a target, those that have.
 fn add_drops<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSnapshot) {
     let others = hop.dropped.iter().map(|drop| drop.reason);
     let others = others.filter(|reason| !reason.places().contains(&hop.hop));
+    let has_occurred = |reason: &Reason| !hop.dropped_for(*reason).is_zero();
     for reason in Reason::at(hop.hop).chain(others) {
+        if is_of_target(hop) && !has_occurred(&reason) {
+            continue;
+        }
         let place = pair(hop).into_iter().take(family.labels.len() - 1);
         samples.whole(family.id, place.chain([reason.label()]), hop.dropped_for(reason).count);
     }
@@ -219,7 +238,9 @@ fn add_send_errors<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     // The drops of a target without an address are `target_unresolved`: no call failed.
     for error in SendError::ALL.iter().filter(|error| **error != SendError::Unresolved) {
         let count = hop.event(Event::SendErrors(*error));
-        samples.whole(Id::TargetSendErrors, [origin, target, error.label()], count);
+        if count > 0 {
+            samples.whole(Id::TargetSendErrors, [origin, target, error.label()], count);
+        }
     }
 }
 

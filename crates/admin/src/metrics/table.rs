@@ -47,6 +47,8 @@ pub(crate) enum Figure {
     DeliveredBytes,
     /// By reason, which is the family's last label.
     Dropped,
+    /// Whatever the reason.
+    AllDropped,
     /// By class, which is the family's last label.
     Rejected,
     Uncertain,
@@ -117,12 +119,12 @@ families! {
     ConfigLastReloadTimestamp Gauge "weir_config_last_reload_timestamp_seconds" []
         "When the configuration in force was applied, in seconds since 1970.";
     ComponentState Gauge "weir_component_state" ["component", "state"]
-        "1 for the state that the component is in and 0 for the others: starting, ok, degraded (down, or it loses what no setting asks for), failed, stopping.";
+        "1 for the state that the component is in and 0 for the others, which are absent for a target: starting, ok, degraded (down, or it loses what no setting asks for), failed, stopping.";
     HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["origin"]
         "Time since the listener's data loops last moved.";
 
     LedgerResidual Gauge "weir_ledger_residual" ["hop", "origin", "target"]
-        "Received less everything that left: what is inside the hop. 0 at rest; negative or above the hop's capacity is a bug of Weir.";
+        "Received less everything that left: what is inside the hop. 0 at rest, and absent then of targets; negative or above the hop's capacity is a bug of Weir.";
     LedgerViolations Counter "weir_ledger_violations_total" []
         "Moments at which the ledger did not balance at some hop. Anything but 0 is a bug of Weir.";
 
@@ -156,6 +158,8 @@ families! {
         "Payload bytes that were handed to the kernel for the target.";
     TargetDropped Counter "weir_relay_target_dropped_datagrams_total" = Target Dropped ["origin", "target", "reason"]
         "Datagrams that were offered to the target and not handed to the kernel.";
+    TargetUnsent Counter "weir_relay_target_unsent_datagrams_total" = Target AllDropped ["origin", "target"]
+        "Datagrams that were offered to the target and not handed to the kernel, for any reason: the sum of what weir_relay_target_dropped_datagrams_total says.";
     TargetReturned Counter "weir_relay_target_returned_datagrams_total" = Egress Dropped ["origin", "target", "reason"]
         "Datagrams that were handed to the kernel and reported as undeliverable. A lower bound: networks are silent about most losses.";
     TargetReceiverDropped Counter "weir_relay_target_receiver_dropped_datagrams_total" = Receiver Event::SocketDrops ["origin", "target"];

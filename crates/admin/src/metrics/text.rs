@@ -1,4 +1,4 @@
-use super::{Exposition, Family, Kind, Sample, Samples, Value};
+use super::{Exposition, Family, FamilyId, Kind, Sample, Samples, Value};
 use std::fmt::Write;
 
 /// Writes every family that has series.
@@ -41,6 +41,9 @@ fn write_sample(out: &mut String, family: &Family, sample: &Sample<'_>, expositi
             let mut total = 0;
             for (at, count) in counts.iter().enumerate() {
                 total += count;
+                if family.id == FamilyId::TargetDelay && !is_bucket_needed(counts, at) {
+                    continue;
+                }
                 let bound = bounds.get(at).map_or("+Inf".to_owned(), |&b| bound(b, exposition));
                 write_name(out, family, "_bucket", sample, Some(&bound));
                 put(out, format_args!("{total}\n"));
@@ -52,6 +55,13 @@ fn write_sample(out: &mut String, family: &Family, sample: &Sample<'_>, expositi
             put(out, format_args!("{total}\n"));
         }
     }
+}
+
+/// Whether a bucket is needed for what the others say: it holds something, it is where a bucket that does begins, or it is the last.
+/// Of a thousand targets the others would be most of the page.
+fn is_bucket_needed(counts: &[u64], at: usize) -> bool {
+    let holds = |at: usize| counts.get(at).is_none_or(|count| *count > 0);
+    holds(at) || holds(at + 1)
 }
 
 fn write_name(

@@ -5,7 +5,7 @@ use admin::metrics::{FAMILIES, Family, Kind};
 use admin::{AdminState, router};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use ledger::{Event, Gauge, HopKind, Reason, RejectClass};
+use ledger::{Amount, DelayHistogram, Event, Gauge, HopBuilder, HopKind, Reason, RejectClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -196,7 +196,6 @@ fn values() {
         format!("weir_relay_target_sent_datagrams_total{{{target}}} 984"),
         format!("weir_relay_target_queue_oldest_age_seconds{{{target}}} 1.5"),
         format!("weir_relay_target_send_errors_total{{{target},errno=\"ENOBUFS\"}} 4"),
-        format!("weir_relay_target_send_errors_total{{{target},errno=\"EPERM\"}} 0"),
         format!("weir_relay_target_send_errors_total{{{target},errno=\"other\"}} 1"),
         format!("weir_relay_target_icmp_errors_total{{{target},code=\"3/3\"}} 5"),
         format!("weir_relay_target_icmp_errors_total{{{target},code=\"other\"}} 6"),
@@ -261,14 +260,46 @@ fn what_loses_datagrams_is_degraded_and_nothing_else() {
 }
 
 #[test]
-fn an_idle_target_has_every_reason_at_0_and_the_number_of_series_does_not_grow() {
+fn an_idle_listener_has_every_reason_at_0_and_an_idle_target_only_the_sum() {
     let idle = render(&Arc::new(state(idle_hops(), "127.0.0.1")), "");
-    for reason in Reason::at(HopKind::Target) {
-        let series = format!("target=\"old\",reason=\"{}\"}} 0\n", reason.label());
+    for reason in Reason::at(HopKind::Receive) {
+        let series = format!("origin=\"syslog\",reason=\"{}\"}} 0\n", reason.label());
         assert!(idle.contains(&series), "{series}");
     }
-    let count = |text: &str| text.lines().filter(|line| line.contains("reason=")).count();
-    assert_eq!(count(&idle), count(&prometheus()));
+    let sum = "weir_relay_target_unsent_datagrams_total{origin=\"syslog\",target=\"old\"} 0\n";
+    assert!(idle.contains(sum), "{idle}");
+    let is_of_target = |line: &&str| line.contains("target=\"old\"");
+    assert!(!idle.lines().filter(is_of_target).any(|line| line.contains("reason=")), "{idle}");
+    let all: u64 = Reason::at(HopKind::Target).count() as u64;
+    let sum = sum.replace(" 0\n", &format!(" {all}\n"));
+    assert!(prometheus().contains(&sum), "{sum}");
+}
+
+#[test]
+fn a_target_that_loses_nothing_takes_less_than_two_kilobytes() {
+    let page = |targets: usize| {
+        let delay = DelayHistogram::default();
+        [40, 90, 200, 450, 900].into_iter().for_each(|us| delay.add(us, 1_000));
+        let target = |at| {
+            let name = format!("collector-{at:04}");
+            let amount = Amount { count: 123_456_789, bytes: 24_691_357_800 };
+            let target = HopBuilder::new(HopKind::Target, "syslog", Some(&name), amount)
+                .delivered(amount)
+                .capacity(90_000)
+                .event(Event::SendCalls, 2_345_678)
+                .gauge(Gauge::OldestAgeMs, 0)
+                .gauge(Gauge::Gso, 1)
+                .gauge(Gauge::Up, 1)
+                .delay(&delay)
+                .finish(amount);
+            let egress = HopBuilder::new(HopKind::Egress, "syslog", Some(&name), amount);
+            [target, egress.delivered(amount).finish(amount)]
+        };
+        let hops = (0..targets).flat_map(target).collect();
+        render(&Arc::new(state(hops, "127.0.0.1")), "").len()
+    };
+    let each = (page(1_010) - page(10)) / 1_000;
+    assert!(each <= 2_000, "{each} bytes");
 }
 
 #[test]

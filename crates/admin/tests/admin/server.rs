@@ -181,7 +181,7 @@ fn a_client_that_does_not_read_its_answer_is_closed_when_its_time_is_over() {
         let name = format!("{n:0100}");
         HopBuilder::new(HopKind::Target, "syslog", Some(&name), amount(0)).finish(amount(0))
     };
-    let hops = || (0..1_500).map(hop).collect();
+    let hops = || (0..6_000).map(hop).collect();
     let accept = "Accept: application/openmetrics-text; version=1.0.0";
     let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n\r\n");
     let request = [request.as_str()];

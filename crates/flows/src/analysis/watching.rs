@@ -2,7 +2,7 @@
 
 use super::Moment;
 use crate::agent::{Agent, AgentId};
-use crate::definition::Counting;
+use crate::counting::Counting;
 use crate::engine::{Changed, Engine, NO_ADDRESS};
 use crate::estimate::Estimate;
 use crate::event::{Event, Subject};

@@ -1,11 +1,11 @@
 use super::*;
-use crate::definition::{Aggregation, Measure};
+use crate::definition::{Aggregation, Direction, Measure, Traffic};
 use crate::estimate::Estimate;
 use crate::field::Value;
 use crate::key::Part;
 use load::Random;
 use load::sflow::{Agent as Played, AgentOptions, TrueFlow};
-use wire::sflow::{Form, Interface, RawRecord, Records, Writer};
+use wire::sflow::{DataSource, FlowSample, Form, Interface, RawRecord, Records, Writer};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));

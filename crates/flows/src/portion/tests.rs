@@ -1,5 +1,6 @@
 use super::*;
-use crate::definition::{Aggregation, Counting, Direction, Measure, Traffic};
+use crate::counting::Counting;
+use crate::definition::{Aggregation, Direction, Measure, Traffic};
 use crate::field::{Facts, Field};
 use std::collections::HashMap;
 use testkit::Random;

@@ -2,6 +2,7 @@
 //!
 //! The hash stands beside the place, so that a search reads neither keys nor flows before it has found: most searches read one cache line.
 
+use sys::memory::prefer_huge_pages;
 use sys::prefetch::prefetch;
 
 /// No place.
@@ -43,7 +44,9 @@ impl Index {
     /// Has room for so many places from now on.
     pub(super) fn make_room(&mut self, places: usize) {
         while places * 2 > self.slots.len() {
-            let more = vec![EMPTY; self.slots.len() * 2];
+            let mut more = Vec::with_capacity(self.slots.len() * 2);
+            prefer_huge_pages(&more);
+            more.resize(self.slots.len() * 2, EMPTY);
             for slot in std::mem::replace(&mut self.slots, more) {
                 if slot.place != NONE {
                     self.insert(slot.hash, slot.place);

@@ -143,7 +143,7 @@ fn memory_stays_within_what_was_said() {
         + table.free.capacity() * size_of::<u32>()
         + table.flows.capacity() * size_of::<Flow>()
         + table.index.memory_bytes()
-        + table.heap.capacity() * size_of::<Bound>();
+        + table.bounds.memory_bytes();
     assert!(used <= Table::memory_max_bytes(key_len, capacity), "{used}");
     assert_eq!(table.len(), capacity);
 }

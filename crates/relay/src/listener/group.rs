@@ -5,14 +5,16 @@ use super::place::thread_name;
 use crate::arrivals::Arrivals;
 use crate::inlet::Inlet;
 use crate::intake::{Admission, Intake};
-use crate::member::{Member, MemberState};
+use crate::member::{Closing, Member, MemberState};
 use crate::merge::{Merge, Seat};
 use crate::meter::{ListenerMeter, MemberMeter};
 use crate::receiver::Request;
-use crate::ring::ring;
-use crate::{Error, Order, RING_BYTES_MIN, SocketOwner};
+use crate::ring::{Writer, ring};
+use crate::socket::CountedDrops;
+use crate::thread_time::ReadingTime;
+use crate::{Error, ListenSocket, Order, RING_BYTES_MIN, Receive, SocketOwner};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -34,9 +36,19 @@ const LIFE_INTERVAL: Duration = Duration::from_millis(10);
 pub(super) struct MemberHandle {
     state: Arc<MemberState>,
     pub(super) meter: Arc<MemberMeter>,
-    pub(super) socket: Arc<OwnedFd>,
+    pub(super) socket: Arc<ListenSocket>,
     ticks: Arc<AtomicU64>,
-    pub(super) thread: JoinHandle<Box<Inlet>>,
+    pub(super) thread: JoinHandle<Option<Box<Inlet>>>,
+}
+
+/// What a member needs and may not be had.
+struct Prepared {
+    place: usize,
+    name: String,
+    writer: Writer,
+    /// Where its thread waits for what it is to do.
+    start: mpsc::Sender<(Member, Closing)>,
+    thread: JoinHandle<Option<Box<Inlet>>>,
 }
 
 /// Memory of the rings of members in bytes, for a listener whose ring has `ring_bytes`.
@@ -56,13 +68,12 @@ impl Listener {
         std::iter::once(self.socket.as_fd()).chain(more)
     }
 
-    /// CPU time in nanoseconds of each thread that reads a socket, the first one's first; at most a tenth of a second old.
-    pub fn reading_cpu_ns(&self) -> Vec<u64> {
+    /// What each thread that reads a socket did with its time, the first one's first.
+    pub fn reading_times(&self) -> Vec<ReadingTime> {
         if self.members.is_empty() {
-            return vec![self.cpu_ns.load(Ordering::Relaxed)];
+            return vec![self.time.look()];
         }
-        let of = |member: &MemberHandle| member.state.cpu_ns.load(Ordering::Relaxed);
-        self.members.iter().map(of).collect()
+        self.members.iter().map(|member| member.state.time.look()).collect()
     }
 
     /// Says how several sockets share what arrives, and in which order that leaves, while it has only one.
@@ -80,7 +91,7 @@ impl Listener {
     pub fn set_sockets(
         &mut self,
         count: usize,
-        open: &mut dyn FnMut() -> io::Result<Joining>,
+        open: &mut dyn FnMut() -> io::Result<(Joining, Receive)>,
         keep_alive: &mut dyn FnMut(),
     ) -> Result<(), Error> {
         match count.cmp(&self.socket_count()) {
@@ -96,7 +107,7 @@ impl Listener {
     /// A thread or memory cannot be had. The sockets are left as they are then.
     pub(super) fn with_sockets(
         mut self,
-        more: impl ExactSizeIterator<Item = (OwnedFd, u32)>,
+        more: impl ExactSizeIterator<Item = (ListenSocket, CountedDrops)>,
     ) -> Result<Listener, Error> {
         if more.len() == 0 {
             return Ok(self);
@@ -105,9 +116,9 @@ impl Listener {
         let count = more.len() + 1;
         let begin = || {
             self.begin_group(count, &mut || ())?;
-            for (socket, dropped_before) in more {
+            for (socket, before) in more {
                 let inlet = self.inlet(Arc::new(socket), SocketOwner::Relay);
-                self.add_member(inlet, dropped_before, count, &mut || ())?;
+                self.add_member(inlet, before, count, &mut || ())?;
             }
             self.spread(count)
         };
@@ -123,7 +134,7 @@ impl Listener {
     fn grow(
         &mut self,
         count: usize,
-        open: &mut dyn FnMut() -> io::Result<Joining>,
+        open: &mut dyn FnMut() -> io::Result<(Joining, Receive)>,
         keep_alive: &mut dyn FnMut(),
     ) -> Result<(), Error> {
         if self.members.is_empty() {
@@ -138,16 +149,17 @@ impl Listener {
     fn open_members(
         &mut self,
         count: usize,
-        open: &mut dyn FnMut() -> io::Result<Joining>,
+        open: &mut dyn FnMut() -> io::Result<(Joining, Receive)>,
         keep_alive: &mut dyn FnMut(),
     ) -> Result<(), Error> {
         for _ in self.members.len()..count {
-            let joining = open().map_err(self.failed("opening one more socket"))?;
+            let (joining, receive) = open().map_err(self.failed("opening one more socket"))?;
             let socket = joining.socket().map_err(self.failed("duplicating a socket"))?;
             self.stamp(socket.as_fd())?;
+            let socket = ListenSocket::new(socket, receive);
             let inlet = self.inlet(Arc::new(socket), SocketOwner::Relay);
             // It is read and merged before anything arrives at it: what is there when it begins is as old as what others have.
-            self.add_member(inlet, 0, count, keep_alive)?;
+            self.add_member(inlet, CountedDrops::default(), count, keep_alive)?;
             if let Err(source) = joining.bind() {
                 let failed = self.failed("binding one more socket")(source);
                 self.remove_last_member(keep_alive)?;
@@ -157,8 +169,10 @@ impl Listener {
         Ok(())
     }
 
-    /// Has the only socket read by a thread of its own, and what that reads merged.
+    /// Has the only socket read by a thread of its own, and what that reads merged. Where that fails it is read as before.
     fn begin_group(&mut self, count: usize, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
+        // What may not be had first: then nothing of the socket has changed, and it is never without a reader.
+        let prepared = self.prepare_member(count)?;
         sys::socket::share_port(self.socket.as_fd()).map_err(self.failed("sharing the port"))?;
         self.stamp(self.socket.as_fd())?;
         if self.is_ordered() {
@@ -167,19 +181,20 @@ impl Listener {
             sys::socket::await_stamps(STAMPS_WAIT);
         }
 
-        let (reply, answer) = mpsc::channel();
+        let (reply, answer) = mpsc::sync_channel(0);
         self.request(Request::Spread { merge: Box::new(Merge::new(self.options.order)), reply })?;
         let mut inlet = self.answer(&answer, keep_alive)?;
         inlet.stamps = self.stamps();
-        let dropped_before = self.meter.hand_over();
-        self.add_member(inlet, dropped_before, count, keep_alive)?;
+        let before = self.meter.hand_over();
+
+        if let Err((inlet, error)) = self.enter(prepared, inlet, before, keep_alive) {
+            self.return_to_one(inlet, before, keep_alive)?;
+            return Err(error);
+        }
 
         // What came before arrivals were noted has the time of its reading, which is later than the arrival of what others get.
         let first = Arc::clone(&self.members[0].state);
-        wait_until(CATCH_UP_WAIT, keep_alive, || {
-            let turn = first.turns.load();
-            turn > 0 && turn & 1 == 0
-        });
+        wait_until(CATCH_UP_WAIT, keep_alive, || first.has_caught_up.load(Ordering::Acquire));
         Ok(())
     }
 
@@ -195,10 +210,11 @@ impl Listener {
         if !self.is_ordered() {
             return Ok(());
         }
-        sys::socket::stamp_arrivals(socket).map_err(self.failed("asking for times of arrival"))
+        sys::socket::stamp_arrivals(socket, Stamps::Wanted)
+            .map_err(self.failed("asking for times of arrival"))
     }
 
-    fn inlet(&self, socket: Arc<OwnedFd>, owner: SocketOwner) -> Box<Inlet> {
+    fn inlet(&self, socket: Arc<ListenSocket>, owner: SocketOwner) -> Box<Inlet> {
         Box::new(Inlet {
             socket,
             owner,
@@ -210,49 +226,97 @@ impl Listener {
         })
     }
 
-    /// Starts the thread of one more socket, whose ring is merged when this returns.
+    /// Has one more socket read by a thread of its own, and its ring merged when this returns.
     fn add_member(
         &mut self,
         inlet: Box<Inlet>,
-        dropped_before: u32,
+        before: CountedDrops,
         count: usize,
         keep_alive: &mut dyn FnMut(),
     ) -> Result<(), Error> {
-        let place = self.members.len();
-        let socket = Arc::clone(&inlet.socket);
-        let name = format!("{}-{place}", self.options.name);
-        let own = ListenerMeter::new(name.clone(), Some(Arc::clone(&socket)), dropped_before);
-        let own = Arc::new(own);
+        let prepared = self.prepare_member(count)?;
+        self.enter(prepared, inlet, before, keep_alive).map_err(|(_, error)| error)
+    }
 
-        let bytes = member_ring_bytes(self.options.ring_bytes, count);
+    /// Makes what one more member needs and may not be had: its ring, and a thread that waits for the rest.
+    fn prepare_member(&self, count: usize) -> Result<Prepared, Error> {
+        let place = self.members.len();
+        let name = format!("{}-{place}", self.options.name);
+        let bytes = member_ring_bytes(self.options.ring_bytes, count.max(self.options.sockets_max));
         let no_memory = |_| Error::NoMemory { name: self.options.name.clone(), bytes };
-        let mut writer = ring(bytes).map_err(no_memory)?;
+        let writer = ring(bytes).map_err(no_memory)?;
+
+        let (start, begins) = mpsc::channel::<(Member, Closing)>();
+        let cpus = self.options.cpus.in_turn(place);
+        let thread = thread::Builder::new()
+            .name(thread_name("rx", &name))
+            .spawn(move || {
+                let _ = cpus.bind_this_thread();
+                let (member, _closing) = begins.recv().ok()?;
+                Some(member.run())
+            })
+            .map_err(self.failed("starting a receiving thread"))?;
+        Ok(Prepared { place, name, writer, start, thread })
+    }
+
+    /// Has the ring merged, and then the socket read into it. Gives the socket back where the receiving thread does not answer.
+    fn enter(
+        &mut self,
+        prepared: Prepared,
+        inlet: Box<Inlet>,
+        before: CountedDrops,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Result<(), (Box<Inlet>, Error)> {
+        let Prepared { place, name, mut writer, start, thread } = prepared;
+        let socket = Arc::clone(&inlet.socket);
+        let own = Arc::new(ListenerMeter::new(name, Some(Arc::clone(&socket)), before));
         let meter = Arc::new(MemberMeter::new(place, Arc::clone(&own), writer.capacity()));
         let reader = writer.reader(Arc::clone(&meter.lost));
+        let (state, ticks) = (Arc::<MemberState>::default(), Arc::<AtomicU64>::default());
 
-        let state = Arc::<MemberState>::default();
-        let ticks = Arc::<AtomicU64>::default();
-        let admission = Admission::new(&self.options);
+        let (reply, answer) = mpsc::channel();
+        let seat = Seat::new(Arc::clone(&state), Arc::clone(&meter), Arc::clone(&socket));
+        let closing = Closing { state: Arc::clone(&state), waker: Arc::clone(&self.waker) };
+        let entered = self.request(Request::Enter { reader, seat, reply });
+        if let Err(error) = entered.and_then(|()| self.answer(&answer, keep_alive)) {
+            // Should it be seated after all, it brings nothing, and is let go: `closing` says so.
+            drop(closing);
+            return Err((inlet, error));
+        }
+
         let member = Member {
             inlet,
-            intake: Intake { writer, admission, meter: own },
+            intake: Intake { writer, admission: Admission::new(&self.options), meter: own },
             state: Arc::clone(&state),
             waker: Arc::clone(&self.waker),
             ticks: Arc::clone(&ticks),
         };
-
-        let (reply, answer) = mpsc::channel();
-        let seat = Seat::new(Arc::clone(&state), Arc::clone(&meter), Arc::clone(&socket));
-        self.request(Request::Enter { reader, seat, reply })?;
-        self.answer(&answer, keep_alive)?;
-
-        let thread = thread::Builder::new()
-            .name(thread_name("rx", &name))
-            .spawn(move || member.run())
-            .map_err(self.failed("starting a receiving thread"))?;
+        if let Err(mpsc::SendError((member, _))) = start.send((member, closing)) {
+            return Err((member.inlet, self.unanswering()));
+        }
         self.pulses.push(Arc::clone(&ticks));
         self.members.push(MemberHandle { state, meter, socket, ticks, thread });
         Ok(())
+    }
+
+    /// Has the only socket read by the thread that merged.
+    fn return_to_one(
+        &mut self,
+        mut inlet: Box<Inlet>,
+        before: CountedDrops,
+        keep_alive: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        inlet.stamps = Stamps::Unwanted;
+        inlet.arrivals = Arrivals::new(self.options.gather);
+        let (reply, answer) = mpsc::channel();
+        self.request(Request::Gather { inlet, reply })?;
+        self.answer(&answer, keep_alive)?;
+
+        self.meter.take_back(Arc::clone(&self.socket), before);
+        // The host goes on to note arrivals as long as one socket asks for it.
+        sys::socket::stamp_arrivals(self.socket.as_fd(), Stamps::Unwanted)
+            .map_err(self.failed("asking for no times of arrival"))?;
+        sys::socket::unshare_port(self.socket.as_fd()).map_err(self.failed("keeping the port"))
     }
 
     /// Has the kernel spread what arrives over the first `members` sockets.
@@ -301,27 +365,20 @@ impl Listener {
         state.stop.keeps_socket.store(true, Ordering::Release);
         state.stop.deadline_ns.store(monotonic_ns(), Ordering::Release);
 
-        let mut inlet = self.inlet_of(thread, keep_alive)?;
-        inlet.stamps = Stamps::Unwanted;
-        inlet.arrivals = Arrivals::new(self.options.gather);
-        let (reply, answer) = mpsc::channel();
-        self.request(Request::Gather { inlet, reply })?;
-        self.answer(&answer, keep_alive)?;
-
-        self.meter.take_back(Arc::clone(&self.socket), meter.own.counted_drops());
-        sys::socket::unshare_port(self.socket.as_fd()).map_err(self.failed("keeping the port"))
+        let inlet = self.inlet_of(thread, keep_alive)?;
+        self.return_to_one(inlet, meter.own.counted_drops(), keep_alive)
     }
 
     fn inlet_of(
         &self,
-        thread: JoinHandle<Box<Inlet>>,
+        thread: JoinHandle<Option<Box<Inlet>>>,
         keep_alive: &mut dyn FnMut(),
     ) -> Result<Box<Inlet>, Error> {
         if !wait_until(ANSWER_WAIT, keep_alive, || thread.is_finished()) {
             return Err(self.unanswering());
         }
         // A thread that panicked has said so on standard error.
-        thread.join().map_err(|_| self.stopped())
+        thread.join().ok().flatten().ok_or_else(|| self.stopped())
     }
 
     fn answer<T>(

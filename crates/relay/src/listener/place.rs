@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use sys::clock::monotonic_ns;
+use sys::cpus::CpuList;
 
 /// A target's place in the ring.
 pub(super) struct Joined {
@@ -112,7 +113,17 @@ impl Listener {
 
         let thread = thread::Builder::new()
             .name(thread_name("tx", name))
-            .spawn(move || worker.run())
+            .spawn({
+                // A disk, or a sink's code, may hold its thread: that is not to be where others receive.
+                let cpus = match lifetime {
+                    Lifetime::Listener => self.options.cpus.clone(),
+                    Lifetime::Targets => CpuList::default(),
+                };
+                move || {
+                    let _ = cpus.bind_this_thread();
+                    worker.run();
+                }
+            })
             .map_err(self.failed("starting a sending thread"))?;
         self.threads.push(thread);
         if lifetime == Lifetime::Listener {

@@ -10,12 +10,14 @@ use crate::options::Class;
 use crate::pump::HOUSEKEEPING_INTERVAL;
 use crate::receiver::{Receiver, Shared};
 use crate::ring::ring;
+use crate::socket::CountedDrops;
 use crate::waker::Waker;
 use crate::{
-    Error, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetKind, TargetOptions,
+    Error, ListenSocket, ListenerOptions, RING_BYTES_MIN, Schedule, SocketOwner, TargetKind,
+    TargetOptions,
 };
 use ledger::{Ledger, Meter, Tally};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -29,7 +31,7 @@ impl Listener {
     /// When a thread or an eventfd cannot be made, the socket's mode cannot be changed, or two targets share a name.
     pub fn start(
         options: ListenerOptions,
-        socket: OwnedFd,
+        socket: impl Into<ListenSocket>,
         targets: Vec<(TargetOptions, TargetKind)>,
         ledger: &Arc<Ledger>,
     ) -> Result<Listener, Error> {
@@ -43,8 +45,21 @@ impl Listener {
     /// As [`start`](Self::start).
     pub fn start_counting_from(
         options: ListenerOptions,
-        socket: OwnedFd,
+        socket: impl Into<ListenSocket>,
         dropped_before: Option<u32>,
+        targets: Vec<(TargetOptions, TargetKind)>,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Listener, Error> {
+        let socket = socket.into();
+        let kernel = dropped_before.unwrap_or_else(|| dropped_so_far(&options, &socket));
+        let before = CountedDrops { kernel, behind: 0 };
+        Listener::start_counting(options, socket, before, targets, ledger)
+    }
+
+    pub(super) fn start_counting(
+        options: ListenerOptions,
+        socket: ListenSocket,
+        before: CountedDrops,
         targets: Vec<(TargetOptions, TargetKind)>,
         ledger: &Arc<Ledger>,
     ) -> Result<Listener, Error> {
@@ -57,9 +72,7 @@ impl Listener {
             .map_err(failed("setting the receive timeout"))?;
 
         let socket = Arc::new(socket);
-        let dropped_before = dropped_before.unwrap_or_else(|| dropped_so_far(&options, &socket));
-        let meter =
-            ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket)), dropped_before);
+        let meter = ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket)), before);
         let meter = Arc::new(meter);
 
         let bytes = options.ring_bytes.max(RING_BYTES_MIN);
@@ -79,7 +92,7 @@ impl Listener {
             leaving: Vec::new(),
             members: Vec::new(),
             waker: Arc::clone(&waker),
-            cpu_ns: Arc::default(),
+            time: Arc::default(),
             requests,
             has_requests: Arc::default(),
             asks_for_sources: Arc::default(),
@@ -107,7 +120,7 @@ impl Listener {
             stop: Arc::clone(&listener.stop),
             ticks: Arc::clone(&listener.pulses[0]),
             waker,
-            cpu_ns: Arc::clone(&listener.cpu_ns),
+            time: Arc::clone(&listener.time),
         };
         let receiver = Receiver::new(inlet, intake, shared);
         listener.begin(receiver, targets)?;
@@ -129,7 +142,14 @@ impl Listener {
         let name = thread_name("rx", &self.options.name);
         let thread = thread::Builder::new()
             .name(name)
-            .spawn(move || receiver.run())
+            .spawn({
+                let cpus = self.options.cpus.clone();
+                move || {
+                    // It was looked at before: what fails now, a change of the control group's, costs speed only.
+                    let _ = cpus.bind_this_thread();
+                    receiver.run();
+                }
+            })
             .map_err(self.failed("starting the receiving thread"))?;
         self.threads.push(thread);
         self.is_receiving = true;
@@ -166,7 +186,7 @@ impl Listener {
 
 /// Where the count of the kernel's drops begins: at the opening of a socket of our own, and now for one that others had
 /// before.
-fn dropped_so_far(options: &ListenerOptions, socket: &OwnedFd) -> u32 {
+fn dropped_so_far(options: &ListenerOptions, socket: &ListenSocket) -> u32 {
     match options.socket_owner {
         SocketOwner::Relay => 0,
         SocketOwner::ServiceManager => {

@@ -2,6 +2,7 @@
 
 use super::Listener;
 use super::group::MemberHandle;
+use crate::socket::CountedDrops;
 use crate::{Error, ListenerOptions, TargetKind, TargetOptions};
 use ledger::Meter;
 use std::sync::Arc;
@@ -49,11 +50,10 @@ impl Listener {
         let (first, rest) = match &dropped_before[..] {
             [_, first, rest @ ..] => (*first, rest),
             [alone] => (*alone, &[][..]),
-            [] => (0, &[][..]),
+            [] => (CountedDrops::default(), &[][..]),
         };
 
-        let next =
-            Listener::start_counting_from(options, socket, Some(first), targets, &self.ledger);
+        let next = Listener::start_counting(options, socket, first, targets, &self.ledger);
         let next =
             next.and_then(|next| next.with_sockets(more.into_iter().zip(rest.iter().copied())));
         let next = next.inspect_err(|_| self.take_sockets_back(&dropped_before))?;
@@ -72,7 +72,7 @@ impl Listener {
     }
 
     /// Goes on to count where [`hand_over`](Self::hand_over) had begun to leave that to another.
-    fn take_sockets_back(&self, dropped_before: &[u32]) {
+    fn take_sockets_back(&self, dropped_before: &[CountedDrops]) {
         let alone = self.members.is_empty().then_some((&self.meter, &self.socket));
         let members = self.members.iter().map(|member| (&member.meter.own, &member.socket));
         let counted = if alone.is_some() { dropped_before } else { &dropped_before[1..] };

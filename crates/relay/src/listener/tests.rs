@@ -9,6 +9,7 @@ use crate::worker::{Lifetime, Worker};
 use crate::{RING_BYTES_MIN, SocketOwner, TargetKind, TargetOptions};
 use ledger::{Amount, Reason, Tally};
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 use sys::poll::EventFd;
@@ -34,6 +35,8 @@ fn listener_options(name: &str) -> ListenerOptions {
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
         trust_header_from: Vec::new(),
+        cpus: Default::default(),
+        sockets_max: 1,
         gather: None,
         balance: sys::socket::Balance::default(),
         order: crate::Order::default(),
@@ -45,7 +48,7 @@ fn start(ledger: &Arc<Ledger>) -> (Listener, UdpSocket) {
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.connect(socket.local_addr().unwrap()).unwrap();
     let listener =
-        Listener::start(listener_options("l"), socket.into(), Vec::new(), ledger).unwrap();
+        Listener::start(listener_options("l"), OwnedFd::from(socket), Vec::new(), ledger).unwrap();
     (listener, sender)
 }
 
@@ -291,4 +294,39 @@ fn a_drain_looks_at_blocked_targets_in_each_turn_too() {
         }
     });
     check_turns(&turns);
+}
+
+#[test]
+fn a_growth_that_fails_leaves_the_one_socket_read_and_counted() {
+    let ledger = Arc::new(Ledger::new("test".into()));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    let mut listener =
+        Listener::start(listener_options("l"), OwnedFd::from(socket), Vec::new(), &ledger).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let received = || ledger.snapshot().hop(ledger::HopKind::Receive, "l", None).unwrap().received;
+
+    let mut open = || Ok((sys::socket::Joining::open(addr)?, crate::Receive::Single));
+    let ring_bytes = std::mem::replace(&mut listener.options.ring_bytes, usize::MAX / 4);
+    for sent in 1..=100 {
+        let failed = listener.set_sockets(4, &mut open, &mut || ());
+        assert!(matches!(failed, Err(Error::NoMemory { .. })), "{failed:?}");
+        assert_eq!(listener.socket_count(), 1);
+        sender.send_to(b"still read", addr).unwrap();
+        wait_for("the datagram", || received().count == sent);
+    }
+
+    // A socket that cannot be had leaves those that there are.
+    listener.options.ring_bytes = ring_bytes;
+    let mut refused = || Err(std::io::Error::from_raw_os_error(24));
+    assert!(listener.set_sockets(3, &mut refused, &mut || ()).is_err());
+    listener.set_sockets(2, &mut open, &mut || ()).unwrap();
+    sender.send_to(b"by two", addr).unwrap();
+    wait_for("the datagram", || received().count == 101);
+
+    let begin = Instant::now();
+    listener.begin_stop(begin + DEADLINE);
+    listener.finish_stop();
+    assert!(begin.elapsed() < DEADLINE / 2, "no seat is left that nobody closes");
+    assert_eq!(ledger.check().unaccounted(), 0);
 }

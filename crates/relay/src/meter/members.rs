@@ -1,8 +1,10 @@
 //! The sockets of a listener that has several, as parts of its hops.
 
-use super::{IN_HAND_MAX, ListenerMeter};
+use super::ListenerMeter;
 use crate::ring::Reader;
-use ledger::{Amount, Counters, Event, Gauge, HopBuilder, HopKind, HopSnapshot, Reason, Tally};
+use ledger::{
+    Accounting, Amount, Counters, Event, Gauge, HopBuilder, HopKind, HopSnapshot, Reason, Tally,
+};
 use std::ops::Add;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,6 +19,8 @@ pub(super) struct Kernel {
     pub(super) dropped_before: u64,
     pub(super) receive_buffer_bytes: u64,
     pub(super) receive_queued_bytes: u64,
+    /// There may have been more drops.
+    pub(super) is_at_least: bool,
 }
 
 impl Kernel {
@@ -31,7 +35,9 @@ impl Kernel {
 
     pub(super) fn add_to(&self, hop: HopBuilder) -> HopBuilder {
         let lost = |count| Amount { count, bytes: 0 };
-        hop.dropped(Reason::SocketBuffer, lost(self.dropped))
+        let accounting = if self.is_at_least { Accounting::AtLeast } else { Accounting::Exact };
+        hop.accounting(accounting)
+            .dropped(Reason::SocketBuffer, lost(self.dropped))
             .dropped(Reason::Shutdown, lost(self.dropped_at_stop))
             .event(Event::DroppedBeforeStart, self.dropped_before)
             .gauge(Gauge::ReceiveBufferBytes, self.receive_buffer_bytes)
@@ -49,6 +55,7 @@ impl Add for Kernel {
             dropped_before: self.dropped_before + other.dropped_before,
             receive_buffer_bytes: self.receive_buffer_bytes + other.receive_buffer_bytes,
             receive_queued_bytes: self.receive_queued_bytes + other.receive_queued_bytes,
+            is_at_least: self.is_at_least || other.is_at_least,
         }
     }
 }
@@ -70,13 +77,14 @@ pub(crate) struct MemberMeter {
 impl MemberMeter {
     /// `capacity` is the most that its ring can hold.
     pub(crate) fn new(place: usize, own: Arc<ListenerMeter>, capacity: u64) -> MemberMeter {
+        let own_in_hand = own.in_hand_max;
         MemberMeter {
             place: place.to_string(),
             own,
             merged: Counters::default(),
             lost: Arc::default(),
             // As a target's: the writer may use what a reader dropped before it has counted that it took it.
-            capacity: capacity + capacity / 4 + 2 * IN_HAND_MAX,
+            capacity: capacity + capacity / 4 + 2 * own_in_hand,
             mismatch: AtomicI64::new(0),
         }
     }
@@ -212,7 +220,7 @@ impl Members {
     }
 
     pub(super) fn capacity(&self) -> u64 {
-        self.now.iter().map(|member| member.capacity + IN_HAND_MAX).sum()
+        self.now.iter().map(|member| member.capacity + member.own.in_hand_max).sum()
     }
 
     pub(super) fn calls(&self) -> Calls {

@@ -328,9 +328,12 @@ impl<K: UdpKernel> UdpOutlet<K> {
     }
 }
 
-/// Whether an address means another host on each link (RFC 4291 section 2.5.6), so that no datagram may leave from it elsewhere.
-fn is_of_one_link(ip: IpAddr) -> bool {
-    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+/// Whether a datagram may leave from an address. Not from one that means another host on each link (RFC 4291 section 2.5.6), nor from what is
+/// no host's, which a PROXY header may name: the kernel takes 0.0.0.0 for "choose", and refuses the others.
+fn can_be_source(ip: IpAddr) -> bool {
+    let is_of_one_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    !(is_of_one_link || is_broadcast || ip.is_multicast() || ip.is_unspecified())
 }
 
 /// A datagram of which an ICMP message does not say how long it was.
@@ -397,7 +400,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         let own = self.own_address.and_then(|own| own.address());
         let source_of = |at: usize| {
             let source = sources(at).address()?;
-            own.filter(|own| own.is_ipv4() == source.is_ipv4() && !is_of_one_link(source.ip()))
+            own.filter(|own| own.is_ipv4() == source.is_ipv4() && can_be_source(source.ip()))
                 .map(|_| source)
         };
         let taken = self.kernel.send_from(messages, &source_of)?;
@@ -480,5 +483,20 @@ impl<K: UdpKernel> UdpOutlet<K> {
         let wait = &self.wait;
         let has_failed = self.path.failures() != wait.failures_before;
         wait.is_held || wait.look.is_some() || wait.is_reported || has_failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_host_s_address_can_be_a_source() {
+        for ip in ["192.0.2.1", "127.0.0.1", "2001:db8::1", "fd00::1"] {
+            assert!(can_be_source(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in ["0.0.0.0", "224.0.0.1", "255.255.255.255", "::", "ff02::1", "fe80::1"] {
+            assert!(!can_be_source(ip.parse().unwrap()), "{ip}");
+        }
     }
 }

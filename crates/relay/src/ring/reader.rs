@@ -207,8 +207,8 @@ impl Claim<'_> {
         (descriptor, self.payload(descriptor.position, descriptor.len as usize))
     }
 
-    /// Whether what waits from the claim's first datagram on takes more than three quarters of the ring.
-    pub(crate) fn fills_the_ring(&self) -> bool {
+    /// Whether what waits from the claim's first datagram on takes more than half of the ring.
+    pub(crate) fn fills_half(&self) -> bool {
         // SAFETY: the claim covers what is not dealt with up to `head`, and the writer has passed none of that.
         let position = |number| unsafe { self.view().descriptor(number) }.position;
         let first = self.first + self.dealt as u64;
@@ -217,8 +217,7 @@ impl Claim<'_> {
         }
         let shared = &self.reader.shared;
         let bytes = position(self.head - 1).wrapping_sub(position(first));
-        bytes / 3 > shared.turn_bytes as u64 / 4
-            || (self.head - first) / 3 > shared.slots.len() as u64 / 4
+        bytes > shared.turn_bytes as u64 / 2 || self.head - first > shared.slots.len() as u64 / 2
     }
 
     /// The payloads of `count` datagrams from `index` on as one slice of `len` bytes, which the caller has seen to lie one

@@ -42,6 +42,7 @@ impl History {
                 truncated: truncated == Some(at),
                 source: Source::from(std::net::SocketAddr::from((*source, 514))),
                 arrived_ns: None,
+                segment_bytes: 0,
             })
         };
         // Without the targets, as where another thread owns them: then the ring takes from them.

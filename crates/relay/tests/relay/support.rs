@@ -21,6 +21,8 @@ pub(crate) fn options(schedule: Schedule) -> ListenerOptions {
         deny_sources: vec![],
         socket_owner: SocketOwner::Relay,
         trust_header_from: Vec::new(),
+        cpus: Default::default(),
+        sockets_max: 1,
         gather: None,
         balance: Balance::default(),
         order: Order::default(),

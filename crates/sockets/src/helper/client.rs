@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use sys::Errno;
+use sys::gro::Counter;
 use sys::namespace::{Error, Identity, Scan};
 use sys::netlink::{Protocol, Socket};
 use sys::pass::Channel;
@@ -221,6 +222,23 @@ impl Remote {
             }
             (answer, _) => Err(syscall(error_of(answer))),
         }
+    }
+}
+
+/// Has the helper at this path make what counts datagrams at a socket.
+///
+/// # Errors
+/// Nobody listens there, it refuses this user, or it cannot make it.
+pub fn counter(path: &Path) -> io::Result<Counter> {
+    let channel = Channel::connect_within(path, ANSWER_TIMEOUT)?;
+    channel.send(&Request::Counter.encode(), &[])?;
+    let (mut buffer, mut descriptors) = (vec![0; MESSAGE_BYTES_MAX], Vec::new());
+    let message = channel.receive(&mut buffer, &mut descriptors)?;
+
+    let answer = Answer::decode(&buffer[..message.len]).ok_or(Errno::PROTO)?;
+    match (answer, <[OwnedFd; 3]>::try_from(descriptors)) {
+        (Answer::Descriptor, Ok(descriptors)) => Ok(Counter::from_descriptors(descriptors)?),
+        (answer, _) => Err(error_of(&answer).into()),
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) enum Request {
     DiscoverMounted,
     /// What the kernel counts of TCP in the namespace at this place.
     TcpCounts(u32),
+    /// What counts datagrams at a socket, as three descriptors ([`sys::gro::Counter::descriptors`]).
+    Counter,
 }
 
 /// What the helper answers.
@@ -37,7 +39,7 @@ pub(super) enum Answer {
     Scanned(Scan, u32),
     /// Some of the namespaces.
     Found(Vec<Found>),
-    /// The descriptor that was asked for is with this message.
+    /// The descriptor that was asked for is with this message, or those.
     Descriptor,
     /// The id.
     Nsid(i32),
@@ -59,6 +61,7 @@ impl Request {
             Request::Events(buffer_bytes) => (5, buffer_bytes),
             Request::DiscoverMounted => return vec![6],
             Request::TcpCounts(place) => (7, place),
+            Request::Counter => return vec![8],
         };
         let mut bytes = vec![kind];
         bytes.extend_from_slice(&number.to_ne_bytes());
@@ -77,6 +80,7 @@ impl Request {
             5 => number().map(Request::Events),
             6 => rest.is_empty().then_some(Request::DiscoverMounted),
             7 => number().map(Request::TcpCounts),
+            8 => rest.is_empty().then_some(Request::Counter),
             _ => None,
         }
     }

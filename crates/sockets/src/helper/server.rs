@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use sys::Errno;
+use sys::gro::Counter;
 use sys::namespace::{Error, Scan};
 use sys::netlink::Socket;
 use sys::pass::{Channel, Listener};
@@ -16,6 +17,8 @@ use sys::poll::{Interest, PollSet};
 const CONNECTIONS_PER_USER: usize = 8;
 /// Connections of all users together.
 const CONNECTIONS_MAX: usize = 64;
+/// Counters that one connection is given: as many as a listener may have sockets. Each takes some kilobytes of the kernel's memory.
+const COUNTERS_PER_CONNECTION: u32 = 64;
 /// Longest wait for a client to take its answer. One that asks and then reads has room for it.
 const CLIENT_TIMEOUT: Duration = Duration::from_millis(1);
 /// Longest wait for anything to happen.
@@ -151,6 +154,7 @@ impl Server {
             channel,
             uid,
             last_request: self.requests,
+            counters: 0,
         });
     }
 }
@@ -163,6 +167,8 @@ struct Session {
     channel: Channel,
     uid: u32,
     last_request: u64,
+    /// How many it was given.
+    counters: u32,
 }
 
 impl Session {
@@ -215,6 +221,12 @@ impl Session {
                 Ok(socket) => self.pass(&socket),
                 Err(errno) => self.send(&failed(errno)),
             },
+            Request::Counter => match self.counter() {
+                Ok(counter) => {
+                    self.channel.send(&Answer::Descriptor.encode(), &counter.descriptors())
+                }
+                Err(errno) => self.send(&failed(errno)),
+            },
         }
     }
 
@@ -234,6 +246,15 @@ impl Session {
         let socket = self.access.events(Hears::All, buffer_bytes)?;
         passed.note(self.uid, &socket)?;
         Ok(socket)
+    }
+
+    fn counter(&mut self) -> Result<Counter, Errno> {
+        if self.counters >= COUNTERS_PER_CONNECTION {
+            return Err(Errno::USERS);
+        }
+        let counter = Counter::make()?;
+        self.counters += 1;
+        Ok(counter)
     }
 
     fn pass(&self, socket: &Socket) -> Result<(), Errno> {

@@ -2,7 +2,7 @@
 
 use super::listen::{ListenOptions, new_listener};
 use super::{FilterInstruction, set, set_int, set_program};
-use crate::recv::{Ask, ReceiveBatch, Sources, Stamps, Wait};
+use crate::recv::{Aggregates, Ask, ReceiveBatch, Sources, Stamps, Wait};
 use socket2::Socket;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -124,13 +124,13 @@ fn detach(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Has the kernel note when each datagram arrives. It begins to with a delay ([`await_stamps`]): until then a datagram's time is
-/// that of its reading.
+/// Has the kernel note when each datagram arrives, or not any more. It begins to with a delay ([`await_stamps`]): until then a
+/// datagram's time is that of its reading.
 ///
 /// # Errors
 /// None for a socket.
-pub fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let on: libc::c_int = 1;
+pub fn stamp_arrivals(socket: BorrowedFd<'_>, stamps: Stamps) -> io::Result<()> {
+    let on = libc::c_int::from(stamps == Stamps::Wanted);
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)
 }
 
@@ -154,7 +154,7 @@ pub fn await_stamps(limit: Duration) -> bool {
 fn has_stamps(ip: std::net::IpAddr) -> io::Result<bool> {
     const DWELL: Duration = Duration::from_millis(5);
     let socket = UdpSocket::bind((ip, 0))?;
-    stamp_arrivals(socket.as_fd())?;
+    stamp_arrivals(socket.as_fd(), Stamps::Wanted)?;
     socket.connect(socket.local_addr()?)?;
     socket.send(b"")?;
     let sent_ns = crate::clock::realtime_ns();
@@ -165,7 +165,7 @@ fn has_stamps(ip: std::net::IpAddr) -> io::Result<bool> {
     batch.receive_into(
         socket.as_fd(),
         Wait::No,
-        Ask { count_max: 1, sources, stamps, room: None },
+        Ask { count_max: 1, sources, stamps, aggregates: Aggregates::Never, room: None },
     )?;
     let stamp_ns = batch.datagrams().next().and_then(|one| one.arrived_ns);
     Ok(stamp_ns.is_some_and(|stamp_ns| stamp_ns <= sent_ns))
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn stamps_come_within_a_moment() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        stamp_arrivals(socket.as_fd()).unwrap();
+        stamp_arrivals(socket.as_fd(), Stamps::Wanted).unwrap();
         assert!(await_stamps(Duration::from_secs(10)));
     }
 }

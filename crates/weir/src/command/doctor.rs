@@ -1,6 +1,7 @@
 //! `weir doctor`: the limits of this host that will lose data, each with the command that fixes it.
 
 mod buffers;
+mod cards;
 mod host;
 mod namespaces;
 mod network;
@@ -36,6 +37,7 @@ pub(crate) fn examine(host: &Host, config: Option<&Config>) -> Vec<Finding> {
     process::examine(host, config, &mut findings);
     buffers::examine(host, config, &mut findings);
     network::examine(host, config, &mut findings);
+    cards::examine(host, config, &mut findings);
     namespaces::examine(host, config, &mut findings);
     findings.sort_by_key(|finding| finding.severity);
     findings

@@ -1,5 +1,6 @@
 //! `weir flows`: sFlow into live traffic figures.
 
+mod daemon_events;
 mod dump;
 mod events;
 mod input;
@@ -33,7 +34,7 @@ use sys::signal::stop_flag;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to receive: udp://HOST:PORT, HOST:PORT or :PORT
-    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["pcap", "fields"])]
+    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["pcap", "fields", "events"])]
     listen: Option<ListenAddress>,
     /// Read a pcap or pcapng instead
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
@@ -81,9 +82,12 @@ pub(crate) struct Args {
     /// Show interfaces by their counters
     #[arg(long, conflicts_with = "dump")]
     counters: bool,
-    /// Print what passes a --threshold, and what is down again
-    #[arg(long, requires = "threshold", conflicts_with_all = ["agents", "counters", "dump"])]
+    /// Print what passes a --threshold, and what is down again; without --listen and --pcap, the events of a running daemon
+    #[arg(long, conflicts_with_all = ["agents", "counters", "dump"])]
     events: bool,
+    /// The admin address of the daemon whose events are printed
+    #[arg(long, env = "WEIR_URL", default_value = "http://127.0.0.1:9464")]
+    url: String,
     /// What is an event, such as 'flow > 1Gbit/s for 2s', 'uplinks: interface in_use > 90%' or 'agent silent > 30s'; may be given several times
     #[arg(long, value_name = "THRESHOLD", requires = "events")]
     threshold: Vec<String>,
@@ -133,6 +137,15 @@ enum How {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.fields {
         return exit::print_and_end(&page::fields(), ExitCode::SUCCESS);
+    }
+    let has_input = args.listen.is_some() || args.pcap.is_some();
+    if args.events && !has_input {
+        return daemon_events::follow(args);
+    }
+    if args.events && args.threshold.is_empty() {
+        let wanted =
+            "--events needs a --threshold, or a daemon's: then without --listen and --pcap";
+        return Err(Failure::Usage.error(wanted));
     }
     if args.interval.is_zero() {
         return Err(Failure::Usage.error("--interval is longer than nothing"));

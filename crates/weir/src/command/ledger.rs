@@ -2,6 +2,7 @@
 
 mod watch;
 
+use crate::ask::ask;
 use crate::exit::{self, Failure, Reader};
 use crate::progress::rewrites_lines;
 use ledger::{Snapshot, waterfall};
@@ -93,31 +94,9 @@ pub(crate) fn fetch(url: &str) -> anyhow::Result<Snapshot> {
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest answer: some 100,000 hops.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 fn fetch_with_body(url: &str) -> anyhow::Result<(String, Snapshot)> {
-    let url = ledger_url(url)?;
-
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        // The daemon is on this host or a neighbor: a proxy from the environment is for something else.
-        .proxy(None)
-        .max_redirects(0)
-        .http_status_as_error(false)
-        .timeout_global(Some(ANSWER_TIMEOUT))
-        .build()
-        .into();
-
-    let mut response = agent.get(&url).call().map_err(|error| no_answer(&url, &error))?;
-    let status = response.status();
-    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-    let body = body.map_err(|error| no_answer(&url, &error))?.trim_end().to_owned();
-
-    if !status.is_success() {
-        let why = body.lines().next().unwrap_or_default();
-        return Err(Failure::Unavailable.error(format!("{url} answered {status}: {why}")));
-    }
-
+    let body = ask(url, "/ledger", ANSWER_TIMEOUT)?;
     let snapshot = serde_json::from_str(&body).map_err(|error| {
         Failure::Unavailable.error(format!(
             "{url} is not a ledger ({error}); is it the admin address of a daemon of this version?"
@@ -125,53 +104,4 @@ fn fetch_with_body(url: &str) -> anyhow::Result<(String, Snapshot)> {
     })?;
 
     Ok((body, snapshot))
-}
-
-fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
-    if matches!(error, ureq::Error::BadUri(_) | ureq::Error::Http(_)) {
-        return Failure::Usage
-            .error(format!("{url} is not an address ({error}); write http://HOST:PORT"));
-    }
-    let why = match error {
-        ureq::Error::Io(error) => error.to_string(),
-        error => error.to_string(),
-    };
-    Failure::Unavailable.error(format!(
-        "no daemon answers at {url}: {why}; start one with `weir run -c weir.toml`, give `weir relay` --admin 127.0.0.1:9464, or name \
-         another admin address with --url"
-    ))
-}
-
-/// The address of the ledger on the daemon that `url` names.
-fn ledger_url(url: &str) -> anyhow::Result<String> {
-    let rest = match url.split_once("://") {
-        Some(("http", rest)) => rest,
-        Some(_) => {
-            let message =
-                format!("{url} does not start with http://, which is what a daemon speaks");
-            return Err(Failure::Usage.error(message));
-        }
-        None => url,
-    };
-    let host = rest.trim_end_matches('/');
-    let host = host.strip_suffix("/ledger").unwrap_or(host);
-    Ok(format!("http://{host}/ledger"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_with_and_without_scheme_and_path() {
-        for url in [
-            "127.0.0.1:9464",
-            "http://127.0.0.1:9464",
-            "http://127.0.0.1:9464/",
-            "http://127.0.0.1:9464/ledger",
-        ] {
-            assert_eq!(ledger_url(url).unwrap(), "http://127.0.0.1:9464/ledger");
-        }
-        assert!(ledger_url("https://127.0.0.1:9464").is_err());
-    }
 }

@@ -28,7 +28,9 @@ use sys::seccomp::{Calls, Otherwise, allow_only};
 /// the users named. It keeps four capabilities (CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_ADMIN, CAP_NET_BROADCAST), and drops
 /// every system call that this does not need: it can neither write files nor start programs. What it lacks it says, and goes on.
 ///
-/// Tell the collector where it listens: helper = "PATH" in [sockets], or weir sockets --helper PATH.
+/// For listeners with receive = "gro" it makes what counts datagrams in the kernel, and passes that.
+///
+/// Tell those who ask where it listens: helper = "PATH" in `[sockets]` and in `[daemon]`, or weir sockets --helper PATH.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Path of the unix socket (SOCK_SEQPACKET) to listen at; not needed where a service manager hands one over
@@ -126,7 +128,10 @@ fn become_user(user: &User) -> anyhow::Result<()> {
 
 /// What is kept, and what is lost where it is missing.
 const CAPABILITIES: [(u32, &str); 4] = [
-    (CAP_SYS_ADMIN, "no network namespace but its own can be entered"),
+    (
+        CAP_SYS_ADMIN,
+        "no network namespace but its own can be entered, and datagrams that are received together are not counted",
+    ),
     (
         CAP_SYS_PTRACE,
         "namespaces of other users' processes are found only where a file stands for them, as ip netns makes it",
@@ -191,6 +196,7 @@ fn confine() -> anyhow::Result<()> {
         Calls::READ_FILES,
         Calls::OPEN_NETLINK,
         Calls::ENTER_NAMESPACES,
+        Calls::COUNT_DATAGRAMS,
     ];
     allow_only(&list, Otherwise::Refuse).map_err(|errno| {
         Failure::Unavailable.error(format!(

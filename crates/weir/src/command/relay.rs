@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Receive buffer to ask the kernel for, such as 16MiB.
     #[arg(long, value_name = "SIZE")]
     receive_buffer: Option<String>,
+    /// How the kernel hands datagrams over: single, gro (together) or auto.
+    #[arg(long, value_name = "MODE")]
+    receive: Option<String>,
     /// Memory for what targets have still to send, such as 8MiB.
     #[arg(long, value_name = "SIZE")]
     ring_size: Option<String>,
@@ -66,14 +69,15 @@ fn with_options(address: &str, args: &Args) -> String {
 
     for (key, value) in [
         ("receive_buffer", &args.receive_buffer),
+        ("receive", &args.receive),
         ("ring_size", &args.ring_size),
         ("schedule", &args.schedule),
         ("sockets", &args.sockets),
         ("gather", &args.gather),
     ] {
         // What waits in a unix socket is charged to its senders: there is no buffer to ask for.
-        let means_nothing =
-            matches!(key, "receive_buffer" | "sockets") && address.starts_with("unix:/");
+        let means_nothing = matches!(key, "receive_buffer" | "receive" | "sockets")
+            && address.starts_with("unix:/");
         if let Some(value) = value
             && !means_nothing
             && !own.iter().any(|(own, _)| *own == key)

@@ -9,7 +9,7 @@ pub(crate) use figures::{Exported, figures};
 pub(crate) use listing::{Form, Listing, Parts, State};
 
 use super::flows::{FLOWS_MAX, Shared, Summary};
-use crate::flow_json;
+use crate::{event_text, flow_json};
 use admin::service::{Answer, Asked, Service, Told, pairs};
 use flows::{Agent, AgentId, Event};
 use serde_json::{Value as Json, json};
@@ -179,7 +179,7 @@ async fn events(pages: Arc<Pages>, query: &str) -> Result<Told, Told> {
             let events: Vec<Arc<Event>> = log.after(after).take(EVENTS_MAX).cloned().collect();
             (events, log.missed_after(after), log.last_id())
         });
-        let shown: Vec<Json> = events.iter().map(|event| flow_json::event(event)).collect();
+        let shown: Vec<Json> = events.iter().map(|event| event_text::json(event)).collect();
         Ok(told(&json!({ "events": shown, "missed": missed, "last_event": last })))
     });
     Ok(answer.await)

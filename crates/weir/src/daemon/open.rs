@@ -2,13 +2,14 @@
 
 use super::inherited::Inherited;
 use super::names::Names;
+use super::receive;
 use super::ways::Ways;
 use crate::exit::Failure;
 use crate::refused::{Wanted, mkdir, own_folder, refused};
 use config::{
     HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
 };
-use relay::{Gso, Path as Way, SocketOwner, SourceAddress, TargetKind, UnixPeer};
+use relay::{Gso, Path as Way, Receive, SocketOwner, SourceAddress, TargetKind, UnixPeer};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -23,6 +24,9 @@ use sys::socket::{self, Joining, ListenOptions, LocalAddress};
 pub(crate) struct OpenSocket {
     pub(crate) socket: OwnedFd,
     pub(crate) owner: SocketOwner,
+    pub(crate) receive: Receive,
+    /// Who counts, where this process may not.
+    pub(crate) helper: Option<PathBuf>,
     pub(crate) file: Option<SocketFile>,
 }
 
@@ -83,16 +87,32 @@ pub(crate) fn listener(
     place: Place,
     inherited: &mut Inherited,
     names: &Names,
+    helper: Option<&Path>,
 ) -> anyhow::Result<OpenSocket> {
     let at = match &config.listen {
         Listen::Unix(path) => LocalAddress::Unix(path.clone()),
         Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
     };
+    refuse_cpus(config)?;
     if let Some(socket) = inherited.find(&at) {
+        if config.sockets() > 1 {
+            // It stays for a file that says otherwise: nobody else could have the port.
+            inherited.put_back(socket);
+            return Err(stays_alone(config));
+        }
         if let Some(udp) = config.udp() {
             enlarge_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
         }
-        return Ok(OpenSocket { socket, owner: SocketOwner::ServiceManager, file: None });
+        busy_poll(config, socket.as_fd())?;
+        let receive = receive::of(config, socket.as_fd(), helper);
+        let owner = SocketOwner::ServiceManager;
+        return Ok(OpenSocket {
+            socket,
+            owner,
+            receive,
+            helper: helper.map(Path::to_owned),
+            file: None,
+        });
     }
 
     let wrong = |error| {
@@ -109,13 +129,21 @@ pub(crate) fn listener(
             let options = ListenOptions { shares_address, ..udp.listen_options() };
             let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
             set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+            busy_poll(config, socket.as_fd())?;
             (socket, None)
         }
         (Listen::Unix(path), _) | (_, LocalAddress::Unix(path)) => {
             (socket::listen_unix(path).map_err(wrong)?, SocketFile::of(path))
         }
     };
-    Ok(OpenSocket { socket, owner: SocketOwner::Relay, file })
+    let receive = receive::of(config, socket.as_fd(), helper);
+    Ok(OpenSocket {
+        socket,
+        owner: SocketOwner::Relay,
+        receive,
+        helper: helper.map(Path::to_owned),
+        file,
+    })
 }
 
 fn own_address(host_port: &HostPort, names: &Names) -> anyhow::Result<SocketAddr> {
@@ -127,16 +155,56 @@ fn own_address(host_port: &HostPort, names: &Names) -> anyhow::Result<SocketAddr
     })
 }
 
-/// Opens one more socket for a listener of several, which is bound there.
+/// Opens one more socket for a listener of several, which is bound there, as `first` is.
 ///
 /// # Errors
-/// Any of `socket(2)`.
-pub(crate) fn joining(config: &ListenerConfig, at: SocketAddr) -> io::Result<Joining> {
+/// Any of `socket(2)`, or of having what arrives together counted where that of the others is.
+pub(crate) fn joining(
+    config: &ListenerConfig,
+    at: SocketAddr,
+    first: BorrowedFd<'_>,
+    helper: Option<&Path>,
+) -> io::Result<(Joining, Receive)> {
     let joining = Joining::open(at)?;
+    let socket = joining.socket()?;
     if let Some(udp) = config.udp() {
-        set_receive_buffer(joining.socket()?.as_fd(), udp.receive_buffer_bytes);
+        set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+        udp.busy_poll.map_or(Ok(()), |time| socket::set_busy_poll(socket.as_fd(), time))?;
     }
-    Ok(joining)
+
+    let receive = receive::as_first(first, socket.as_fd(), helper)?;
+    Ok((joining, receive))
+}
+
+/// A service manager's socket is another user's, which others cannot join.
+pub(crate) fn stays_alone(config: &ListenerConfig) -> anyhow::Error {
+    Failure::Config.error(format!(
+        "listener {}: its socket is the service manager's, which others cannot join. Fix: remove sockets, or the .socket unit",
+        config.name
+    ))
+}
+
+/// Fails where a listener's threads are to run on processors that this process may not use.
+///
+/// # Errors
+/// The message says which, and what helps.
+pub(crate) fn refuse_cpus(config: &ListenerConfig) -> anyhow::Result<()> {
+    match config.missing_cpus() {
+        Some(why) => Err(Failure::Config.error(format!("listener {}: {why}", config.name))),
+        None => Ok(()),
+    }
+}
+
+/// Has receive calls look at the device before they sleep, where that is wanted.
+///
+/// # Errors
+/// It needs a privilege; the message says which.
+pub(crate) fn busy_poll(config: &ListenerConfig, socket: BorrowedFd<'_>) -> anyhow::Result<()> {
+    let Some(time) = config.udp().and_then(|udp| udp.busy_poll) else { return Ok(()) };
+    socket::set_busy_poll(socket, time).map_err(|error| {
+        let what = format_args!("listener {}: busy_poll is not to be had", config.name);
+        refused(what, Wanted::BusyPoll, &error)
+    })
 }
 
 /// Asks for a receive buffer; what was granted is for the banner to say.

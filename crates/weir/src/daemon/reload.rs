@@ -21,6 +21,7 @@ use config::{
 };
 use relay::{SocketOwner, TargetKind};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use sys::socket::share_address;
@@ -145,9 +146,10 @@ impl Daemon {
         // Sockets first: the loops of targets are looked for with the addresses that listeners have.
         let matches = match_listeners(&self.running, &config.listeners);
         for (listener, at) in config.listeners.iter().zip(&matches) {
+            open::refuse_cpus(listener)?;
             opened.push(match at {
                 Some(_) => None,
-                None => Some(self.open_listener(listener)?),
+                None => Some(self.open_listener(listener, config.daemon.helper.as_deref())?),
             });
         }
 
@@ -216,14 +218,18 @@ impl Daemon {
 
     /// Opens the socket of a listener that is new. Where a listener that drains is bound already, the new one is bound beside
     /// it: the old one has left the port, or takes nothing more.
-    fn open_listener(&mut self, wanted: &ListenerConfig) -> anyhow::Result<OpenSocket> {
+    fn open_listener(
+        &mut self,
+        wanted: &ListenerConfig,
+        helper: Option<&Path>,
+    ) -> anyhow::Result<OpenSocket> {
         let was_there = |one: &&super::Retiring| one.listen == wanted.listen.address();
         let former: Vec<_> = self.retiring.iter().filter(was_there).collect();
-        for one in &former {
-            share_address(one.listener.socket())?;
+        for socket in former.iter().flat_map(|one| one.listener.sockets()) {
+            share_address(socket)?;
         }
         let place = if former.is_empty() { Place::Free } else { Place::LeftByFormer };
-        open::listener(wanted, place, &mut self.inherited, &self.names)
+        open::listener(wanted, place, &mut self.inherited, &self.names, helper)
     }
 
     /// Fails when the rings that a configuration asks for anew cannot be had.
@@ -394,6 +400,9 @@ fn is_same(running: &ListenerConfig, wanted: &ListenerConfig) -> bool {
     let mut wanted = wanted.clone();
     if let (Listen::Udp(running), Listen::Udp(wanted)) = (&running.listen, &mut wanted.listen) {
         wanted.receive_buffer_bytes = running.receive_buffer_bytes;
+        wanted.busy_poll = running.busy_poll;
+        // It is the socket's from its opening on.
+        wanted.receive = running.receive;
         let has_group = running.has_group() && wanted.has_group();
         wanted.sockets = running.sockets;
         if !has_group {

@@ -215,6 +215,8 @@ impl Site {
         scraped: Option<Instant>,
     ) -> Result<(), Told> {
         specs::name(name).map_err(|why| wrong(&why))?;
+        // They have the room of others.
+        self.forget_unscraped(Instant::now());
         let mut made = self.made();
         let is_known = made.flows.contains_key(name);
         if !is_known && made.flows.len() >= self.flows_max {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod boundaries;
+mod crowding;
 mod dead_targets;
 mod hostile;
 mod isolation;

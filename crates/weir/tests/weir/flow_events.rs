@@ -4,7 +4,7 @@ use crate::support::Weir;
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
-use testkit::{TempDir, signal, wait_for};
+use testkit::{Peer, TempDir, signal, wait_for};
 
 fn write(dir: &TempDir, listen: &str, thresholds: &str) {
     let text = format!(
@@ -66,4 +66,43 @@ fn events_are_with_their_sinks_and_a_threshold_that_goes_clears_them() {
     assert_eq!(rows[0]["listener"], "events", "{rows:?}");
     let end = weir.stop();
     assert_eq!(end.code, Some(0), "{}", end.said);
+}
+
+/// A client of a daemon has the events from before it came and those that come while it waits.
+#[test]
+fn events_of_a_daemon_are_printed_as_they_come() {
+    let dir = TempDir::new();
+    let listen = format!("127.0.0.1:{}", testkit::free_port());
+    write(&dir, &listen, LOSS);
+    let weir = Weir::run(&dir.file("weir.toml"));
+    let play = || {
+        let args = ["--loss", "50", "--duration", "3s", "--agents", "1"];
+        let played = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["gen", "sflow", "--to", &listen])
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(played.status.success(), "{played:?}");
+    };
+    play();
+    wait_for_events(&dir, "hook.jsonl", 1);
+
+    let out = fs::File::create(dir.file("printed")).unwrap();
+    let client = Peer::start(
+        Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["flows", "--events", "--json", "--url", &weir.url()])
+            .stdout(out),
+    );
+    let before = wait_for_events(&dir, "printed", 1);
+    assert_eq!(before[0]["threshold"], "loss", "{before:?}");
+    assert!(before[0]["text"].as_str().unwrap().contains("loss of 192.0.2.1"), "{before:?}");
+
+    // What comes while the client waits: nothing watches the loss any longer.
+    write(&dir, &listen, "");
+    signal(weir.process(), "HUP");
+    let after = wait_for_events(&dir, "printed", 2);
+    assert_eq!(after[1]["change"], "cleared", "{after:?}");
+    assert_eq!(after[1]["raised_id"], before[0]["id"], "{after:?}");
+    drop(client);
+    assert_eq!(weir.stop().code, Some(0));
 }

@@ -1,8 +1,15 @@
-//! `weir flows` when more arrives than it can take: what was sent is what it read and what the kernel dropped, to the datagram.
+//! When more sFlow arrives than can be taken, by `weir flows` and by the daemon: what was sent is what was read and what was dropped by name, to the
+//! datagram.
 
+use crate::support::{Weir, hop};
+use ledger::{HopKind, HopSnapshot, Reason};
+use load::sflow::Flood;
 use serde_json::Value;
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
+use testkit::{TempDir, get};
 
 fn number(text: &str, behind: &str) -> u64 {
     let word = text.split_once(behind).map_or("0", |(_, rest)| rest.trim_start());
@@ -57,4 +64,54 @@ fn what_was_sent_was_read_or_dropped_at_the_socket() {
     let lost: u64 = agents.iter().map(|agent| agent["lost"].as_u64().unwrap()).sum();
     assert!(lost <= dropped, "{lost} of {dropped}");
     assert_eq!(last["samples"]["flow"], 5 * read);
+}
+
+/// More than the daemon's analysis can take, through a ring that holds a moment of it: what it did not get is named, to the datagram, and stands beside
+/// its account as well.
+#[test]
+fn what_the_daemons_analysis_could_not_take_is_in_the_ledger() {
+    testkit::alone();
+    let dir = TempDir::new();
+    let text = "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:0\"\nring_size = \"256KiB\"\n[flows]\nfrom = [\"in\"]\n";
+    fs::write(dir.file("weir.toml"), text).unwrap();
+    let weir = Weir::run(&dir.file("weir.toml"));
+
+    let mut flood = Flood::new(50, 20);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(weir.address()).unwrap();
+    let mut sent = 0;
+    // As fast as they can be sent, until there was enough of it that the ring was full.
+    while sent < 200_000 {
+        for datagram in flood.bytes().chunks(flood.datagram_bytes()) {
+            socket.send(datagram).unwrap();
+            sent += 1;
+        }
+        flood.go_on();
+    }
+
+    let dropped = |hop: &HopSnapshot| hop.dropped.iter().map(|one| one.amount.count).sum::<u64>();
+    let ledger = weir.wait_for(|ledger| {
+        hop(ledger, HopKind::Socket, "").received.count == sent
+            && ledger.hops.iter().all(|hop| hop.in_flight.is_zero())
+    });
+    assert!(ledger.is_balanced(), "{ledger:?}");
+    let tap = hop(&ledger, HopKind::Target, "flows");
+    let late = tap.dropped_for(Reason::QueueFull).count;
+    let before: u64 = [HopKind::Socket, HopKind::Receive]
+        .map(|kind| dropped(hop(&ledger, kind, "")))
+        .iter()
+        .sum();
+    println!("{sent} sent, {before} dropped at the socket and by the receiver, {late} in the ring");
+    assert!(late > 0, "the analysis took everything");
+    assert_eq!(dropped(tap), late);
+    assert_eq!(before + late + tap.delivered.count, sent);
+
+    // What was lost before the analysis is noted a moment later.
+    let lost = before + late;
+    let line = format!("weir_flows_collector_dropped_datagrams_total {lost}");
+    testkit::wait_for(
+        || format!("{line} in {}", get(weir.admin, "/metrics", "*/*")),
+        || get(weir.admin, "/metrics", "*/*").lines().any(|one| one == line).then_some(()),
+    );
+    assert_eq!(weir.stop().code, Some(0));
 }

@@ -53,6 +53,34 @@ fn skipped(why: &str) {
     writeln!(err, "skipped: {why}").unwrap();
 }
 
+/// The model's figures are not judged here, where other tests run: only that they are there, and of the right size.
+#[test]
+fn stages_have_costs_and_a_prediction_beside_what_was_measured() {
+    if !testkit::need_root_netns() {
+        return;
+    }
+    let mut command = Command::new(crate::support::WEIR);
+    command
+        .args("lab relay --stages --json --sizes 200 --duration 100ms --progress off".split(' '));
+    let figures: Value = serde_json::from_str(&testkit::run(&mut command)).unwrap();
+
+    let costs = figures["costs"].as_object().unwrap();
+    assert_eq!(costs.len(), 10);
+    for name in ["receive_ns", "member_ns", "merge_ns", "send_ns", "worker_send_ns", "deliver_ns"] {
+        let ns = costs[name].as_f64().unwrap();
+        assert!((1.0..1e6).contains(&ns), "{name}: {ns}");
+    }
+    let known = figures["known"].as_array().unwrap();
+    assert_eq!(known.len(), 8);
+    for one in known {
+        assert!(one["predicted_per_sec"].as_f64().unwrap() > 0.0, "{one:#}");
+        assert!(one["measured_per_sec"].as_f64().unwrap() > 0.0, "{one:#}");
+    }
+    let predicted = figures["predicted"].as_array().unwrap();
+    assert_eq!(predicted.len(), 15);
+    assert_eq!(predicted[14]["relay"]["processors"], 64);
+}
+
 #[test]
 fn our_relay_s_ledger_stands_beside_what_the_receivers_miss() {
     let folder = Folder::new("relay");

@@ -28,6 +28,7 @@ mod lab_command;
 mod lab_more;
 mod layers;
 mod ledger_command;
+mod many;
 mod metrics_contract;
 mod mitigate_command;
 #[cfg(feature = "gobgp")]
@@ -41,6 +42,7 @@ mod preserve_source;
 mod real_collectors;
 mod real_statsd;
 mod real_syslog;
+mod receive;
 mod relay_cli;
 mod reload;
 mod restart;

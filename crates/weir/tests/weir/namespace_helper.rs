@@ -25,16 +25,16 @@ use testkit::{
 };
 
 /// A running helper.
-struct Helper {
+pub(crate) struct Helper {
     peer: Peer,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     said: mpsc::Receiver<String>,
     banner: String,
 }
 
 impl Helper {
     /// For the user nobody.
-    fn start(dir: &TempDir) -> Helper {
+    pub(crate) fn start(dir: &TempDir) -> Helper {
         Helper::run(Command::new(WEIR), &dir.file("helper.sock"))
     }
 
@@ -66,7 +66,7 @@ impl Helper {
     }
 
     /// Asks it to end; returns what it said since the start.
-    fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         let status = self.peer.terminate();
         let said = self.said.iter().fold(self.banner.clone(), |all, line| all + &line + "\n");
         assert!(status.success(), "{status}: {said}");
@@ -282,8 +282,8 @@ fn hostile_clients_gain_nothing_and_stop_nobody() {
     let before = helper.descriptors();
     let file = File::open("/dev/null").unwrap();
     let cut = [&[3][..], &[3, 0, 0, 0], &[7], &[7, 0, 0, 0]];
-    let long = [&[1, 0][..], &[6, 0], &[3, 0, 0, 0, 0, 0]];
-    for message in [&b"garbage"[..], &[0], &[8]].iter().chain(&cut).chain(&long) {
+    let long = [&[1, 0][..], &[6, 0], &[8, 0], &[3, 0, 0, 0, 0, 0]];
+    for message in [&b"garbage"[..], &[0], &[9]].iter().chain(&cut).chain(&long) {
         check_turned_away(&helper, message, &[]);
     }
     check_turned_away(&helper, &vec![1; 100_000], &[]);

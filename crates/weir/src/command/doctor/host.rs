@@ -27,8 +27,30 @@ impl Host {
         &self.program
     }
 
-    fn read(&self, path: &str) -> Option<String> {
+    /// The text of a file; `None` where the host does not have it or does not show it.
+    pub(super) fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.root.join(path)).ok()
+    }
+
+    /// What is in a folder, by name; nothing where there is none.
+    pub(super) fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
+        let mut names: Vec<_> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Whether something is at a path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.root.join(path).exists()
+    }
+
+    /// Processors that are there, or 1 where the host does not say.
+    pub(super) fn cpu_count(&self) -> usize {
+        let online = self.read("sys/devices/system/cpu/online");
+        let online: Option<sys::cpus::CpuList> = online.and_then(|list| list.trim().parse().ok());
+        online.map_or(1, |list| list.numbers().len())
     }
 
     /// The text of a sysctl such as `net.core.rmem_max`; `None` where the kernel or the container does not show it.

@@ -285,3 +285,71 @@ fn many_namespaces_that_share_the_table_of_connections() {
     assert_eq!(found("no-collector", 100, SHARED, SMALL), "");
     assert_eq!(found("old-kernel", 100, &[], collector), "");
 }
+
+/// A card with so many queues, whose interrupts are at these processors, at a node.
+fn card(queues: usize, irqs: &[&str], node: &str) -> Vec<(String, String)> {
+    let mut files = vec![
+        ("sys/devices/system/cpu/online".to_owned(), "0-39\n".to_owned()),
+        ("sys/devices/system/node/node0/cpulist".to_owned(), "0-19\n".to_owned()),
+        ("sys/devices/system/node/node1/cpulist".to_owned(), "20-39\n".to_owned()),
+        ("sys/class/net/eth0/device/numa_node".to_owned(), format!("{node}\n")),
+    ];
+    for queue in 0..queues {
+        files.push((
+            format!("sys/class/net/eth0/queues/rx-{queue}/rps_cpus"),
+            "00,00000000\n".into(),
+        ));
+    }
+    for (irq, cpus) in irqs.iter().enumerate() {
+        files.push((format!("sys/class/net/eth0/device/msi_irqs/{}", 30 + irq), String::new()));
+        files.push((format!("proc/irq/{}/smp_affinity_list", 30 + irq), format!("{cpus}\n")));
+    }
+    files
+}
+
+fn found_with(name: &str, files: &[(String, String)], config: Option<&str>) -> String {
+    let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    found(name, &files, config)
+}
+
+#[test]
+fn a_card_whose_interrupts_are_all_at_one_processor_is_told() {
+    let one = found_with("one-queue", &card(1, &["3"], "-1"), None);
+    for part in [
+        "card eth0: 1 receive queue, interrupts at processor 3, 40 processors\n",
+        "Fix: sudo ethtool -L eth0 combined 40",
+        "echo ff,ffffffff | sudo tee /sys/class/net/eth0/queues/rx-0/rps_cpus\n",
+    ] {
+        assert!(one.contains(part), "{part}: {one}");
+    }
+    let crowded = found_with("crowded", &card(4, &["3", "3"], "-1"), None);
+    assert!(crowded.contains("4 receive queues, interrupts at processor 3"), "{crowded}");
+    assert!(crowded.contains("echo 0-39 | sudo tee /proc/irq/31/smp_affinity_list"), "{crowded}");
+
+    let mut spread = card(1, &["3"], "-1");
+    spread.iter_mut().filter(|(path, _)| path.ends_with("rps_cpus")).for_each(|(_, mask)| {
+        "ff,ffffffff\n".clone_into(mask);
+    });
+    assert!(!found_with("spread", &spread, None).contains("eth0"));
+    assert!(!found_with("even", &card(2, &["3", "4"], "-1"), None).contains("eth0"));
+}
+
+#[test]
+fn a_listener_far_from_the_card_is_told() {
+    let at = |cpus: &str| {
+        format!(
+            "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:5514\"\ncpus = \"{cpus}\"\n[[listener.target]]\nto = \"null:\"\n"
+        )
+    };
+    let card = card(2, &["3", "4"], "1");
+    let far = found_with("far", &card, Some(&at("18-21")));
+    assert!(
+        far.contains("listener in: cpus = \"18-21\", and 18-19 is not at node 1, where eth0 is\n"),
+        "{far}"
+    );
+    assert!(
+        far.contains("Fix: write cpus = \"20-39\", if the listener's datagrams come by eth0\n"),
+        "{far}"
+    );
+    assert!(!found_with("near", &card, Some(&at("20-23"))).contains("node 1"));
+}

@@ -121,6 +121,7 @@ impl Daemon {
     fn change_sockets(&mut self, report: &mut Report) {
         let mut running = std::mem::take(&mut self.running);
         for one in &mut running {
+            one.helper.clone_from(&self.config.daemon.helper);
             let has = one.listener.socket_count();
             let wanted = has.clamp(one.config.sockets(), one.config.sockets_max());
             one.set_sockets(wanted, &mut || self.keep_alive(&[]))
@@ -170,7 +171,7 @@ impl Daemon {
         grace: Duration,
         report: &mut Report,
     ) -> Running {
-        adjust_receive_buffer(&one, wanted);
+        adjust_socket(&one, wanted);
         let options = wanted.listener_options(one.owner());
         let deadline = Instant::now() + grace;
 
@@ -184,7 +185,15 @@ impl Daemon {
                     .push(Retiring { listener: one.listener, listen: one.config.listen.address() });
 
                 let config = wanted.clone();
-                Running { config, listener, file: one.file, addresses, fed, tapped }
+                Running {
+                    config,
+                    listener,
+                    helper: one.helper,
+                    file: one.file,
+                    addresses,
+                    fed,
+                    tapped,
+                }
             }
             Err(error) => {
                 report.failed(format!("listener {} stays as it was: {error}", one.config.name));
@@ -225,7 +234,28 @@ impl Entering {
     }
 }
 
-fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
+fn adjust_socket(one: &Running, wanted: &ListenerConfig) {
+    let receive = |config: &ListenerConfig| config.udp().map(|udp| udp.receive);
+    if receive(&one.config) != receive(wanted) {
+        tracing::warn!(
+            "listener {}: its socket goes on to receive as it does; receive takes effect at the next start",
+            one.config.name
+        );
+    }
+
+    let busy_poll = |config: &ListenerConfig| config.udp().and_then(|udp| udp.busy_poll);
+    if busy_poll(&one.config) != busy_poll(wanted) {
+        let time = busy_poll(wanted).unwrap_or_default();
+        for socket in one.listener.sockets() {
+            if let Err(error) = sys::socket::set_busy_poll(socket, time) {
+                tracing::error!(
+                    "reload: listener {}: busy_poll stays as it was: {error}",
+                    wanted.name
+                );
+            }
+        }
+    }
+
     let bytes = |config: &ListenerConfig| config.udp().map(|udp| udp.receive_buffer_bytes);
     let Some(wanted) = bytes(wanted).filter(|_| bytes(&one.config) != bytes(wanted)) else {
         return;
@@ -239,7 +269,7 @@ fn adjust_receive_buffer(one: &Running, wanted: &ListenerConfig) {
 
 /// Asks the data threads of a listener that goes on for what differs between its targets.
 fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Duration) -> Entering {
-    adjust_receive_buffer(&one, wanted);
+    adjust_socket(&one, wanted);
 
     let (addresses, fed, tapped) = (&mut one.addresses, &mut one.fed, &mut one.tapped);
     let step = |step| match step {

@@ -96,8 +96,14 @@ impl Site {
             return Ok(name.clone());
         }
 
-        let name = format!("prometheus_{}", made.scraped);
-        made.scraped += 1;
+        let name = loop {
+            let name = format!("prometheus_{}", made.scraped);
+            made.scraped += 1;
+            // The file and scripts may have a flow of that name.
+            if self.shared.with(|analysis| analysis.counting(&name).is_none()) {
+                break name;
+            }
+        };
         drop(made);
         self.define_flow(&name, spec.clone(), Some(now))?;
         Ok(name)

@@ -160,7 +160,10 @@ fn prometheus_scrapes_flows_that_it_defines() {
     let one = begin();
     let target = "/app/prometheus/scripts/export.js/flows/ALL/txt?metric=sflow_flows_bps&key=ipsource,ipdestination&label=src,dst\
                   &value=bytes&scale=8&aggMode=sum&minValue=1000&maxFlows=100";
+    // A script has taken the name that would be the first.
+    assert_eq!(one.put("/flow/prometheus_0/json", r#"{"keys":"macsource"}"#).status, 200);
     assert_eq!(one.get(target).text, "");
+    assert_eq!(one.delete("/flow/prometheus_0/json").status, 200);
     play(&one.shared);
     // A list is made twice a second at most.
     let text = testkit::wait_for("a new list", || {

@@ -1,10 +1,11 @@
 //! Our own relay, as a child process.
 
 use crate::command::ledger;
-use ::ledger::Snapshot;
+use ::ledger::{HopKind, Snapshot};
 use ::load::Address;
 use ::load::join::RelayLedger;
 use lab::relay_sweep::Relay;
+use lab::stages::{Counts, Shape, Staged};
 use std::error::Error;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -46,17 +47,8 @@ impl Relay for Ours {
     }
 
     fn start(&mut self, targets: &[Address]) -> Result<Address, Failed> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["relay", "--progress", "off", "--log-level", "error", "--admin", ADMIN]);
-        command.arg("--listen").arg(LISTEN.to_string());
-        for target in targets {
-            command.arg("--to").arg(target.to_string());
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = sys::process::die_with_this_thread(&mut command).spawn()?;
-        self.running = Some(Running { child, targets: targets.len() });
-        self.wait_until(|_| true)?;
-        Ok(Address::Udp(LISTEN))
+        let targets: Vec<String> = targets.iter().map(Address::to_string).collect();
+        self.start_with(&LISTEN.to_string(), &targets, &[])
     }
 
     fn stop(&mut self) -> Result<Option<RelayLedger>, Failed> {
@@ -67,7 +59,55 @@ impl Relay for Ours {
     }
 }
 
+/// The listener is named `in`, and so are its threads.
+impl Staged for Ours {
+    fn start(&mut self, shape: Shape, targets: &[Address]) -> Result<(Address, u32), Failed> {
+        let mut to: Vec<String> = targets.iter().map(Address::to_string).collect();
+        if to.is_empty() {
+            to.push("null:".to_owned());
+        }
+        // Nothing is given up on a thread that the scheduler keeps waiting: how many pass is the question.
+        let several = if shape.sockets > 1 { "&order_wait=10s" } else { "" };
+        let listen = format!("{LISTEN}?name=in&sockets={}{several}", shape.sockets);
+        let address = self.start_with(&listen, &to, &["--schedule", shape.schedule.name()])?;
+        let pid = self.running.as_ref().map(|running| running.child.id());
+        Ok((address, pid.ok_or("no relay runs")?))
+    }
+
+    fn counts(&mut self) -> Result<Counts, Failed> {
+        let snapshot = self.wait_until(|_| true)?;
+        let of = |kind| {
+            let hops = snapshot.hops.iter().filter(move |hop| hop.hop == kind);
+            hops.map(|hop| hop.delivered.count).sum()
+        };
+        Ok(Counts { read: of(HopKind::Socket), sent: of(HopKind::Target) })
+    }
+
+    fn stop(&mut self) {
+        self.running = None;
+    }
+}
+
 impl Ours {
+    fn start_with(
+        &mut self,
+        listen: &str,
+        targets: &[String],
+        more: &[&str],
+    ) -> Result<Address, Failed> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["relay", "--progress", "off", "--log-level", "error", "--admin", ADMIN]);
+        command.args(more).args(["--listen", listen]);
+        for target in targets {
+            command.args(["--to", target]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = sys::process::die_with_this_thread(&mut command).spawn()?;
+        self.running = Some(Running { child, targets: targets.len() });
+        self.wait_until(|_| true)?;
+        Ok(Address::Udp(LISTEN))
+    }
+
     /// Asks for the ledger until it is as wanted.
     fn wait_until(&mut self, is_wanted: impl Fn(&Snapshot) -> bool) -> Result<Snapshot, Failed> {
         let deadline = Instant::now() + PATIENCE;

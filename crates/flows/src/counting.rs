@@ -1,0 +1,304 @@
+//! A flow definition at work: samples in, flows with figures out.
+
+mod teller;
+
+use crate::batch::{Batch, Waiting};
+use crate::definition::{Aggregation, Definition, DefinitionTotals, Direction, Measure, Sample};
+use crate::estimate::Estimate;
+use crate::field::{Facts, Value};
+use crate::lookup::Groups;
+use crate::portion::{Amounts, Cause, Told, Untolds};
+use crate::sampler;
+use crate::table::{Everything, Flow, Table};
+use std::sync::Arc;
+use std::time::Duration;
+use teller::Teller;
+
+/// A definition at work.
+pub struct Counting {
+    definition: Arc<Definition>,
+    table: Table,
+    totals: DefinitionTotals,
+    batch: Batch,
+    untolds: Option<Untolds>,
+}
+
+impl Counting {
+    /// Nothing is counted yet.
+    pub fn new(definition: Definition) -> Counting {
+        let key_len = definition.key_len();
+        Counting {
+            table: Table::new(key_len, definition.flows_max, definition.smoothing),
+            totals: DefinitionTotals::default(),
+            batch: Batch::new(key_len),
+            definition: Arc::new(definition),
+            untolds: None,
+        }
+    }
+
+    /// The same, which tells of a flow that goes on after so long, and of each that ends.
+    pub(crate) fn telling(mut self, every: Option<Duration>) -> Counting {
+        match (&mut self.untolds, every) {
+            (Some(untolds), Some(every)) => untolds.set_every(every),
+            (untolds, every) => *untolds = every.map(Untolds::new),
+        }
+        self
+    }
+
+    /// What it counted, in whole units, if it tells of its flows: what it has told and is still to tell.
+    pub fn counted(&self) -> Option<Amounts> {
+        self.untolds.as_ref().map(Untolds::counted)
+    }
+
+    /// What is counted.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// The same, to be kept.
+    pub fn shared_definition(&self) -> Arc<Definition> {
+        Arc::clone(&self.definition)
+    }
+
+    /// The flows.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Bytes of a key in the table.
+    pub(crate) fn key_len(&self) -> usize {
+        self.definition.key_len()
+    }
+
+    /// What became of samples.
+    pub fn totals(&self) -> DefinitionTotals {
+        self.totals
+    }
+
+    /// Flows that are kept now.
+    pub fn flows(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How often a flow made room for another.
+    pub fn evicted(&self) -> u64 {
+        self.table.evicted()
+    }
+
+    /// Counts a sample. It is in its flow after [`settle`](Self::settle).
+    pub fn count(
+        &mut self,
+        sample: &Sample,
+        facts: &impl Facts,
+        groups: &Groups,
+        told: &mut impl Told,
+    ) {
+        if sample.traffic != self.definition.traffic {
+            return;
+        }
+        self.totals.seen += 1;
+        // The sampler's pool counts every frame, whatever is asked for here.
+        let weight = self.table.weight_at(sample.now_ns);
+        self.table.add_to_all(sample.sampler, sample.frames, weight);
+        if !self.is_asked_for(sample) {
+            self.totals.filtered += 1;
+            return;
+        }
+        if self.definition.filter.as_ref().is_some_and(|filter| !filter.passes(facts, groups)) {
+            self.totals.filtered += 1;
+            return;
+        }
+
+        let sampler_len = self.sampler_len();
+        let (sampler, values) = self.batch.next_key().split_at_mut(sampler_len);
+        if let Some(place) = sampler.first_chunk_mut() {
+            *place = sample.sampler.to_be_bytes();
+        }
+        let places = values.as_chunks_mut::<{ Value::KEY_LEN }>().0;
+        for (part, place) in self.definition.keys.iter().zip(places) {
+            let value = part.value(facts, groups);
+            if value == Value::Absent {
+                self.totals.without_key += 1;
+                return;
+            }
+            value.write(place);
+        }
+
+        self.totals.counted += 1;
+        self.wait(*sample);
+        if self.batch.is_full() {
+            self.settle(groups, told);
+        }
+    }
+
+    /// Has a sample wait, whose key is put together.
+    fn wait(&mut self, sample: Sample) {
+        let Counting { definition, table, batch, untolds, .. } = self;
+        let value = match definition.measure {
+            Measure::Bytes => sample.frames * f64::from(sample.frame_bytes),
+            Measure::Frames => sample.frames,
+            Measure::Samples => 1.0,
+        };
+        let before = batch.last_hash();
+        let key = &*batch.next_key();
+        let hash = table.hash(key);
+        // While the next sample is read, memory brings what this one is looked up in, and the flow of the one before.
+        table.prefetch_slot(hash);
+        before.into_iter().for_each(|hash| table.prefetch_flow(hash));
+        let all = untolds.as_ref().and_then(|_| all_of(definition, table, key));
+        let all = all.map(|all| all.total).unwrap_or_default();
+        batch.push(Waiting { hash, value, sample, all });
+    }
+
+    /// Adds the samples that were counted to their flows. To be called after each datagram.
+    pub fn settle(&mut self, groups: &Groups, told: &mut impl Told) {
+        let Counting { definition, table, batch, untolds, .. } = self;
+        batch.last_hash().into_iter().for_each(|hash| table.prefetch_flow(hash));
+        for (key, Waiting { hash, value, sample, all }) in batch.iter() {
+            let weight = table.weight_at(sample.now_ns);
+            let Some(untolds) = untolds else {
+                table.add((key, *hash), *value, weight, sample.now_ns, &mut ());
+                continue;
+            };
+            let mut teller = Teller { definition, groups, untolds, told };
+            let place = table.add((key, *hash), *value, weight, sample.now_ns, &mut teller);
+            untolds.add(place as usize, sample, *all);
+        }
+        batch.clear();
+    }
+
+    /// Ends flows that were not seen for the active timeout. Looks at a part of them at a time.
+    pub fn sweep(&mut self, now_ns: u64, groups: &Groups, told: &mut impl Told) {
+        let timeout_ns = self.definition.active_timeout.as_nanos() as u64;
+        let places = self.table.len() / 8 + 64;
+        let before_ns = now_ns.saturating_sub(timeout_ns);
+        let Counting { definition, table, untolds, .. } = self;
+        let Some(untolds) = untolds else { return table.sweep(before_ns, places, &mut ()) };
+
+        let mut teller = Teller { definition, groups, untolds, told };
+        table.sweep(before_ns, places, &mut teller);
+        teller.tell_active(table, now_ns, places);
+        teller.tell_merged(table);
+    }
+
+    /// Tells everything that is untold: the definition ends, or who is told does.
+    pub fn tell_all(&mut self, groups: &Groups, told: &mut impl Told) {
+        let Counting { definition, table, untolds, .. } = self;
+        let Some(untolds) = untolds else { return };
+        let mut teller = Teller { definition, groups, untolds, told };
+        for place in 0..teller.untolds.places() {
+            teller.tell_or_merge(table, place as u32, Cause::Stopped);
+        }
+        teller.tell_merged(table);
+    }
+
+    /// Forgets what all samples of these samplers are.
+    pub(crate) fn forget_samplers(&mut self, gone: &[u32]) {
+        self.table.forget_samplers(gone);
+    }
+
+    /// Notes from now on which flows have this rate per second or more; infinity: none. To be called before each look at
+    /// [`hot`](Self::hot).
+    pub(crate) fn watch(&mut self, rate: f64, now_ns: u64) {
+        self.table.watch(rate, now_ns);
+    }
+
+    /// The flows that were at the watched rate when it was last set, and those that have come to it since: each with the bytes that tell it
+    /// from others, its sampler if each has a figure of its own, and its rate.
+    pub(crate) fn hot(&self, now_ns: u64) -> impl Iterator<Item = (&[u8], u32, Estimate)> {
+        let factor = self.table.rate_factor(now_ns);
+        self.table.hot().map(move |(key, flow)| {
+            let (sampler, values) = key.split_at(self.sampler_len());
+            let sampler = sampler.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            (values, sampler, self.rate(key, flow).times(factor))
+        })
+    }
+
+    /// The rate of one flow that [`hot`](Self::hot) told of, if it is still there.
+    pub(crate) fn rate_of(&self, values: &[u8], sampler: u32, now_ns: u64) -> Option<Estimate> {
+        let mut key = sampler.to_be_bytes()[..self.sampler_len()].to_vec();
+        key.extend_from_slice(values);
+        let flow = self.table.get(&key)?;
+        Some(self.rate(&key, flow).times(self.table.rate_factor(now_ns)))
+    }
+
+    /// Whether it has counted for less than a time constant of its rates.
+    pub(crate) fn is_young(&self, now_ns: u64) -> bool {
+        self.table.age(now_ns) < self.definition.smoothing
+    }
+
+    /// Samples of flows at the watched rate that no threshold looked at, because too many others were.
+    pub fn hot_missed(&self) -> u64 {
+        self.table.hot_missed()
+    }
+
+    /// Bytes before the values in a key of the table.
+    fn sampler_len(&self) -> usize {
+        self.definition.key_len() - self.definition.keys.len() * Value::KEY_LEN
+    }
+
+    /// The values of a key of the table, with or without its sampler.
+    pub fn values(&self, key: &[u8]) -> Vec<Value> {
+        let start = key.len().saturating_sub(self.definition.keys.len() * Value::KEY_LEN);
+        key[start..].as_chunks::<{ Value::KEY_LEN }>().0.iter().map(Value::read).collect()
+    }
+
+    /// A key for people: its parts with their values.
+    pub fn shown(&self, values: &[Value], groups: &Groups) -> Vec<String> {
+        self.definition.shown(values, groups)
+    }
+
+    fn rate(&self, key: &[u8], flow: &Flow) -> Estimate {
+        let all = self.all_of(key);
+        let recent = all.map_or(f64::INFINITY, |all| pinned(all.recent.effective_samples()));
+        Estimate::of(&flow.recent, recent, self.sampled(all))
+    }
+
+    /// All samples of the sampler that a flow is of; of several samplers, nothing.
+    pub(crate) fn all_of(&self, key: &[u8]) -> Option<&Everything> {
+        all_of(&self.definition, &self.table, key)
+    }
+
+    /// The share of frames that were sampled and arrived.
+    fn sampled(&self, all: Option<&Everything>) -> f64 {
+        match self.definition.measure {
+            // What arrived is known.
+            Measure::Samples => 1.0,
+            Measure::Bytes | Measure::Frames => sampled_share(all),
+        }
+    }
+
+    fn is_asked_for(&self, sample: &Sample) -> bool {
+        let is_direction = match self.definition.direction {
+            Direction::Any => true,
+            direction => direction == sample.direction,
+        };
+        let is_place = match self.definition.aggregation {
+            Aggregation::Edge => sample.is_edge,
+            Aggregation::Max | Aggregation::Sum => true,
+        };
+        is_direction && is_place
+    }
+}
+
+/// All samples of the sampler that a flow is of; of several samplers, nothing.
+fn all_of<'t>(definition: &Definition, table: &'t Table, key: &[u8]) -> Option<&'t Everything> {
+    match (definition.aggregation, key.first_chunk()) {
+        (Aggregation::Max, Some(sampler)) => table.all_of(u32::from_be_bytes(*sampler)),
+        _ => table.all_of_only(),
+    }
+}
+
+pub(crate) fn sampled_share(all: Option<&Everything>) -> f64 {
+    match all {
+        Some(all) if all.total.value > 0.0 => all.total.effective_samples() / all.total.value,
+        _ => 0.0,
+    }
+}
+
+/// How many samples the sum of all traffic is as good as known from. A scale follows the pool over some samples, so that over as few the sum
+/// is as uncertain as their number.
+pub(crate) fn pinned(samples: f64) -> f64 {
+    let known = samples - sampler::SAMPLES;
+    if known > 0.0 { samples * samples / known } else { f64::INFINITY }
+}

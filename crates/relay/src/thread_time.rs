@@ -1,0 +1,38 @@
+//! How busy a thread is, noted by itself and read by others.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sys::clock::thread_cpu_ns;
+use sys::process::{thread_id, waited_ns};
+
+/// What a thread that reads a socket did with its time, in nanoseconds since it began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReadingTime {
+    /// It ran; at most a tenth of a second old.
+    pub ran_ns: u64,
+    /// It could have run, and waited for a processor. 0 where the kernel does not say.
+    pub waited_ns: u64,
+}
+
+/// The time of one thread.
+#[derive(Default)]
+pub(crate) struct ThreadTime {
+    id: AtomicU32,
+    ran_ns: AtomicU64,
+}
+
+impl ThreadTime {
+    /// Called by the thread itself.
+    pub(crate) fn note(&self) {
+        self.id.store(thread_id(), Ordering::Relaxed);
+        self.ran_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+    }
+
+    /// Looks into `/proc`: for threads that may wait.
+    pub(crate) fn look(&self) -> ReadingTime {
+        let id = self.id.load(Ordering::Relaxed);
+        ReadingTime {
+            ran_ns: self.ran_ns.load(Ordering::Relaxed),
+            waited_ns: waited_ns(id).unwrap_or(0),
+        }
+    }
+}

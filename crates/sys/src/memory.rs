@@ -1,0 +1,44 @@
+//! How memory is made of pages.
+
+/// Asks for huge pages for what a vector has room for, and reports nothing: the kernel may not have any. To be called when its room has grown, before
+/// that is written to. Of memory that is read in no order, a page of 2 MiB spares the walk through page tables that each access to one of 4 KiB costs
+/// when there are more than the processor remembers (`Documentation/admin-guide/mm/transhuge.rst`, `madvise`).
+///
+/// Memory is used by the huge page from then on, and never more than the vector has room for: only pages that lie within it are asked for.
+pub fn prefer_huge_pages<T>(vector: &Vec<T>) {
+    #[cfg(target_os = "linux")]
+    {
+        let start = vector.as_ptr().addr();
+        let end = start + vector.capacity() * size_of::<T>();
+        let first = start.next_multiple_of(HUGE_BYTES);
+        let len = (end / HUGE_BYTES * HUGE_BYTES).saturating_sub(first);
+        if len == 0 {
+            return;
+        }
+        let first = vector.as_ptr().cast::<libc::c_void>().wrapping_byte_add(first - start);
+        // SAFETY: the pages lie within the vector's own memory, and this advice changes nothing of what is in it.
+        unsafe { libc::madvise(first.cast_mut(), len, libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = vector;
+}
+
+/// The size of a huge page where pages are of 4 KiB.
+#[cfg(target_os = "linux")]
+const HUGE_BYTES: usize = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_of_any_size_stay_what_they_are() {
+        for len in [0, 1, 1 << 16, 1 << 20] {
+            let mut vector: Vec<u64> = Vec::with_capacity(len);
+            prefer_huge_pages(&vector);
+            vector.extend(0..len as u64);
+            prefer_huge_pages(&vector);
+            assert!(vector.iter().zip(0..).all(|(one, at)| *one == at));
+        }
+    }
+}

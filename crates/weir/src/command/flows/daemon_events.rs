@@ -1,0 +1,84 @@
+//! Events of a running daemon, as they come: a long poll of its admin address.
+
+use super::Args;
+use crate::ask::ask;
+use crate::exit::{self, Failure, Reader};
+use ::text::{date, escaped};
+use serde_json::Value as Json;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the daemon waits for an event before it answers that there is none.
+const WAIT: Duration = Duration::from_secs(20);
+/// How much later than that it may answer.
+const GRACE: Duration = Duration::from_secs(10);
+/// Before it is asked again after it did not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Prints the events that the daemon still has, then each that comes, until --duration has passed or nobody reads any more. A daemon that
+/// restarts is waited for.
+pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
+    if !args.threshold.is_empty() {
+        let wanted = "--threshold needs --listen or --pcap; a daemon has its own in its file";
+        return Err(Failure::Usage.error(wanted));
+    }
+    let end = args.duration.map(|duration| Instant::now() + duration);
+    let mut after = 0;
+    // The first answer decides whether there is a daemon with [flows] at all.
+    let mut answer = poll(&args.url, after, Duration::ZERO)?;
+    loop {
+        let (last, reader) = print(&answer, after, args.json)?;
+        after = last;
+        let left = end.map_or(WAIT, |end| end.saturating_duration_since(Instant::now()));
+        if reader == Reader::Gone || left.is_zero() {
+            return Ok(ExitCode::SUCCESS);
+        }
+
+        answer = match poll(&args.url, after, left.min(WAIT)) {
+            Ok(answer) => answer,
+            Err(error) => {
+                // Nobody may read it.
+                let _ = writeln!(std::io::stderr(), "weir: {error}; trying again");
+                thread::sleep(PAUSE.min(left));
+                Json::Null
+            }
+        };
+    }
+}
+
+fn poll(url: &str, after: u64, wait: Duration) -> anyhow::Result<Json> {
+    let page = format!("/flows/events?after={after}&wait={}ms", wait.as_millis());
+    let body = ask(url, &page, wait + GRACE)?;
+    serde_json::from_str(&body)
+        .map_err(|error| Failure::Unavailable.error(format!("{url}{page} is no JSON ({error})")))
+}
+
+/// Prints the events of an answer. Returns the number of the last event that was seen.
+fn print(answer: &Json, after: u64, as_json: bool) -> anyhow::Result<(u64, Reader)> {
+    // A daemon that has restarted counts from the beginning.
+    if answer["last_event"].as_u64().is_some_and(|last| last < after) {
+        return Ok((0, Reader::Listens));
+    }
+    let missed = answer["missed"].as_u64().unwrap_or(0);
+    if missed > 0 {
+        let why = "the daemon has them no more: see events_max in [flows]";
+        let _ = writeln!(std::io::stderr(), "weir: {missed} events are not shown, {why}");
+    }
+
+    let mut last = after;
+    for event in answer["events"].as_array().into_iter().flatten() {
+        let text = if as_json { format!("{event}\n") } else { line(event) };
+        if exit::print(&text)? == Reader::Gone {
+            return Ok((last, Reader::Gone));
+        }
+        last = event["id"].as_u64().unwrap_or(last);
+    }
+    Ok((last, Reader::Listens))
+}
+
+fn line(event: &Json) -> String {
+    let time_ns = event["time_unix_ns"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    format!("{}  {}\n", date(time_ns), escaped(event["text"].as_str().unwrap_or_default()))
+}

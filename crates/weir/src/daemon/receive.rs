@@ -1,0 +1,123 @@
+//! Sockets that hand over datagrams together, and who counts what the kernel drops of them.
+
+use crate::refused::program;
+use config::{ListenerConfig, ReceiveMode};
+use relay::Receive;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use sys::Errno;
+use sys::gro::{self, Counter};
+
+/// Has a listener's socket hand over what arrives as its configuration says, and says where that cannot be.
+pub(super) fn of(
+    config: &ListenerConfig,
+    socket: BorrowedFd<'_>,
+    helper: Option<&Path>,
+) -> Receive {
+    let Some(udp) = config.udp() else { return Receive::Single };
+    let name = &config.name;
+    if gro::is_aggregating(socket) {
+        // It cannot be taken back while anything is queued, and what an earlier process's program counted is not known.
+        tracing::warn!(
+            "listener {name}: an earlier process has its socket receive datagrams together; those that the kernel drops are counted \
+             as at least so many. Fix: restart the .socket unit"
+        );
+        return Receive::Aggregates(None);
+    }
+
+    if udp.receive == ReceiveMode::Single {
+        return Receive::Single;
+    }
+
+    match (counted(socket, helper), udp.receive) {
+        (Ok(receive), _) => receive,
+        (Err(why), ReceiveMode::Gro) => {
+            tracing::warn!(
+                "listener {name}: datagrams that the kernel drops are counted as at least so many, because {why}"
+            );
+            let is_aggregating = gro::aggregate(socket).is_ok();
+            if is_aggregating { Receive::Aggregates(None) } else { Receive::Single }
+        }
+        (Err(why), _) => {
+            tracing::info!("listener {name}: each datagram is received alone, because {why}");
+            Receive::Single
+        }
+    }
+}
+
+/// Has a socket that joins others hand over what arrives as the first of them does.
+///
+/// # Errors
+/// What the first one has cannot be had for this one.
+pub(super) fn as_first(
+    first: BorrowedFd<'_>,
+    socket: BorrowedFd<'_>,
+    helper: Option<&Path>,
+) -> io::Result<Receive> {
+    if !gro::is_aggregating(first) {
+        return Ok(Receive::Single);
+    }
+    match counted(socket, helper) {
+        Ok(receive) => Ok(receive),
+        // That of the first one is not counted either.
+        Err(Uncounted::NotPermitted | Uncounted::Unsettled(_)) => {
+            gro::aggregate(socket).map(|()| Receive::Aggregates(None))
+        }
+        Err(why) => Err(io::Error::other(why.to_string())),
+    }
+}
+
+/// Why nobody can count what the kernel drops of datagrams that it hands over together.
+enum Uncounted {
+    NotPermitted,
+    Helper(io::Error),
+    /// The kernel cannot tell when it has dealt with what it was dealing with.
+    Unsettled(Errno),
+    Kernel(io::Error),
+}
+
+impl fmt::Display for Uncounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Uncounted::NotPermitted => write!(
+                f,
+                "counting them takes CAP_BPF. Fix: setcap cap_bpf=+ep {}, AmbientCapabilities=CAP_BPF in the unit, or run weir \
+                 namespace-helper and write helper = \"PATH\" in [daemon]",
+                program()
+            ),
+            Uncounted::Helper(error) => write!(
+                f,
+                "the helper does not count them: {error}. Fix: systemctl status weir-namespace-helper"
+            ),
+            Uncounted::Unsettled(errno) => write!(
+                f,
+                "this kernel does not say when a count is complete (membarrier): {errno}. Fix: receive = \"single\""
+            ),
+            Uncounted::Kernel(error) => {
+                write!(
+                    f,
+                    "this kernel cannot count them: {error}. Fix: receive = \"single\", or Linux 5.7"
+                )
+            }
+        }
+    }
+}
+
+/// Has a socket hand over datagrams together, and counts them in the kernel: first the one, so that none goes uncounted.
+fn counted(socket: BorrowedFd<'_>, helper: Option<&Path>) -> Result<Receive, Uncounted> {
+    gro::can_settle().map_err(Uncounted::Unsettled)?;
+    let counter = match (Counter::make(), helper) {
+        (Ok(counter), _) => counter,
+        (Err(Errno::PERM), Some(path)) => {
+            sockets::helper::counter(path).map_err(Uncounted::Helper)?
+        }
+        (Err(Errno::PERM), None) => return Err(Uncounted::NotPermitted),
+        (Err(errno), _) => return Err(Uncounted::Kernel(errno.into())),
+    };
+
+    counter.attach(socket).map_err(Uncounted::Kernel)?;
+    gro::aggregate(socket).map_err(Uncounted::Kernel)?;
+    Ok(Receive::Aggregates(Some(counter)))
+}
