@@ -12,7 +12,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The waterfall is numbers for people.
     ("ledger", &["text"]),
     ("record", &["wire"]),
-    ("relay", &["sys", "wire", "ledger"]),
+    ("hop", &[]),
+    ("relay", &["sys", "wire", "ledger", "hop"]),
     ("sockets", &["sys", "text", "wire", "record", "ledger"]),
     ("sink", &["sys", "text", "record", "ledger"]),
     // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say
@@ -20,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("load", &["sys", "text", "wire", "ledger"]),
     ("flows", &["sys", "wire"]),
     ("mitigate", &[]),
-    ("lab", &["sys", "text", "wire", "load"]),
+    ("lab", &["sys", "text", "wire", "load", "hop"]),
     ("admin", &["ledger"]),
     ("config", &["sys", "text", "wire", "record", "relay", "sockets", "flows", "mitigate", "sink"]),
     // For tests: named in `[dev-dependencies]` alone.
@@ -28,8 +29,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "weir",
         &[
-            "sys", "text", "wire", "ledger", "record", "relay", "sockets", "flows", "sink", "load",
-            "lab", "mitigate", "admin", "config",
+            "sys", "text", "wire", "ledger", "record", "hop", "relay", "sockets", "flows", "sink",
+            "load", "lab", "mitigate", "admin", "config",
         ],
     ),
 ];

@@ -1,0 +1,3 @@
+//! The repaired link between two Weirs.
+
+#![forbid(unsafe_code)]
