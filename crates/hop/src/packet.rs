@@ -1,0 +1,423 @@
+//! What stands in packets: the header, and what is sealed behind it. All numbers are little-endian.
+//!
+//! | bytes | header |
+//! |---|---|
+//! | 0 | version (upper 4 bits) and [`Kind`] |
+//! | 1 | epoch of the key |
+//! | 2, 3 | 0 |
+//! | 4 to 7 | session, as the one who receives the packet has numbered it |
+//! | 8 to 15 | number of the packet, never used again under a key |
+//!
+//! The header is in the clear and authenticated. What follows is sealed, and ends with a tag of 16 bytes. docs/hop-wire.md has
+//! every byte, and an example.
+
+use thiserror::Error;
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 16;
+
+/// Bytes of the tag at the end.
+pub const TAG_BYTES: usize = 16;
+
+/// Most bytes that go before a datagram's payload inside of what is sealed.
+pub const DATA_HEAD_BYTES_MAX: usize = 8 + 8 + 4 + 18;
+
+/// Bytes of a bitmap at most: 2,048 packets.
+pub const BITMAP_BYTES_MAX: usize = 256;
+
+/// Bytes of a report without its bitmap.
+const REPORT_BYTES: usize = 52;
+
+/// The version of the protocol.
+const VERSION: u8 = 1;
+
+/// What a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// First message of a handshake.
+    Hello,
+    /// Answer to it.
+    Welcome,
+    /// A datagram, or a part of one.
+    Data,
+    /// What has arrived.
+    Report,
+    /// What is not repaired any more, where no datagram says it.
+    Floor,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [Kind::Hello, Kind::Welcome, Kind::Data, Kind::Report, Kind::Floor];
+}
+
+/// Why a packet cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Malformed {
+    #[error("it is too short")]
+    TooShort,
+    #[error("its version is not known")]
+    Version,
+    #[error("its kind is not known")]
+    Kind,
+    #[error("it contradicts itself")]
+    Contradiction,
+}
+
+/// The first 16 bytes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    pub kind: Kind,
+    /// Which of the session's keys sealed it.
+    pub epoch: u8,
+    /// The receiver's number of the session.
+    pub session: u32,
+    /// The packet's number in the session and direction.
+    pub number: u64,
+}
+
+impl Header {
+    /// The bytes on the wire.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = VERSION << 4 | self.kind as u8;
+        bytes[1] = self.epoch;
+        bytes[4..8].copy_from_slice(&self.session.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.number.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of a packet.
+    ///
+    /// # Errors
+    /// It is too short, of another version, or of a kind that is not known.
+    pub fn decode(packet: &[u8]) -> Result<Header, Malformed> {
+        let bytes = packet.first_chunk::<HEADER_BYTES>().ok_or(Malformed::TooShort)?;
+        if bytes[0] >> 4 != VERSION {
+            return Err(Malformed::Version);
+        }
+        let kind = Kind::ALL.get(usize::from(bytes[0] & 0xf)).ok_or(Malformed::Kind)?;
+        let mut rest = Take(&bytes[4..]);
+        Ok(Header { kind: *kind, epoch: bytes[1], session: rest.u32()?, number: rest.u64()? })
+    }
+}
+
+/// Which part of a datagram it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    Only,
+    First,
+    Middle,
+    Last,
+}
+
+impl Part {
+    const ALL: [Part; 4] = [Part::Only, Part::First, Part::Middle, Part::Last];
+
+    /// Whether a datagram begins with it.
+    pub fn begins(self) -> bool {
+        matches!(self, Part::Only | Part::First)
+    }
+
+    /// Whether a datagram ends with it.
+    pub fn ends(self) -> bool {
+        matches!(self, Part::Only | Part::Last)
+    }
+}
+
+/// Who sent a datagram to the first Weir.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sender {
+    /// It is not known.
+    Unknown,
+    /// It has no address, as those of unix datagrams.
+    Nobody,
+    V4([u8; 4], u16),
+    V6([u8; 16], u16),
+}
+
+impl Sender {
+    fn code(self) -> u8 {
+        match self {
+            Sender::Unknown => 0,
+            Sender::Nobody => 1,
+            Sender::V4(..) => 2,
+            Sender::V6(..) => 3,
+        }
+    }
+}
+
+/// What is known of a datagram as a whole. It goes with the first part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// When the first Weir received it, in nanoseconds since 1970.
+    pub received_unix_ns: u64,
+    pub sender: Sender,
+    /// Bytes of all its parts, at most 65,535.
+    pub bytes: u16,
+}
+
+/// What goes before a datagram's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataHead {
+    /// Lower half of the sequence number.
+    pub sequence_low: u32,
+    /// By how much the sequence number is beyond the floor; 2^24 - 1: by as much or more.
+    pub beyond_floor: u32,
+    pub part: Part,
+    /// The receiver is to report at once.
+    pub asks: bool,
+    /// The receiver's former life may have had it.
+    pub may_be_second: bool,
+    /// With the first part of a datagram.
+    pub origin: Option<Origin>,
+}
+
+/// Says in [`DataHead::beyond_floor`] that it says nothing.
+pub const BEYOND_FLOOR_MAX: u32 = (1 << 24) - 1;
+
+impl DataHead {
+    /// Appends the bytes on the wire; [`origin`](Self::origin) is there if, and only if, the part begins a datagram.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.sequence_low.to_le_bytes());
+        out.extend_from_slice(&self.beyond_floor.min(BEYOND_FLOOR_MAX).to_le_bytes()[..3]);
+        let sender = self.origin.map_or(0, |origin| origin.sender.code());
+        let flags = self.part as u8
+            | u8::from(self.asks) << 2
+            | u8::from(self.may_be_second) << 3
+            | sender << 4;
+        out.push(flags);
+
+        let Some(origin) = self.origin else { return };
+        out.extend_from_slice(&origin.received_unix_ns.to_le_bytes());
+        out.extend_from_slice(&origin.bytes.to_le_bytes());
+        let (address, port): (&[u8], u16) = match &origin.sender {
+            Sender::Unknown | Sender::Nobody => return,
+            Sender::V4(address, port) => (address, *port),
+            Sender::V6(address, port) => (address, *port),
+        };
+        out.extend_from_slice(address);
+        out.extend_from_slice(&port.to_le_bytes());
+    }
+
+    /// Reads what goes before the datagram's bytes, and returns those too.
+    ///
+    /// # Errors
+    /// It is too short.
+    pub fn decode(sealed: &[u8]) -> Result<(DataHead, &[u8]), Malformed> {
+        let mut rest = Take(sealed);
+        let sequence_low = rest.u32()?;
+        let word = rest.u32()?;
+        let (beyond_floor, flags) = (word & BEYOND_FLOOR_MAX, (word >> 24) as u8);
+        let part = Part::ALL[usize::from(flags & 3)];
+
+        let origin = match part.begins() {
+            false => None,
+            true => {
+                let (received_unix_ns, bytes) = (rest.u64()?, rest.u16()?);
+                let sender = match flags >> 4 & 3 {
+                    0 => Sender::Unknown,
+                    1 => Sender::Nobody,
+                    2 => Sender::V4(rest.array()?, rest.u16()?),
+                    _ => Sender::V6(rest.array()?, rest.u16()?),
+                };
+                Some(Origin { received_unix_ns, sender, bytes })
+            }
+        };
+        if part == Part::Only && origin.is_some_and(|one| usize::from(one.bytes) != rest.0.len()) {
+            return Err(Malformed::Contradiction);
+        }
+
+        let (asks, may_be_second) = (flags & 4 != 0, flags & 8 != 0);
+        let head = DataHead { sequence_low, beyond_floor, part, asks, may_be_second, origin };
+        Ok((head, rest.0))
+    }
+}
+
+/// What has arrived, by the numbers of packets, and what became of it, by sequence numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report<'a> {
+    /// Largest number of a packet that has arrived.
+    pub largest: u64,
+    /// How long ago that was, in microseconds.
+    pub delay_us: u32,
+    /// Longest time from a packet to its report, in microseconds.
+    pub interval_us: u32,
+    /// The floor that the receiver has taken over.
+    pub floor: u64,
+    /// Datagrams below it that were accepted.
+    pub accepted: u64,
+    /// Their bytes.
+    pub accepted_bytes: u64,
+    /// Packets that have arrived.
+    pub packets: u64,
+    /// Sequence numbers from the floor on that the receiver can hold.
+    pub window: u32,
+    /// Bit `i`, from the lowest of the first byte on: whether packet `largest - 1 - i` has arrived.
+    pub bitmap: &'a [u8],
+}
+
+impl<'a> Report<'a> {
+    /// Appends the bytes on the wire.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.largest.to_le_bytes());
+        out.extend_from_slice(&self.delay_us.to_le_bytes());
+        out.extend_from_slice(&self.interval_us.to_le_bytes());
+        for number in [self.floor, self.accepted, self.accepted_bytes, self.packets] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.window.to_le_bytes());
+        out.extend_from_slice(&self.bitmap[..self.bitmap.len().min(BITMAP_BYTES_MAX)]);
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// It is too short, or its bitmap too long.
+    pub fn decode(sealed: &'a [u8]) -> Result<Report<'a>, Malformed> {
+        let mut rest = Take(sealed);
+        let report = Report {
+            largest: rest.u64()?,
+            delay_us: rest.u32()?,
+            interval_us: rest.u32()?,
+            floor: rest.u64()?,
+            accepted: rest.u64()?,
+            accepted_bytes: rest.u64()?,
+            packets: rest.u64()?,
+            window: rest.u32()?,
+            bitmap: rest.0,
+        };
+        match report.bitmap.len() <= BITMAP_BYTES_MAX && report.accepted <= report.floor {
+            true => Ok(report),
+            false => Err(Malformed::Contradiction),
+        }
+    }
+
+    /// Bytes of a report on the wire, with header and tag, whose bitmap has this many bytes.
+    pub fn packet_bytes(bitmap_bytes: usize) -> usize {
+        HEADER_BYTES + REPORT_BYTES + bitmap_bytes + TAG_BYTES
+    }
+
+    /// Whether it says that this packet has arrived; `None`: it says nothing of it.
+    pub fn has(&self, number: u64) -> Option<bool> {
+        if number >= self.largest {
+            return (number == self.largest).then_some(true);
+        }
+        let back = self.largest - 1 - number;
+        let byte = self.bitmap.get(usize::try_from(back / 8).ok()?)?;
+        Some(byte >> (back % 8) & 1 == 1)
+    }
+}
+
+/// What is not repaired any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Floor {
+    /// Everything below is settled as far as the sender is concerned.
+    pub floor: u64,
+}
+
+impl Floor {
+    /// Appends the bytes on the wire.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.floor.to_le_bytes());
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is too short.
+    pub fn decode(sealed: &[u8]) -> Result<Floor, Malformed> {
+        Ok(Floor { floor: Take(sealed).u64()? })
+    }
+}
+
+/// What is left to be read.
+struct Take<'a>(&'a [u8]);
+
+impl Take<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Malformed::TooShort)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let header = Header { kind: Kind::Report, epoch: 7, session: 0xdead_beef, number: 1 << 60 };
+        assert_eq!(Header::decode(&header.encode()), Ok(header));
+
+        let senders =
+            [Sender::Unknown, Sender::Nobody, Sender::V4([1, 2, 3, 4], 5), Sender::V6([9; 16], 6)];
+        for (part, sender) in Part::ALL.into_iter().flat_map(|part| senders.map(|s| (part, s))) {
+            let origin = Origin { received_unix_ns: 1 << 60, sender, bytes: 3 };
+            let head = DataHead {
+                sequence_low: 0x1234_5678,
+                beyond_floor: 0x00ab_cdef,
+                part,
+                asks: part == Part::Last,
+                may_be_second: part == Part::First,
+                origin: part.begins().then_some(origin),
+            };
+            let mut bytes = Vec::new();
+            head.encode(&mut bytes);
+            assert!(bytes.len() <= DATA_HEAD_BYTES_MAX);
+            bytes.extend(b"abc");
+            assert_eq!(DataHead::decode(&bytes), Ok((head, &b"abc"[..])));
+        }
+    }
+
+    #[test]
+    fn a_report_speaks_of_what_its_bitmap_covers() {
+        let report = Report {
+            largest: 100,
+            delay_us: 1,
+            interval_us: 2,
+            floor: 3,
+            accepted: 2,
+            accepted_bytes: 9,
+            packets: 40,
+            window: 128,
+            bitmap: &[0b0000_0101, 0b1000_0000],
+        };
+        let mut bytes = Vec::new();
+        report.encode(&mut bytes);
+        assert_eq!(bytes.len(), Report::packet_bytes(2) - HEADER_BYTES - TAG_BYTES);
+        assert_eq!(Report::decode(&bytes), Ok(report));
+        assert_eq!((report.has(101), report.has(100)), (None, Some(true)));
+        assert_eq!([99, 98, 97, 84, 83].map(|n| report.has(n)), [
+            Some(true),
+            Some(false),
+            Some(true),
+            Some(true),
+            None
+        ]);
+    }
+
+    #[test]
+    fn what_is_short_or_strange_is_refused() {
+        assert_eq!(Header::decode(&[0x10; 15]), Err(Malformed::TooShort));
+        assert_eq!(Header::decode(&[0x20; 16]), Err(Malformed::Version));
+        assert_eq!(Header::decode(&[0x1f; 16]), Err(Malformed::Kind));
+        assert_eq!(Report::decode(&[0; 51]), Err(Malformed::TooShort));
+        assert_eq!(Report::decode(&[0; 52 + 257]), Err(Malformed::Contradiction));
+        assert_eq!(DataHead::decode(&[0; 7]), Err(Malformed::TooShort));
+        // Another length than it says.
+        assert_eq!(DataHead::decode(&[0; 19]), Err(Malformed::Contradiction));
+    }
+}

@@ -1,0 +1,196 @@
+//! Which packets of a session have arrived, and what is reported of them.
+
+use crate::packet::{BITMAP_BYTES_MAX, Report};
+
+/// Packets that are kept in mind, from the largest back.
+const KEPT: u64 = 2_048;
+
+/// Packets back from the largest that each report speaks of at least.
+const SPOKEN_MIN: u64 = 64;
+
+/// Reports that may be lost in a row before a packet goes unreported.
+const REPORTS_BACK: usize = 8;
+
+/// Above this share of lost packets, in a million, each report is sent twice, and above the second one three times.
+const ECHO_ABOVE: [u32; 2] = [20_000, 150_000];
+
+/// Packets over which loss is measured.
+const LOSS_PACKETS: u64 = 1_000;
+
+/// Shortest and longest time from a packet to its report, in nanoseconds, and what part of the round trip it is between.
+const INTERVAL_MIN_NS: u64 = 500_000;
+const INTERVAL_MAX_NS: u64 = 10_000_000;
+
+/// Packets of one session.
+#[derive(Debug)]
+pub struct Arrivals {
+    largest: Option<u64>,
+    largest_ns: u64,
+    /// Bit `n % KEPT`: whether packet `n` has arrived, for those from the largest back.
+    bits: [u64; KEPT as usize / 64],
+    packets: u64,
+    interval_ns: u64,
+    /// Since when something has arrived that was not reported.
+    unreported_since_ns: Option<u64>,
+    is_asked: bool,
+    last_report_ns: u64,
+    echoes_left: u32,
+    /// The largest packets at the last reports.
+    reported: [u64; REPORTS_BACK],
+    received_bytes: u64,
+    sent_bytes: u64,
+    loss_from: u64,
+    loss_packets: u64,
+    lost_per_million: u32,
+    bitmap: Vec<u8>,
+}
+
+impl Arrivals {
+    /// A session in which nothing has arrived. `interval_ns`: how long reports may wait for more.
+    pub fn new(interval_ns: u64, now_ns: u64) -> Arrivals {
+        Arrivals {
+            largest: None,
+            largest_ns: now_ns,
+            bits: [0; KEPT as usize / 64],
+            packets: 0,
+            interval_ns: interval_ns.clamp(INTERVAL_MIN_NS, INTERVAL_MAX_NS),
+            unreported_since_ns: None,
+            is_asked: false,
+            last_report_ns: 0,
+            echoes_left: 0,
+            reported: [0; REPORTS_BACK],
+            received_bytes: 0,
+            sent_bytes: 0,
+            loss_from: 0,
+            loss_packets: 0,
+            lost_per_million: 0,
+            bitmap: Vec::with_capacity(BITMAP_BYTES_MAX),
+        }
+    }
+
+    /// Packets that have arrived.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Of the last thousand packets.
+    pub fn lost_per_million(&self) -> u32 {
+        self.lost_per_million
+    }
+
+    /// Notes an authentic packet of `bytes` that was not seen before. One that is refused for want of room is not noted: it is
+    /// to be sent again.
+    pub fn note(&mut self, number: u64, bytes: usize, asks: bool, now_ns: u64) {
+        match self.largest {
+            Some(largest) if number <= largest => {
+                if largest - number < KEPT {
+                    self.set(number);
+                }
+            }
+            before => {
+                let from = before.map_or(0, |largest| largest + 1);
+                for skipped in from.max(number.saturating_sub(KEPT - 1))..number {
+                    self.clear(skipped);
+                }
+                self.set(number);
+                (self.largest, self.largest_ns) = (Some(number), now_ns);
+            }
+        }
+        self.packets += 1;
+        self.received_bytes += bytes as u64;
+        self.unreported_since_ns.get_or_insert(now_ns);
+        self.is_asked |= asks;
+        self.note_loss();
+    }
+
+    fn note_loss(&mut self) {
+        let Some(largest) = self.largest else { return };
+        let sent = (largest + 1).saturating_sub(self.loss_from);
+        if sent >= LOSS_PACKETS {
+            let lost = sent.saturating_sub(self.packets - self.loss_packets);
+            self.lost_per_million = (lost * 1_000_000 / sent) as u32;
+            (self.loss_from, self.loss_packets) = (largest + 1, self.packets);
+        }
+    }
+
+    fn set(&mut self, number: u64) {
+        self.bits[(number % KEPT / 64) as usize] |= 1 << (number % 64);
+    }
+
+    fn clear(&mut self, number: u64) {
+        self.bits[(number % KEPT / 64) as usize] &= !(1 << (number % 64));
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.bits[(number % KEPT / 64) as usize] >> (number % 64) & 1 == 1
+    }
+
+    /// When the next report is due; `None`: nothing is to be reported.
+    pub fn due_ns(&self) -> Option<u64> {
+        let interval_due_ns = self.last_report_ns + self.interval_ns;
+        match self.unreported_since_ns {
+            Some(since_ns) if self.is_asked => Some(since_ns),
+            Some(_) => Some(interval_due_ns),
+            None if self.echoes_left > 0 => Some(interval_due_ns),
+            None => None,
+        }
+    }
+
+    /// The report that is due now, if there is one: what it says of datagrams is filled in from `of_run`. Never more bytes go
+    /// back than came.
+    pub fn report(&mut self, now_ns: u64, of_run: &super::Receiver) -> Option<Report<'_>> {
+        if self.due_ns().is_none_or(|due_ns| now_ns < due_ns) {
+            return None;
+        }
+        let largest = self.largest?;
+
+        // A repeated one must not wait for what comes; one with something new begins its repeats anew.
+        let is_new = self.unreported_since_ns.is_some();
+        let echoes = ECHO_ABOVE.iter().filter(|above| self.lost_per_million > **above).count();
+        let echoes_left = if is_new { echoes as u32 } else { self.echoes_left - 1 };
+        let back = (largest - self.reported[0].min(largest)).clamp(SPOKEN_MIN, KEPT - 1);
+        let bitmap_bytes = (back.min(largest) as usize).div_ceil(8);
+        let bytes = Report::packet_bytes(bitmap_bytes) as u64;
+        if self.sent_bytes + bytes > self.received_bytes {
+            // What comes next brings the bytes for it.
+            (self.unreported_since_ns, self.is_asked, self.echoes_left) = (None, false, 0);
+            return None;
+        }
+
+        self.fill_bitmap(largest, bitmap_bytes);
+        if is_new {
+            self.reported.rotate_left(1);
+            self.reported[REPORTS_BACK - 1] = largest;
+        }
+        self.sent_bytes += bytes;
+        self.last_report_ns = now_ns;
+        (self.unreported_since_ns, self.is_asked) = (None, false);
+        self.echoes_left = echoes_left;
+
+        let totals = of_run.totals();
+        Some(Report {
+            largest,
+            delay_us: (now_ns.saturating_sub(self.largest_ns) / 1_000).min(u32::MAX.into()) as u32,
+            interval_us: (self.interval_ns / 1_000) as u32,
+            floor: totals.floor,
+            accepted: totals.accepted.datagrams,
+            accepted_bytes: totals.accepted.bytes,
+            packets: self.packets,
+            window: of_run.window(),
+            bitmap: &self.bitmap,
+        })
+    }
+
+    fn fill_bitmap(&mut self, largest: u64, bytes: usize) {
+        self.bitmap.clear();
+        for byte in 0..bytes as u64 {
+            let bit = |bit: u64| {
+                let back = byte * 8 + bit + 1;
+                let is_there = back <= largest && back < KEPT && self.has(largest - back);
+                u8::from(is_there) << bit
+            };
+            let all = (0..8).map(bit).fold(0, |all, one| all | one);
+            self.bitmap.push(all);
+        }
+    }
+}

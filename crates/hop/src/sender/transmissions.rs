@@ -1,0 +1,180 @@
+//! The packets that were sent, and what reports say of them.
+
+use crate::packet::Report;
+use std::collections::VecDeque;
+
+/// What a packet carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    /// The datagram, or part of one, with this sequence number.
+    Item(u64),
+    /// Nothing that is sent again.
+    Nothing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open,
+    Arrived,
+    /// What was sent later has arrived.
+    Overtaken,
+    /// Nothing was heard for too long.
+    Silent,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    what: What,
+    sent_ns: u64,
+    state: State,
+}
+
+/// What a report brought.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct News {
+    /// It spoke of a packet that none had spoken of.
+    pub(super) any: bool,
+    /// When the largest one was sent, if no report had spoken of it.
+    pub(super) largest_sent_ns: Option<u64>,
+    /// Packets that had been taken for lost, and whose content was sent again for nothing.
+    pub(super) spurious: u64,
+}
+
+/// How many round trips what was taken for lost is kept in mind, to learn from it.
+const REMEMBERED_ROUND_TRIPS: u64 = 4;
+
+/// Most packets that are kept in mind.
+const RECORDS_MAX: usize = 1 << 20;
+
+#[derive(Default, Debug)]
+pub(super) struct Transmissions {
+    /// Number of the first record.
+    first: u64,
+    records: VecDeque<Record>,
+    data_packets: u64,
+    /// When the newest packet that arrived was sent.
+    newest_arrived_ns: u64,
+    /// By how much a packet may be overtaken and not be lost.
+    reordering_ns: u64,
+}
+
+impl Transmissions {
+    /// Number of the next packet.
+    pub(super) fn next(&self) -> u64 {
+        self.first + self.records.len() as u64
+    }
+
+    pub(super) fn data_packets(&self) -> u64 {
+        self.data_packets
+    }
+
+    pub(super) fn add(&mut self, what: What, now_ns: u64) -> u64 {
+        if self.records.len() == RECORDS_MAX {
+            self.records.pop_front();
+            self.first += 1;
+        }
+        let number = self.next();
+        self.data_packets += u64::from(matches!(what, What::Item(_)));
+        self.records.push_back(Record { what, sent_ns: now_ns, state: State::Open });
+        number
+    }
+
+    /// When the oldest packet was sent that nothing was heard of.
+    pub(super) fn oldest_open_ns(&self) -> Option<u64> {
+        let open = self.records.iter().find(|record| record.state == State::Open);
+        open.map(|record| record.sent_ns)
+    }
+
+    /// Takes everything for lost that was sent until then and not heard of.
+    pub(super) fn lose_until(&mut self, until_ns: u64, lost: &mut dyn FnMut(u64, u64)) {
+        let first = self.first;
+        for (at, record) in self.records.iter_mut().enumerate() {
+            if record.sent_ns > until_ns {
+                break;
+            }
+            if record.state == State::Open {
+                record.state = State::Silent;
+                if let What::Item(sequence) = record.what {
+                    lost(sequence, first + at as u64);
+                }
+            }
+        }
+    }
+
+    /// Marks what a report speaks of: `mark` is told of each sequence number, its packet, and whether that has arrived.
+    pub(super) fn mark(
+        &mut self,
+        report: &Report<'_>,
+        round_trip_ns: u64,
+        mark: &mut dyn FnMut(u64, u64, bool),
+    ) -> News {
+        let (mut news, mut proofs) = (News::default(), 0);
+        let Some(until) = (report.largest + 1).checked_sub(self.first) else { return news };
+        let until = (until as usize).min(self.records.len());
+
+        for at in 0..until {
+            let number = self.first + at as u64;
+            let record = &mut self.records[at];
+            if record.state == State::Arrived || report.has(number) != Some(true) {
+                continue;
+            }
+            news.spurious += u64::from(record.state != State::Open);
+            proofs += u64::from(record.state == State::Overtaken);
+            record.state = State::Arrived;
+            news.any = true;
+            self.newest_arrived_ns = self.newest_arrived_ns.max(record.sent_ns);
+            if number == report.largest {
+                news.largest_sent_ns = Some(record.sent_ns);
+            }
+            if let What::Item(sequence) = record.what {
+                mark(sequence, number, true);
+            }
+        }
+
+        self.note_reordering(proofs, round_trip_ns);
+        self.lose_overtaken(until, mark);
+        self.forget(round_trip_ns);
+        news
+    }
+
+    /// What was sent before something that has arrived is lost, but for what may only be late.
+    fn lose_overtaken(&mut self, until: usize, mark: &mut dyn FnMut(u64, u64, bool)) {
+        for at in 0..until {
+            let number = self.first + at as u64;
+            let record = &mut self.records[at];
+            let is_overtaken = record.sent_ns + self.reordering_ns <= self.newest_arrived_ns;
+            if record.state == State::Open && is_overtaken {
+                record.state = State::Overtaken;
+                if let What::Item(sequence) = record.what {
+                    mark(sequence, number, false);
+                }
+            }
+        }
+    }
+
+    /// Each proof that packets overtake each other makes it wait longer, and each report without one a little shorter.
+    fn note_reordering(&mut self, proofs: u64, round_trip_ns: u64) {
+        if proofs > 0 {
+            self.reordering_ns = (self.reordering_ns + round_trip_ns / 16).min(round_trip_ns / 2);
+        } else {
+            self.reordering_ns -= self.reordering_ns / 64;
+        }
+    }
+
+    fn forget(&mut self, round_trip_ns: u64) {
+        let until_ns =
+            self.newest_arrived_ns.saturating_sub(REMEMBERED_ROUND_TRIPS * round_trip_ns);
+        while let Some(record) = self.records.front() {
+            let is_forgotten = match record.state {
+                State::Open => false,
+                State::Arrived => true,
+                State::Overtaken | State::Silent => record.sent_ns < until_ns,
+            };
+            if !is_forgotten {
+                break;
+            }
+            self.records.pop_front();
+            self.first += 1;
+        }
+    }
+}
