@@ -1,6 +1,6 @@
 //! The repaired link between two Weirs: datagrams at UDP's delay, complete as TCP's, and each one that is missing has a name.
 //!
-//! - [`packet`]: what is on the wire.
+//! - [`packet`]: what is on the wire. [`Key`]s, handshake, seals, replays: who may say it.
 //! - [`Sender`]: which datagrams are in which packets, what is sent again, what is given up, and what became of it all.
 //! - [`Receiver`]: what has arrived, and what is reported of it.
 //!
@@ -21,13 +21,23 @@
 
 #![forbid(unsafe_code)]
 
+mod handshake;
+mod key;
 pub mod packet;
 mod receiver;
+mod replay;
+mod seal;
 mod sender;
 #[cfg(test)]
 mod simulation;
 
+pub use handshake::{
+    HandshakeError, Hello, Initiator, Responder, SessionSecrets, Welcome, respond,
+};
+pub use key::{KEY_BYTES, Key, KeyError, KeyId, Keys, is_name};
 pub use receiver::{Accepted, Arrivals, Intake, Outcome, Receiver, ReceiverOptions};
+pub use replay::ReplayWindow;
+pub use seal::{OpenError, Opener, Sealer};
 pub use sender::{Fates, GivenUp, Next, Sender, SenderOptions, Taken, Transmission, Way};
 
 /// Datagrams and their bytes.

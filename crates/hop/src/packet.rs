@@ -400,13 +400,10 @@ mod tests {
         assert_eq!(bytes.len(), Report::packet_bytes(2) - HEADER_BYTES - TAG_BYTES);
         assert_eq!(Report::decode(&bytes), Ok(report));
         assert_eq!((report.has(101), report.has(100)), (None, Some(true)));
-        assert_eq!([99, 98, 97, 84, 83].map(|n| report.has(n)), [
-            Some(true),
-            Some(false),
-            Some(true),
-            Some(true),
-            None
-        ]);
+        assert_eq!(
+            [99, 98, 97, 84, 83].map(|n| report.has(n)),
+            [Some(true), Some(false), Some(true), Some(true), None]
+        );
     }
 
     #[test]

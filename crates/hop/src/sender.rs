@@ -106,9 +106,14 @@ pub struct Transmission {
 pub enum Next {
     Data(Transmission),
     /// A packet that carries a floor alone.
-    Floor { packet: u64, floor: u64 },
+    Floor {
+        packet: u64,
+        floor: u64,
+    },
     /// Nothing, until something arrives, is taken, or this time comes.
-    Wait { until_ns: u64 },
+    Wait {
+        until_ns: u64,
+    },
 }
 
 /// What became of one sequence number.
@@ -117,12 +122,17 @@ enum State {
     /// It was never sent.
     Fresh,
     /// In the packet with this number, and possibly in earlier ones.
-    Sent { packet: u64 },
+    Sent {
+        packet: u64,
+    },
     /// It waits to be sent again.
     Lost,
     /// A report says that it arrived.
     Arrived,
-    GivenUp { why: GivenUp, was_sent: bool },
+    GivenUp {
+        why: GivenUp,
+        was_sent: bool,
+    },
     /// Its fate was counted in a former life of the receiver.
     Counted,
 }

@@ -35,7 +35,13 @@ pub(super) struct Whole<'a> {
 
 impl Parts {
     /// Whether a part may be kept within so many bytes in all.
-    pub(super) fn has_room(&self, sequence: u64, floor: u64, bytes: usize, bytes_max: usize) -> bool {
+    pub(super) fn has_room(
+        &self,
+        sequence: u64,
+        floor: u64,
+        bytes: usize,
+        bytes_max: usize,
+    ) -> bool {
         sequence < floor + ALWAYS_TAKEN || self.bytes + bytes <= bytes_max
     }
 

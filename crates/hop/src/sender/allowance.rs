@@ -46,7 +46,8 @@ impl Allowance {
     pub(super) fn fill(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.filled_ns).min(1_000_000_000);
         self.filled_ns = self.filled_ns.max(now_ns);
-        let gained = u128::from(elapsed_ns) * u128::from(self.bytes_per_sec) + u128::from(self.rest);
+        let gained =
+            u128::from(elapsed_ns) * u128::from(self.bytes_per_sec) + u128::from(self.rest);
         self.rest = (gained % 1_000_000_000) as u64;
         let bytes = i64::try_from(gained / 1_000_000_000).unwrap_or(i64::MAX);
         self.left_bytes = self.left_bytes.saturating_add(bytes).min(self.burst_bytes.cast_signed());
