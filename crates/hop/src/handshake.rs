@@ -24,39 +24,39 @@ const WELCOME_BYTES: usize = 4 + 8 + 4 + 4 + 1 + 24;
 
 /// Who begins a session, and what for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hello {
+pub(crate) struct Hello {
     /// Which life of which sender: random.
-    pub run: [u8; 16],
+    pub(crate) run: [u8; 16],
     /// When it was said, in nanoseconds since 1970: an older one than was heard is a replay.
-    pub unix_ns: u64,
+    pub(crate) unix_ns: u64,
     /// What packets to the sender are to say in their header.
-    pub session: u32,
+    pub(crate) session: u32,
     /// Sequence number below which nothing is asked about.
-    pub floor: u64,
+    pub(crate) floor: u64,
     /// The sender's host, and the listener that received the datagrams there.
-    pub host: String,
-    pub listener: String,
+    pub(crate) host: String,
+    pub(crate) listener: String,
 }
 
 /// The answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Welcome {
+pub(crate) struct Welcome {
     /// What packets to the receiver are to say in their header.
-    pub session: u32,
+    pub(crate) session: u32,
     /// Which life of the receiver: random.
-    pub epoch: u64,
+    pub(crate) epoch: u64,
     /// Longest time from a packet to its report, in microseconds.
-    pub interval_us: u32,
+    pub(crate) interval_us: u32,
     /// Sequence numbers that the receiver can hold.
-    pub window: u32,
+    pub(crate) window: u32,
     /// What it remembers of the run; `None`: nothing.
-    pub known: Option<Totals>,
+    pub(crate) known: Option<Totals>,
 }
 
 /// The secrets of both directions, from one end's point of view.
-pub struct SessionSecrets {
-    pub send: [u8; 32],
-    pub receive: [u8; 32],
+pub(crate) struct SessionSecrets {
+    pub(crate) send: [u8; 32],
+    pub(crate) receive: [u8; 32],
 }
 
 impl Drop for SessionSecrets {
@@ -68,7 +68,7 @@ impl Drop for SessionSecrets {
 
 /// Why a message of a handshake is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum HandshakeError {
+pub(crate) enum HandshakeError {
     #[error("it was not made with the key, or changed on its way")]
     Forged,
     #[error("it contradicts itself")]
@@ -87,7 +87,7 @@ fn builder(key: &Key) -> Result<Builder<'_>, HandshakeError> {
 }
 
 /// The end that began.
-pub struct Initiator {
+pub(crate) struct Initiator {
     state: HandshakeState,
     session: u32,
 }
@@ -97,7 +97,11 @@ impl Initiator {
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn begin(key: &Key, hello: &Hello, out: &mut Vec<u8>) -> Result<Initiator, HandshakeError> {
+    pub(crate) fn begin(
+        key: &Key,
+        hello: &Hello,
+        out: &mut Vec<u8>,
+    ) -> Result<Initiator, HandshakeError> {
         let mut payload = Vec::with_capacity(WELCOME_BYTES);
         payload.extend_from_slice(&hello.run);
         payload.extend_from_slice(&hello.unix_ns.to_le_bytes());
@@ -122,7 +126,10 @@ impl Initiator {
     ///
     /// # Errors
     /// It is not authentic, or not about this session.
-    pub fn finish(&mut self, message: &[u8]) -> Result<(Welcome, SessionSecrets), HandshakeError> {
+    pub(crate) fn finish(
+        &mut self,
+        message: &[u8],
+    ) -> Result<(Welcome, SessionSecrets), HandshakeError> {
         let header = Header::decode(message).map_err(|_| HandshakeError::Malformed)?;
         if header.kind != Kind::Welcome || header.session != self.session {
             return Err(HandshakeError::Malformed);
@@ -151,7 +158,7 @@ fn append(
 }
 
 /// The end that was asked.
-pub struct Responder {
+pub(crate) struct Responder {
     state: HandshakeState,
     session: u32,
 }
@@ -160,7 +167,7 @@ pub struct Responder {
 ///
 /// # Errors
 /// It is not authentic.
-pub fn respond(key: &Key, message: &[u8]) -> Result<(Hello, Responder), HandshakeError> {
+pub(crate) fn respond(key: &Key, message: &[u8]) -> Result<(Hello, Responder), HandshakeError> {
     let noise = message.get(HEADER_BYTES..).ok_or(HandshakeError::Malformed)?;
     let mut state = builder(key)?.build_responder()?;
     let mut payload = vec![0; noise.len()];
@@ -175,7 +182,7 @@ impl Responder {
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn accept(
+    pub(crate) fn accept(
         mut self,
         welcome: &Welcome,
         out: &mut Vec<u8>,

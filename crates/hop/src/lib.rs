@@ -1,5 +1,6 @@
 //! The repaired link between two Weirs: datagrams at UDP's delay, complete as TCP's, and each one that is missing has a name.
 //!
+//! - [`Near`] and [`Far`]: the two ends with their sessions, as the relay drives them.
 //! - [`packet`]: what is on the wire. [`Key`]s, handshake, seals, replays: who may say it.
 //! - [`Sender`]: which datagrams are in which packets, what is sent again, what is given up, and what became of it all.
 //! - [`Receiver`]: what has arrived, and what is reported of it.
@@ -21,8 +22,12 @@
 
 #![forbid(unsafe_code)]
 
+mod far;
 mod handshake;
 mod key;
+#[cfg(test)]
+mod meeting;
+mod near;
 pub mod packet;
 mod receiver;
 mod replay;
@@ -31,13 +36,10 @@ mod sender;
 #[cfg(test)]
 mod simulation;
 
-pub use handshake::{
-    HandshakeError, Hello, Initiator, Responder, SessionSecrets, Welcome, respond,
-};
+pub use far::{Far, FarCounts, Heard, Peer, PeerIntake};
 pub use key::{KEY_BYTES, Key, KeyError, KeyId, Keys, is_name};
+pub use near::{Identity, Near, NearCounts};
 pub use receiver::{Accepted, Arrivals, Intake, Outcome, Receiver, ReceiverOptions};
-pub use replay::ReplayWindow;
-pub use seal::{OpenError, Opener, Sealer};
 pub use sender::{Fates, GivenUp, Next, Sender, SenderOptions, Taken, Transmission, Way};
 
 /// Datagrams and their bytes.
@@ -68,4 +70,16 @@ pub struct Totals {
     pub floor: u64,
     /// Datagrams below it that were accepted.
     pub accepted: Amount,
+}
+
+/// Random bytes of the system's. Without any, what is to be unguessable would be the same each time, so that the process ends.
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
+    assert!(filled.is_ok(), "the system has no random numbers");
+    bytes
+}
+
+fn random_u32() -> u32 {
+    u32::from_le_bytes(random_bytes())
 }

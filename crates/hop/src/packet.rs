@@ -25,6 +25,9 @@ pub const DATA_HEAD_BYTES_MAX: usize = 8 + 8 + 4 + 18;
 /// Bytes of a bitmap at most: 2,048 packets.
 pub const BITMAP_BYTES_MAX: usize = 256;
 
+/// Fewest bytes of a packet that asks for an answer: as many as a short report has, because no more bytes go back than came.
+pub const PACKET_BYTES_MIN: usize = 100;
+
 /// Bytes of a report without its bitmap.
 const REPORT_BYTES: usize = 52;
 
@@ -199,7 +202,7 @@ impl DataHead {
         out.extend_from_slice(&port.to_le_bytes());
     }
 
-    /// Reads what goes before the datagram's bytes, and returns those too.
+    /// Reads what goes before the datagram's bytes, and returns those too, without what a short packet is filled up with.
     ///
     /// # Errors
     /// It is too short.
@@ -223,13 +226,15 @@ impl DataHead {
                 Some(Origin { received_unix_ns, sender, bytes })
             }
         };
-        if part == Part::Only && origin.is_some_and(|one| usize::from(one.bytes) != rest.0.len()) {
-            return Err(Malformed::Contradiction);
-        }
+        let bytes = match (part, origin) {
+            (Part::Only, Some(origin)) => rest.0.get(..origin.bytes.into()),
+            _ => Some(rest.0),
+        };
+        let bytes = bytes.ok_or(Malformed::Contradiction)?;
 
         let (asks, may_be_second) = (flags & 4 != 0, flags & 8 != 0);
         let head = DataHead { sequence_low, beyond_floor, part, asks, may_be_second, origin };
-        Ok((head, rest.0))
+        Ok((head, bytes))
     }
 }
 
@@ -414,7 +419,11 @@ mod tests {
         assert_eq!(Report::decode(&[0; 51]), Err(Malformed::TooShort));
         assert_eq!(Report::decode(&[0; 52 + 257]), Err(Malformed::Contradiction));
         assert_eq!(DataHead::decode(&[0; 7]), Err(Malformed::TooShort));
-        // Another length than it says.
-        assert_eq!(DataHead::decode(&[0; 19]), Err(Malformed::Contradiction));
+        // Shorter than it says.
+        let mut one = [0; 19];
+        one[16] = 2;
+        assert_eq!(DataHead::decode(&one), Err(Malformed::Contradiction));
+        one[16] = 0;
+        assert_eq!(DataHead::decode(&one).unwrap().1, b"");
     }
 }

@@ -7,7 +7,7 @@ const WORDS: usize = WINDOW as usize / 64;
 
 /// The packet numbers of one session that were seen.
 #[derive(Clone, Debug)]
-pub struct ReplayWindow {
+pub(crate) struct ReplayWindow {
     /// One beyond the largest that was seen.
     end: u64,
     bits: [u64; WORDS],
@@ -21,7 +21,7 @@ impl Default for ReplayWindow {
 
 impl ReplayWindow {
     /// Whether a packet of this number may be new. To be asked before it is opened.
-    pub fn is_new(&self, number: u64) -> bool {
+    pub(crate) fn is_new(&self, number: u64) -> bool {
         if number >= self.end {
             return number < u64::MAX;
         }
@@ -29,7 +29,7 @@ impl ReplayWindow {
     }
 
     /// Notes an authentic packet.
-    pub fn note(&mut self, number: u64) {
+    pub(crate) fn note(&mut self, number: u64) {
         if number >= self.end {
             for skipped in self.end.max(number.saturating_sub(WINDOW - 1))..=number {
                 self.bits[word(skipped)] &= !bit(skipped);

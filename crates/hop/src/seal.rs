@@ -11,7 +11,7 @@ const PACKETS_A_KEY: u64 = 1 << 24;
 
 /// Why a packet is not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum OpenError {
+pub(crate) enum OpenError {
     #[error("it is too short")]
     TooShort,
     #[error("it was sealed with a key that is not known, or was changed on its way")]
@@ -67,7 +67,7 @@ fn nonce(number: u64) -> Nonce {
 }
 
 /// Seals the packets of one direction of a session.
-pub struct Sealer {
+pub(crate) struct Sealer {
     chain: Chain,
     key: Option<LessSafeKey>,
     epoch: u8,
@@ -77,13 +77,13 @@ pub struct Sealer {
 
 impl Sealer {
     /// Begins with the secret of a direction, as the handshake gave it.
-    pub fn new(secret: [u8; 32]) -> Sealer {
+    pub(crate) fn new(secret: [u8; 32]) -> Sealer {
         let chain = Chain(secret);
         Sealer { key: chain.key(), chain, epoch: 0, until: PACKETS_A_KEY }
     }
 
     /// What the next packet's header is to say of its key.
-    pub fn epoch(&mut self, number: u64) -> u8 {
+    pub(crate) fn epoch(&mut self, number: u64) -> u8 {
         if number >= self.until {
             self.rekey(number);
         }
@@ -91,7 +91,7 @@ impl Sealer {
     }
 
     /// Takes the next key from packet `number` on. To be called after an hour, too.
-    pub fn rekey(&mut self, number: u64) {
+    pub(crate) fn rekey(&mut self, number: u64) {
         self.chain = self.chain.next();
         self.key = self.chain.key();
         self.epoch = self.epoch.wrapping_add(1);
@@ -100,7 +100,7 @@ impl Sealer {
 
     /// Seals what stands behind the header at `begin` of `out`, and appends the tag. `number` is the header's, and never the same
     /// twice.
-    pub fn seal(&self, out: &mut Vec<u8>, begin: usize, number: u64) {
+    pub(crate) fn seal(&self, out: &mut Vec<u8>, begin: usize, number: u64) {
         let Some((header, inside)) = out.get_mut(begin..).and_then(|packet| {
             let (header, inside) = packet.split_first_chunk_mut::<HEADER_BYTES>()?;
             Some((*header, inside))
@@ -120,7 +120,7 @@ impl Sealer {
 }
 
 /// Opens the packets of one direction of a session.
-pub struct Opener {
+pub(crate) struct Opener {
     /// From which the next key comes.
     chain: Chain,
     previous: Option<LessSafeKey>,
@@ -131,7 +131,7 @@ pub struct Opener {
 
 impl Opener {
     /// Begins with the secret of a direction, as the handshake gave it.
-    pub fn new(secret: [u8; 32]) -> Opener {
+    pub(crate) fn new(secret: [u8; 32]) -> Opener {
         let chain = Chain(secret);
         let (current, next) = (chain.key(), chain.next());
         Opener { current, previous: None, next: next.key(), chain: next, epoch: 0 }
@@ -141,7 +141,7 @@ impl Opener {
     ///
     /// # Errors
     /// It is too short, or not authentic.
-    pub fn open<'a>(
+    pub(crate) fn open<'a>(
         &mut self,
         epoch: u8,
         number: u64,

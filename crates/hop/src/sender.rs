@@ -4,7 +4,7 @@ mod allowance;
 mod round_trip;
 mod transmissions;
 
-use crate::packet::{HEADER_BYTES, Part, Report, TAG_BYTES};
+use crate::packet::{HEADER_BYTES, PACKET_BYTES_MIN, Part, Report, TAG_BYTES};
 use crate::{Amount, Totals};
 use allowance::Allowance;
 use round_trip::RoundTrip;
@@ -18,11 +18,14 @@ const FRAME_BYTES: u64 = 28;
 /// datagram's packet says it.
 const QUIET_NS: u64 = 200_000_000;
 
-/// Time between two packets that say it, once it was said for long, in nanoseconds.
+/// Longest time between two packets that say it, in nanoseconds.
 const FLOOR_PAUSE_NS: u64 = 1_000_000_000;
 
 /// How long nothing may be heard while something is waited for, in nanoseconds, until nothing more is sent.
 const SILENCE_NS: u64 = 3_000_000_000;
+
+/// How often in a row nothing may be heard, as it happens where much is lost.
+const SILENCES_USUAL: u32 = 4;
 
 /// How many patiences the same is at least.
 const SILENCE_PATIENCES: u64 = 10;
@@ -179,13 +182,19 @@ pub struct Sender {
     peer_window: u32,
     peer_interval_ns: u64,
     last_report_ns: u64,
+    /// How often nothing was heard for too long since.
+    silences: u32,
     /// Since when something is waited for that was not reported, without a report.
     unanswered_since_ns: Option<u64>,
     last_sent_ns: u64,
     last_new_ns: u64,
     /// When the floor was last said in a packet of its own.
     floor_said_ns: Option<u64>,
+    /// How often it was said again since.
+    floor_repeats: u32,
     is_draining: bool,
+    /// A session has begun and nothing was said in it.
+    greets: bool,
     fates: Fates,
     repairs: u64,
     spurious: u64,
@@ -238,11 +247,14 @@ impl Sender {
             peer_window: options.window,
             peer_interval_ns: 1_000_000,
             last_report_ns: now_ns,
+            silences: 0,
             unanswered_since_ns: None,
             last_sent_ns: now_ns,
             last_new_ns: now_ns,
             floor_said_ns: None,
+            floor_repeats: 0,
             is_draining: false,
+            greets: false,
             fates: Fates::default(),
             repairs: 0,
             spurious: 0,
@@ -351,6 +363,12 @@ impl Sender {
             return Next::Wait { until_ns: self.next_expiry_ns() };
         }
 
+        // At once, so that the receiver knows that the session is used, and both how long the way is.
+        if self.greets {
+            self.greets = false;
+            return self.say_floor(now_ns);
+        }
+
         let mut waits_for_allowance = false;
         if let Some((sequence, bytes)) = self.first_lost() {
             match self.allowance.is_open() && self.allowance.allows_repair(bytes) {
@@ -450,18 +468,20 @@ impl Sender {
         match self.floor_said_ns {
             None if self.is_draining => 0,
             None => self.last_new_ns + QUIET_NS,
-            Some(said_ns) if said_ns > self.last_new_ns + 5 * FLOOR_PAUSE_NS => {
-                said_ns + FLOOR_PAUSE_NS
+            // Each time it waits twice as long for an answer.
+            Some(said_ns) => {
+                let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
+                said_ns + (patience_ns << self.floor_repeats.min(16)).min(FLOOR_PAUSE_NS)
             }
-            Some(said_ns) => said_ns + self.round_trip.patience_ns() + self.peer_interval_ns,
         }
     }
 
     fn say_floor(&mut self, now_ns: u64) -> Next {
         let packet = self.sent.add(What::Nothing, now_ns);
         self.note_sent(now_ns);
+        self.floor_repeats = if self.floor_said_ns.is_some() { self.floor_repeats + 1 } else { 0 };
         self.floor_said_ns = Some(now_ns);
-        self.allowance.take_other((HEADER_BYTES + 8 + TAG_BYTES) as u64 + FRAME_BYTES);
+        self.allowance.take_other(PACKET_BYTES_MIN as u64 + FRAME_BYTES);
         Next::Floor { packet, floor: self.floor() }
     }
 
@@ -478,7 +498,7 @@ impl Sender {
     /// When the oldest packet that nothing was heard of counts as lost.
     fn timer_ns(&self, now_ns: u64) -> Option<u64> {
         let oldest_ns = self.sent.oldest_open_ns()?;
-        let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
+        let patience_ns = self.patience_ns();
         // While reports come, they decide.
         let interval_ns = self.peer_interval_ns;
         let is_streaming = now_ns.saturating_sub(self.last_sent_ns) < interval_ns;
@@ -486,11 +506,19 @@ impl Sender {
         Some((oldest_ns + patience_ns).max(self.last_report_ns + guard_ns))
     }
 
+    /// How long an answer to a packet is waited for. After some that did not come, twice as long each time: the way may be dead, and
+    /// no report says how much of what is sent there is lost.
+    fn patience_ns(&self) -> u64 {
+        let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
+        patience_ns << self.silences.saturating_sub(SILENCES_USUAL).min(10)
+    }
+
     /// What time alone decides: what is too old, and what nothing was heard of for too long.
     fn look_at_the_clock(&mut self, now_ns: u64) {
         self.settle_front(now_ns);
         if self.timer_ns(now_ns).is_some_and(|due_ns| now_ns >= due_ns) {
-            let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
+            let patience_ns = self.patience_ns();
+            self.silences += 1;
             self.sent.lose_until(now_ns.saturating_sub(patience_ns), &mut |sequence, packet| {
                 lose(&mut self.items, &mut self.lost, self.base, sequence, packet);
             });
@@ -556,6 +584,7 @@ impl Sender {
         }
 
         self.last_report_ns = now_ns;
+        self.silences = 0;
         self.peer_window = report.window;
         self.peer_interval_ns = u64::from(report.interval_us.min(1_000_000)) * 1_000;
         let delay_ns = u64::from(report.delay_us) * 1_000;
@@ -673,8 +702,10 @@ impl Sender {
         self.sent = Transmissions::default();
         self.loss = Loss::default();
         self.last_report_ns = now_ns;
+        self.silences = 0;
         self.unanswered_since_ns = None;
         self.floor_said_ns = None;
+        self.greets = true;
         self.peer_window = self.options.window;
         self.lost.clear();
 

@@ -1,0 +1,455 @@
+//! The receiving end: sessions of many senders, and what each has sent.
+
+use crate::Totals;
+use crate::handshake::{Hello, Welcome, respond};
+use crate::key::{KeyId, Keys};
+use crate::packet::{DataHead, Floor, Header, Kind, Report};
+use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions};
+use crate::replay::ReplayWindow;
+use crate::seal::{Opener, Sealer};
+use crate::{random_bytes, random_u32};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// Lower bits of a session's index: its place in the table. The others are random, so that a stranger's packet is refused before
+/// anything is computed.
+const PLACE_BITS: u32 = 16;
+
+/// Most sessions.
+const SESSIONS_MAX: usize = 1 << PLACE_BITS;
+
+/// Most runs that are kept in mind.
+const RUNS_MAX: usize = 1 << 17;
+
+/// How long a session without a packet is kept, in nanoseconds.
+const SESSION_IDLE_NS: u64 = 180_000_000_000;
+
+/// How long one is kept that has not had its first packet.
+const SESSION_UNUSED_NS: u64 = 10_000_000_000;
+
+/// How long a run without a session is kept in mind.
+const RUN_IDLE_NS: u64 = 86_400_000_000_000;
+
+/// By how much the clock of a sender may be set back until its hello counts as a replay.
+const CLOCK_BACK_NS: u64 = 60_000_000_000;
+
+/// Most hellos that are answered in a second: each costs a tenth of a millisecond.
+const HELLOS_PER_SEC: u32 = 2_000;
+
+/// What arrived and was not accepted, by why.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FarCounts {
+    /// Authentic packets.
+    pub packets: u64,
+    pub reports: u64,
+    /// Sessions that began.
+    pub sessions: u64,
+    /// Packets of no session, or no packets.
+    pub unknown_session: u64,
+    /// Packets that were not made with the key.
+    pub forged: u64,
+    /// Packets that had come before.
+    pub replayed: u64,
+    /// Datagrams that were there already.
+    pub duplicate: u64,
+    /// Datagrams that their sender had given up.
+    pub late: u64,
+    /// Packets for which there was no room: they are sent again.
+    pub no_room: u64,
+    /// Authentic packets that cannot be read.
+    pub malformed: u64,
+    /// Hellos that came faster than they are answered.
+    pub hellos_refused: u64,
+}
+
+/// Who sends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// The name of its key.
+    pub name: String,
+    /// What it calls its host, and the listener there.
+    pub host: String,
+    pub listener: String,
+}
+
+struct Session {
+    /// What packets to it say.
+    index: u32,
+    /// What packets of it to the other end say.
+    far_index: u32,
+    run: [u8; 16],
+    address: SocketAddr,
+    sealer: Sealer,
+    opener: Opener,
+    replay: ReplayWindow,
+    arrivals: Arrivals,
+    /// Number of the next packet to the sender.
+    next_packet: u64,
+    welcomed_ns: u64,
+    heard_ns: u64,
+    /// It has had a packet: only then it takes the place of the one before it.
+    is_used: bool,
+    is_pending: bool,
+}
+
+struct Run {
+    peer: Peer,
+    key: KeyId,
+    receiver: Receiver,
+    /// When its newest hello was said, by its own clock.
+    said_unix_ns: u64,
+    session: Option<u32>,
+    heard_ns: u64,
+}
+
+/// What a packet led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// Nothing that the sender is told now.
+    Nothing,
+    /// `out` has an answer to where the packet came from.
+    Answer,
+}
+
+/// The receiving end of a listener.
+pub struct Far {
+    keys: Keys,
+    options: ReceiverOptions,
+    epoch: u64,
+    sessions: Vec<Option<Box<Session>>>,
+    runs: HashMap<[u8; 16], Run>,
+    /// Sessions that have something to report, or may have.
+    pending: Vec<u32>,
+    counts: FarCounts,
+    hellos_from_ns: u64,
+    hellos: u32,
+    swept_ns: u64,
+}
+
+/// What accepted datagrams are handed to, with who sent them.
+pub type PeerIntake<'a> = dyn FnMut(&Peer, Accepted<'_>) + 'a;
+
+impl Far {
+    /// A receiving end that knows nobody yet.
+    pub fn new(keys: Keys, options: ReceiverOptions, now_ns: u64) -> Far {
+        Far {
+            keys,
+            options,
+            epoch: u64::from_le_bytes(random_bytes()),
+            sessions: Vec::new(),
+            runs: HashMap::new(),
+            pending: Vec::new(),
+            counts: FarCounts::default(),
+            hellos_from_ns: now_ns,
+            hellos: 0,
+            swept_ns: now_ns,
+        }
+    }
+
+    pub fn counts(&self) -> FarCounts {
+        self.counts
+    }
+
+    /// Sessions that there are.
+    pub fn session_count(&self) -> usize {
+        self.sessions.iter().flatten().count()
+    }
+
+    /// Who is known, with what each has sent.
+    pub fn peers(&self) -> impl Iterator<Item = (&Peer, Totals)> {
+        self.runs.values().map(|run| (&run.peer, run.receiver.totals()))
+    }
+
+    /// Takes a packet, which is opened in place. `unix_ns`: the time since 1970.
+    pub fn on_packet(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        packet: &mut [u8],
+        intake: &mut PeerIntake<'_>,
+        out: &mut Vec<u8>,
+    ) -> Heard {
+        match Header::decode(packet) {
+            Ok(header) if header.kind == Kind::Hello => {
+                return self.on_hello(now_ns, from, KeyId(header.number), packet, out);
+            }
+            Ok(header) if matches!(header.kind, Kind::Data | Kind::Floor) => {
+                self.on_sealed(now_ns, from, &header, packet, intake);
+            }
+            Ok(_) | Err(_) => self.counts.unknown_session += 1,
+        }
+        Heard::Nothing
+    }
+
+    fn on_hello(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        id: KeyId,
+        packet: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Heard {
+        let Some(key) = self.keys.by_id(id) else {
+            self.counts.unknown_session += 1;
+            return Heard::Nothing;
+        };
+        if !may_answer(&mut self.hellos_from_ns, &mut self.hellos, now_ns) {
+            self.counts.hellos_refused += 1;
+            return Heard::Nothing;
+        }
+        let Ok((hello, responder)) = respond(key, packet) else {
+            self.counts.forged += 1;
+            return Heard::Nothing;
+        };
+        let name = key.name.clone();
+        self.sweep(now_ns);
+
+        let Some(known) = self.note_run(now_ns, id, name, &hello) else {
+            self.counts.replayed += 1;
+            return Heard::Nothing;
+        };
+        let Some(place) = self.free_place() else {
+            self.counts.hellos_refused += 1;
+            return Heard::Nothing;
+        };
+        let index = place as u32 | random_u32() << PLACE_BITS;
+        let welcome = Welcome {
+            session: index,
+            epoch: self.epoch,
+            interval_us: 1_000,
+            window: self.options.window,
+            known,
+        };
+        let Ok(secrets) = responder.accept(&welcome, out) else { return Heard::Nothing };
+
+        self.counts.sessions += 1;
+        self.sessions[place] = Some(Box::new(Session {
+            index,
+            far_index: hello.session,
+            run: hello.run,
+            address: from,
+            sealer: Sealer::new(secrets.send),
+            opener: Opener::new(secrets.receive),
+            replay: ReplayWindow::default(),
+            arrivals: Arrivals::new(1_000_000, now_ns),
+            next_packet: 0,
+            welcomed_ns: now_ns,
+            heard_ns: now_ns,
+            is_used: false,
+            is_pending: false,
+        }));
+        Heard::Answer
+    }
+
+    /// Notes the run of a hello, and returns what is known of it; `None`: it is a replay.
+    fn note_run(
+        &mut self,
+        now_ns: u64,
+        key: KeyId,
+        name: String,
+        hello: &Hello,
+    ) -> Option<Option<Totals>> {
+        if let Some(run) = self.runs.get_mut(&hello.run) {
+            let is_newer = hello.unix_ns > run.said_unix_ns
+                || hello.unix_ns + CLOCK_BACK_NS < run.said_unix_ns;
+            if run.key != key || !is_newer {
+                return None;
+            }
+            (run.said_unix_ns, run.heard_ns) = (hello.unix_ns, now_ns);
+            return Some(Some(run.receiver.totals()));
+        }
+
+        if self.runs.len() >= RUNS_MAX {
+            return None;
+        }
+        let peer = Peer { name, host: hello.host.clone(), listener: hello.listener.clone() };
+        let receiver = Receiver::new(self.options, hello.floor);
+        let run = Run {
+            peer,
+            key,
+            receiver,
+            said_unix_ns: hello.unix_ns,
+            session: None,
+            heard_ns: now_ns,
+        };
+        self.runs.insert(hello.run, run);
+        Some(None)
+    }
+
+    fn free_place(&mut self) -> Option<usize> {
+        match self.sessions.iter().position(Option::is_none) {
+            Some(place) => Some(place),
+            None if self.sessions.len() < SESSIONS_MAX => {
+                self.sessions.push(None);
+                Some(self.sessions.len() - 1)
+            }
+            None => None,
+        }
+    }
+
+    /// Lets go of sessions and runs that were not heard of for long.
+    fn sweep(&mut self, now_ns: u64) {
+        if now_ns < self.swept_ns + 1_000_000_000 {
+            return;
+        }
+        self.swept_ns = now_ns;
+        for place in &mut self.sessions {
+            let is_over = place.as_ref().is_some_and(|session| {
+                let kept_ns = if session.is_used { SESSION_IDLE_NS } else { SESSION_UNUSED_NS };
+                now_ns > session.heard_ns + kept_ns
+            });
+            if is_over {
+                *place = None;
+            }
+        }
+        self.runs.retain(|_, run| now_ns <= run.heard_ns + RUN_IDLE_NS);
+    }
+
+    fn session(&mut self, index: u32) -> Option<&mut Session> {
+        session_in(&mut self.sessions, index)
+    }
+
+    fn on_sealed(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        header: &Header,
+        packet: &mut [u8],
+        intake: &mut PeerIntake<'_>,
+    ) {
+        let Far { sessions, runs, counts, pending, .. } = self;
+        let Some(session) = session_in(sessions, header.session) else {
+            counts.unknown_session += 1;
+            return;
+        };
+        if !session.replay.is_new(header.number) {
+            counts.replayed += 1;
+            return;
+        }
+        let bytes = packet.len();
+        let Ok(opened) = session.opener.open(header.epoch, header.number, packet) else {
+            counts.forged += 1;
+            return;
+        };
+        let Some(run) = runs.get_mut(&session.run) else {
+            counts.unknown_session += 1;
+            return;
+        };
+        counts.packets += 1;
+
+        let asks = match header.kind {
+            Kind::Floor => Floor::decode(opened).ok().map(|floor| {
+                run.receiver.adopt(floor.floor);
+                true
+            }),
+            _ => match DataHead::decode(opened) {
+                Ok((head, datagram)) => {
+                    let peer = &run.peer;
+                    let outcome = run.receiver.on_data(&head, datagram, &mut |accepted| {
+                        intake(peer, accepted);
+                    });
+                    match outcome {
+                        Outcome::New => {}
+                        Outcome::Duplicate => counts.duplicate += 1,
+                        Outcome::Late => counts.late += 1,
+                        Outcome::NoRoom => {
+                            // It counts as not arrived, and is sent again under another number.
+                            counts.no_room += 1;
+                            return;
+                        }
+                    }
+                    Some(head.asks)
+                }
+                Err(_) => None,
+            },
+        };
+        let Some(asks) = asks else {
+            counts.malformed += 1;
+            return;
+        };
+
+        session.replay.note(header.number);
+        if !session.is_used {
+            // The first packet says how long the way is: it answers the welcome.
+            let interval_ns = now_ns.saturating_sub(session.welcomed_ns) / 8;
+            session.arrivals = Arrivals::new(interval_ns, now_ns);
+        }
+        session.arrivals.note(header.number, bytes, asks, now_ns);
+        // Where the newest authentic packet came from is where reports go.
+        (session.heard_ns, session.address, run.heard_ns) = (now_ns, from, now_ns);
+        let index = session.index;
+        if !std::mem::replace(&mut session.is_pending, true) {
+            pending.push(index);
+        }
+        if !std::mem::replace(&mut session.is_used, true)
+            && let Some(former) = run.session.replace(index).filter(|former| *former != index)
+            && session_in(sessions, former).is_some()
+        {
+            sessions[place(former)] = None;
+        }
+    }
+
+    /// Appends a report that is due to `out` and returns where it goes; `None`: there is none.
+    pub fn next_report(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Option<SocketAddr> {
+        let mut at = 0;
+        while let Some(&index) = self.pending.get(at) {
+            let Far { sessions, runs, counts, .. } = self;
+            let session = session_in(sessions, index);
+            let due_ns = session.as_ref().and_then(|session| session.arrivals.due_ns());
+            let (Some(session), Some(due_ns)) = (session, due_ns) else {
+                self.pending.swap_remove(at);
+                if let Some(session) = self.session(index) {
+                    session.is_pending = false;
+                }
+                continue;
+            };
+            at += 1;
+            if now_ns < due_ns {
+                continue;
+            }
+            let Some(run) = runs.get(&session.run) else { continue };
+            if let Some(report) = session.arrivals.report(now_ns, &run.receiver) {
+                counts.reports += 1;
+                let number = session.next_packet;
+                session.next_packet += 1;
+                seal(&mut session.sealer, session.far_index, number, &report, out);
+                return Some(session.address);
+            }
+        }
+        None
+    }
+
+    /// When the next report is due; `None`: nothing is to be reported.
+    pub fn due_ns(&mut self) -> Option<u64> {
+        let sessions = &mut self.sessions;
+        let due = self.pending.iter().filter_map(|index| {
+            session_in(sessions, *index).and_then(|session| session.arrivals.due_ns())
+        });
+        due.min()
+    }
+}
+
+fn place(index: u32) -> usize {
+    (index & ((1 << PLACE_BITS) - 1)) as usize
+}
+
+fn session_in(sessions: &mut [Option<Box<Session>>], index: u32) -> Option<&mut Session> {
+    let session = sessions.get_mut(place(index))?.as_deref_mut()?;
+    (session.index == index).then_some(session)
+}
+
+fn may_answer(from_ns: &mut u64, hellos: &mut u32, now_ns: u64) -> bool {
+    if now_ns >= *from_ns + 1_000_000_000 {
+        (*from_ns, *hellos) = (now_ns, 0);
+    }
+    *hellos += 1;
+    *hellos <= HELLOS_PER_SEC
+}
+
+fn seal(sealer: &mut Sealer, session: u32, number: u64, report: &Report<'_>, out: &mut Vec<u8>) {
+    let begin = out.len();
+    let epoch = sealer.epoch(number);
+    out.extend_from_slice(&Header { kind: Kind::Report, epoch, session, number }.encode());
+    report.encode(out);
+    sealer.seal(out, begin, number);
+}

@@ -1,0 +1,232 @@
+//! Both ends with their sessions: packets as they are on the wire.
+
+use crate::far::{Far, FarCounts, Heard};
+use crate::key::{Key, Keys};
+use crate::near::{Identity, Near};
+use crate::packet::{Kind, Origin, Sender as From};
+use crate::receiver::ReceiverOptions;
+use crate::sender::{Next, SenderOptions, Taken};
+use crate::{Amount, Totals};
+use std::net::SocketAddr;
+
+const MS: u64 = 1_000_000;
+const OPTIONS: SenderOptions = SenderOptions {
+    rate_bytes_per_sec: 100_000_000,
+    repair_percent: 50,
+    part_bytes: 1_000,
+    window: 4_096,
+    redelivers: true,
+};
+const FAR_OPTIONS: ReceiverOptions = ReceiverOptions { window: 4_096, parts_bytes: 1 << 20 };
+
+fn from() -> SocketAddr {
+    "192.0.2.1:7000".parse().unwrap()
+}
+
+fn keys() -> (Key, Keys) {
+    let key = Key::new("a", [1; 32]);
+    let keys = Keys::parse(&key.line()).unwrap();
+    (key, keys)
+}
+
+struct Both {
+    now_ns: u64,
+    near: Near,
+    far: Far,
+    number: u64,
+    got: Vec<(String, Vec<u8>)>,
+    /// Everything that went to the receiver.
+    sent: Vec<Vec<u8>>,
+    /// Bytes that came back.
+    answered: usize,
+}
+
+impl Both {
+    fn new() -> Both {
+        let (key, keys) = keys();
+        let identity = Identity { host: "web-1".to_owned(), listener: "syslog".to_owned() };
+        Both {
+            now_ns: 0,
+            near: Near::new(key, identity, OPTIONS, 0),
+            far: Far::new(keys, FAR_OPTIONS, 0),
+            number: 0,
+            got: Vec::new(),
+            sent: Vec::new(),
+            answered: 0,
+        }
+    }
+
+    fn take(&mut self, bytes: u16) {
+        assert!(self.near.has_room(self.now_ns, bytes));
+        self.number += 1;
+        let expires_ns = self.now_ns + 1_000 * MS;
+        self.near.take(self.now_ns, Taken { number: self.number, bytes, expires_ns });
+    }
+
+    /// Has both do what they want now; what goes there and `is_lost` does not arrive.
+    fn turn(&mut self, is_lost: &mut dyn FnMut(&[u8]) -> bool) {
+        let now_ns = self.now_ns;
+        let mut packets = Vec::new();
+        let mut out = Vec::new();
+        if self.near.hello(now_ns, 5 + now_ns, &mut out) {
+            packets.push(std::mem::take(&mut out));
+        }
+        loop {
+            match self.near.next(now_ns) {
+                Next::Data(one) => {
+                    let bytes = one.offset + one.len;
+                    let origin =
+                        Origin { received_unix_ns: 3, sender: From::Nobody, bytes: bytes.max(1) };
+                    let origin =
+                        Origin { bytes: self.len_of(one.number).max(origin.bytes), ..origin };
+                    let part = vec![one.number as u8; one.len.into()];
+                    self.near.seal_data(now_ns, &one, origin, &part, &mut out);
+                }
+                Next::Floor { packet, floor } => {
+                    self.near.seal_floor(now_ns, packet, floor, &mut out);
+                }
+                Next::Wait { .. } => break,
+            }
+            packets.push(std::mem::take(&mut out));
+        }
+        for packet in packets {
+            self.sent.push(packet.clone());
+            if !is_lost(&packet) {
+                self.arrive(packet);
+            }
+        }
+        while self.far.next_report(now_ns, &mut out).is_some() {
+            self.answered += out.len();
+            self.near.on_packet(now_ns, &mut out);
+            out.clear();
+        }
+        self.now_ns += MS;
+    }
+
+    fn len_of(&self, number: u64) -> u16 {
+        if number.is_multiple_of(5) { 2_500 } else { 100 }
+    }
+
+    fn arrive(&mut self, mut packet: Vec<u8>) -> usize {
+        let mut out = Vec::new();
+        let got = &mut self.got;
+        let heard = self.far.on_packet(
+            self.now_ns,
+            from(),
+            &mut packet,
+            &mut |peer, accepted| got.push((peer.listener.clone(), accepted.bytes.to_vec())),
+            &mut out,
+        );
+        let answered = out.len();
+        if heard == Heard::Answer {
+            self.answered += answered;
+            self.near.on_packet(self.now_ns, &mut out);
+        }
+        answered
+    }
+
+    fn bytes_sent(&self) -> usize {
+        self.sent.iter().map(Vec::len).sum()
+    }
+}
+
+#[test]
+fn datagrams_arrive_once_and_both_say_so() {
+    let mut both = Both::new();
+    both.turn(&mut |_| false);
+    assert!(both.near.is_answered(both.now_ns));
+    let mut at = 0;
+    for number in 1..=200u64 {
+        both.take(both.len_of(number));
+        both.turn(&mut |_| {
+            at += 1;
+            at % 4 == 0
+        });
+    }
+    both.near.begin_drain();
+    for _ in 0..2_000 {
+        both.turn(&mut |_| false);
+    }
+    assert!(both.near.is_at_rest());
+    let all = Amount { datagrams: 200, bytes: 160 * 100 + 40 * 2_500 };
+    assert_eq!(both.near.fates().delivered, all);
+    assert_eq!(both.got.len(), 200);
+    assert!(both.got.iter().all(|(listener, bytes)| {
+        listener == "syslog" && bytes.iter().all(|byte| *byte == bytes[0])
+    }));
+    let (peer, Totals { accepted, .. }) = both.far.peers().next().unwrap();
+    assert_eq!((peer.host.as_str(), peer.name.as_str(), accepted), ("web-1", "a", all));
+    assert!(both.answered <= both.bytes_sent(), "{} {}", both.answered, both.bytes_sent());
+    assert_eq!(both.far.counts().late + both.far.counts().forged, 0);
+    let way = both.near.way();
+    assert!(way.lost_per_million == 0 || way.lost_per_million > 100_000, "{way:?}");
+}
+
+#[test]
+fn strangers_and_replays_are_not_answered() {
+    let mut both = Both::new();
+    for _ in 0..20 {
+        both.turn(&mut |_| false);
+        if both.near.is_answered(both.now_ns) {
+            both.take(100);
+        }
+    }
+    both.turn(&mut |_| false);
+    let (got, before) = (both.got.len(), both.far.counts());
+    for packet in both.sent.clone() {
+        assert_eq!(both.arrive(packet.clone()), 0, "a replay");
+        for len in 0..packet.len() {
+            assert_eq!(both.arrive(packet[..len].to_vec()), 0, "cut off at {len}");
+        }
+        for bit in 0..packet.len() * 8 {
+            let mut changed = packet.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let is_hello = packet[0] & 0xf == Kind::Hello as u8;
+            // What a hello says of version, epoch and session does not count, and then it is a replay.
+            assert_eq!(both.arrive(changed), 0, "bit {bit} of a hello: {is_hello}");
+        }
+    }
+    assert_eq!(both.got.len(), got);
+    let FarCounts { replayed, forged, unknown_session, .. } = both.far.counts();
+    assert!(replayed > before.replayed && forged > 0 && unknown_session > 0);
+    both.take(100);
+    both.turn(&mut |_| false);
+    assert_eq!(both.got.len(), got + 1, "the session goes on");
+}
+
+#[test]
+fn a_receiver_without_memory_is_told_again_and_a_dead_one_is_left_alone() {
+    let mut both = Both::new();
+    both.turn(&mut |_| false);
+    for _ in 0..10 {
+        both.take(100);
+        both.turn(&mut |_| false);
+    }
+    let (_, keys) = keys();
+    both.far = Far::new(keys, FAR_OPTIONS, both.now_ns);
+    both.take(100);
+    let at = both.sent.len();
+    for _ in 0..20_000 {
+        both.turn(&mut |_| true);
+    }
+    // The datagram ever more rarely until it expires, and then a hello in three seconds.
+    let sent = both.sent.len() - at;
+    assert!((5..=60).contains(&sent), "{sent} packets in 20 s");
+    let hellos = both.sent.iter().filter(|packet| packet[0] & 0xf == Kind::Hello as u8).count();
+    assert!((6..=8).contains(&hellos), "{hellos}");
+    for _ in 0..4_000 {
+        both.turn(&mut |_| false);
+    }
+    assert!(both.near.is_answered(both.now_ns));
+    assert_eq!(both.near.counts().lost_memories, 1);
+    both.take(100);
+    both.near.begin_drain();
+    for _ in 0..100 {
+        both.turn(&mut |_| false);
+    }
+    let fates = both.near.fates();
+    assert!(both.near.is_at_rest(), "{fates:?}");
+    assert_eq!(fates.delivered.datagrams + fates.uncertain.datagrams, 12, "{fates:?}");
+    // The one that went to the dead, and those that had arrived and were not reported yet.
+    assert!((1..=3).contains(&fates.uncertain.datagrams), "{fates:?}");
+}
