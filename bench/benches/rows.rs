@@ -140,6 +140,7 @@ fn start(
         trust_header_from: Vec::new(),
         cpus: Default::default(),
         sockets_max: 1,
+        link: None,
         balance: sys::socket::Balance::default(),
         order: relay::Order::default(),
         gather: None,

@@ -71,6 +71,8 @@ pub enum ListenAddress {
     Udp(HostPort),
     /// A unix datagram socket at this path.
     Unix(PathBuf),
+    /// A UDP port that other Weirs send to by repaired links.
+    Weir(HostPort),
 }
 
 /// Where a target's datagrams go.
@@ -82,6 +84,8 @@ pub enum TargetAddress {
     Unix(PathBuf),
     /// A file at this path.
     File(PathBuf),
+    /// Another Weir, by a repaired link.
+    Weir(HostPort),
     /// Nowhere.
     Null,
 }
@@ -104,11 +108,11 @@ pub enum AddressError {
     #[error("an IPv6 address with a port is written in brackets: [{0}]:514")]
     Brackets(String),
     #[error(
-        "\"{0}\" is not a kind of address that can be listened on; write udp://HOST:PORT or unix:/path"
+        "\"{0}\" is not a kind of address that can be listened on; write udp://HOST:PORT, unix:/path or weir://HOST:PORT"
     )]
     ListenKind(String),
     #[error(
-        "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path or null:"
+        "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path, weir://HOST:PORT or null:"
     )]
     TargetKind(String),
     #[error("\"{kind}\" is not a kind of sink; write {kinds}")]
@@ -156,10 +160,11 @@ impl FromStr for ListenAddress {
     /// Plain `HOST:PORT` and `:PORT` are UDP; `:PORT` is every IPv4 address.
     fn from_str(text: &str) -> Result<ListenAddress, AddressError> {
         match split_scheme(text) {
-            Some(("udp", rest)) => listen_udp(rest.strip_prefix("//").unwrap_or(rest)),
+            Some(("udp", rest)) => listen_at(rest).map(ListenAddress::Udp),
+            Some(("weir", rest)) => listen_at(rest).map(ListenAddress::Weir),
             Some(("unix", rest)) => unix_path(rest).map(ListenAddress::Unix),
             Some((kind, _)) => Err(AddressError::ListenKind(kind.to_owned())),
-            None => listen_udp(text),
+            None => listen_at(text).map(ListenAddress::Udp),
         }
     }
 }
@@ -173,6 +178,7 @@ impl FromStr for TargetAddress {
             Some(("udp", rest)) => receiver(rest).map(TargetAddress::Udp),
             Some(("unix", rest)) => unix_path(rest).map(TargetAddress::Unix),
             Some(("file", rest)) => path(rest, "file:/var/log/weir.log").map(TargetAddress::File),
+            Some(("weir", rest)) => receiver(rest).map(TargetAddress::Weir),
             Some(("null", "" | "//")) => Ok(TargetAddress::Null),
             Some((kind, _)) => Err(AddressError::TargetKind(kind.to_owned())),
             None => receiver(text).map(TargetAddress::Udp),
@@ -184,6 +190,7 @@ impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListenAddress::Udp(addr) => write!(f, "udp://{addr}"),
+            ListenAddress::Weir(addr) => write!(f, "weir://{addr}"),
             ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -193,6 +200,7 @@ impl fmt::Display for TargetAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TargetAddress::Udp(addr) => write!(f, "udp://{addr}"),
+            TargetAddress::Weir(addr) => write!(f, "weir://{addr}"),
             TargetAddress::Unix(path) => write!(f, "unix:{}", path.display()),
             TargetAddress::File(path) => write!(f, "file:{}", path.display()),
             TargetAddress::Null => f.write_str("null:"),
@@ -213,8 +221,10 @@ pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let is_word = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let known =
-        matches!(scheme, "udp" | "unix" | "unixgram" | "file" | "null" | "stdout" | "parquet");
+    let known = matches!(
+        scheme,
+        "udp" | "unix" | "unixgram" | "file" | "null" | "stdout" | "parquet" | "weir"
+    );
     let other = rest.starts_with('/');
     (is_word && (known && !is_port(rest) || other)).then_some((scheme, rest))
 }
@@ -223,8 +233,9 @@ fn is_port(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn listen_udp(text: &str) -> Result<ListenAddress, AddressError> {
-    host_port(text, Some(Host::Ip(Ipv4Addr::UNSPECIFIED.into()))).map(ListenAddress::Udp)
+fn listen_at(text: &str) -> Result<HostPort, AddressError> {
+    let text = text.strip_prefix("//").unwrap_or(text);
+    host_port(text, Some(Host::Ip(Ipv4Addr::UNSPECIFIED.into())))
 }
 
 /// A host and port to send to.
@@ -463,7 +474,7 @@ mod tests {
         no_target("a b:514", "\"a b\" is not a host name or an IP address");
         no_target(
             "tcp://10.0.0.1:514",
-            "\"tcp\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path or null:",
+            "\"tcp\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path, weir://HOST:PORT or null:",
         );
         no_target(
             "file://x.log",
@@ -479,7 +490,7 @@ mod tests {
         no_target(&long, "the path of a unix socket has at most 107 bytes and this one has 108");
         assert_eq!(
             "file:/x".parse::<ListenAddress>().unwrap_err().to_string(),
-            "\"file\" is not a kind of address that can be listened on; write udp://HOST:PORT or unix:/path"
+            "\"file\" is not a kind of address that can be listened on; write udp://HOST:PORT, unix:/path or weir://HOST:PORT"
         );
     }
 

@@ -155,9 +155,7 @@ pub(crate) fn of(config: &Config) -> Budget {
             file_bytes: (files.count() * relay::FILE_BUFFER_BYTES_MAX) as u64,
             batch_bytes: sockets as u64 * (RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES),
             // What waits in a unix datagram socket is charged to the senders (unix(7)).
-            kernel_receive_bytes: listener
-                .udp()
-                .map_or(0, |udp| (sockets * udp.receive_buffer_bytes) as u64),
+            kernel_receive_bytes: (sockets * listener.receive_buffer_bytes()) as u64,
             kernel_send_bytes: targets.clone().map(Target::kernel_send_bytes).sum(),
         }
     });

@@ -35,6 +35,7 @@ mod sockets;
 mod statsd;
 mod target;
 mod threshold;
+mod weir_listener;
 
 pub use self::flows::{
     FLOWS_NAME, FlowConfig, FlowsConfig, Interface, REST_FLOWS_KEPT, REST_KEYS_MAX,
@@ -59,8 +60,11 @@ pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
 pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides};
 pub use show::Origins;
 pub use statsd::StatsdConfig;
-pub use target::{FileTarget, PreserveSource, Target, TargetConfig, UdpTarget};
+pub use target::{
+    BitRate, FileTarget, PreserveSource, Target, TargetConfig, UdpTarget, WeirTarget,
+};
 pub use threshold::{EVENTS_NAME, Level, LevelUnit, ThresholdConfig};
+pub use weir_listener::WeirListener;
 
 use document::Table;
 use listener::ReadListener;

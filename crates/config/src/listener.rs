@@ -13,6 +13,7 @@ use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::COLLECTOR_NAME;
 use crate::target::{self, TargetConfig};
+use crate::weir_listener::WeirListener;
 use relay::{ListenerOptions, Order, Prefix, Schedule, SocketOwner};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,7 +25,7 @@ use sys::socket::{Balance, ListenOptions, MEMBERS_MAX};
 pub(crate) const SECTION: Section = Section {
     path: "listener",
     header: "[[listener]]",
-    tables: &[ListenerConfig::TABLE, UdpListener::TABLE],
+    tables: &[ListenerConfig::TABLE, UdpListener::TABLE, WeirListener::TABLE],
     subsections: &["target"],
 };
 
@@ -149,13 +150,18 @@ pub enum Listen {
     Udp(UdpListener),
     /// A unix datagram socket at this path.
     Unix(PathBuf),
+    /// A UDP port that other Weirs send to by repaired links.
+    Weir(WeirListener),
 }
 
 const LISTEN: Kind<Listen> = Kind {
-    form: || "`udp://HOST:PORT`, `HOST:PORT`, `:PORT` or `unix:/path`".to_owned(),
+    form: || {
+        "`udp://HOST:PORT`, `HOST:PORT`, `:PORT`, `unix:/path` or `weir://HOST:PORT`".to_owned()
+    },
     read: |slot| match slot.parse(str::parse)? {
         ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
         ListenAddress::Unix(path) => Some(Listen::Unix(path)),
+        ListenAddress::Weir(addr) => WeirListener::read(slot.reader, addr).map(Listen::Weir),
     },
 };
 
@@ -165,6 +171,7 @@ impl Listen {
         match self {
             Listen::Udp(udp) => ListenAddress::Udp(udp.addr.clone()),
             Listen::Unix(path) => ListenAddress::Unix(path.clone()),
+            Listen::Weir(weir) => ListenAddress::Weir(weir.addr.clone()),
         }
     }
 
@@ -172,14 +179,26 @@ impl Listen {
         match self {
             Listen::Udp(udp) => udp.values(),
             Listen::Unix(_) => Vec::new(),
+            Listen::Weir(weir) => weir.values(),
+        }
+    }
+
+    /// The UDP port that it has.
+    pub fn port(&self) -> Option<&HostPort> {
+        match self {
+            Listen::Udp(udp) => Some(&udp.addr),
+            Listen::Weir(weir) => Some(&weir.addr),
+            Listen::Unix(_) => None,
         }
     }
 
     /// Whether no two sockets can have both.
     fn is_same_socket(&self, other: &Listen) -> bool {
-        match (self, other) {
-            (Listen::Udp(this), Listen::Udp(other)) => {
-                let (this, other) = (&this.addr, &other.addr);
+        if let (Listen::Unix(this), Listen::Unix(other)) = (self, other) {
+            return is_same_file(this, other);
+        }
+        match (self.port(), other.port()) {
+            (Some(this), Some(other)) => {
                 this.port == other.port
                     && this.port != 0
                     && match (&this.host, &other.host) {
@@ -190,7 +209,6 @@ impl Listen {
                         (this, other) => this == other,
                     }
             }
-            (Listen::Unix(this), Listen::Unix(other)) => is_same_file(this, other),
             _ => false,
         }
     }
@@ -207,7 +225,24 @@ impl ListenerConfig {
     pub fn udp(&self) -> Option<&UdpListener> {
         match &self.listen {
             Listen::Udp(udp) => Some(udp),
-            Listen::Unix(_) => None,
+            Listen::Unix(_) | Listen::Weir(_) => None,
+        }
+    }
+
+    /// What only a listener has that other Weirs send to.
+    pub fn weir(&self) -> Option<&WeirListener> {
+        match &self.listen {
+            Listen::Weir(weir) => Some(weir),
+            Listen::Udp(_) | Listen::Unix(_) => None,
+        }
+    }
+
+    /// The receive buffer that it asks the kernel for, in bytes of its own accounting; 0: its senders' are charged.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        match &self.listen {
+            Listen::Udp(udp) => udp.receive_buffer_bytes,
+            Listen::Weir(weir) => weir.receive_buffer_bytes,
+            Listen::Unix(_) => 0,
         }
     }
 
@@ -215,7 +250,7 @@ impl ListenerConfig {
     pub fn unix_path(&self) -> Option<&Path> {
         match &self.listen {
             Listen::Unix(path) => Some(path),
-            Listen::Udp(_) => None,
+            Listen::Udp(_) | Listen::Weir(_) => None,
         }
     }
 
@@ -235,6 +270,8 @@ impl ListenerConfig {
             balance: self.udp().map_or_else(Balance::default, |udp| udp.balance),
             cpus: self.cpus.clone().unwrap_or_default(),
             sockets_max: self.sockets_max(),
+            // Its keys are in a file, which is read when it is opened.
+            link: None,
             order: match self.udp() {
                 Some(udp) if udp.order == Ordering::None => Order::None,
                 Some(udp) => Order::Arrival { wait: udp.order_wait },
@@ -281,12 +318,13 @@ impl ListenerConfig {
     pub(crate) fn examine(&self, addrs: &mut Vec<SocketAddr>, findings: &mut Vec<Finding>) {
         let what = format!("listener {}", self.name);
         findings.extend(self.missing_cpus().map(|why| Finding::new(Severity::Error, &what, why)));
-        let udp = match &self.listen {
-            Listen::Udp(udp) => udp,
+        let addr = match &self.listen {
+            Listen::Udp(udp) => &udp.addr,
+            Listen::Weir(weir) => &weir.addr,
             Listen::Unix(path) => return findings.push(unix_listener(&what, path)),
         };
 
-        match resolved(&what, &udp.addr, Severity::Error) {
+        match resolved(&what, addr, Severity::Error) {
             Ok(found) => {
                 let why = "only an address of this host, or a multicast group, can be listened on";
                 findings.extend(found.iter().filter_map(|at| not_ours(&what, "", at.ip(), why)));
@@ -295,7 +333,8 @@ impl ListenerConfig {
             Err(finding) => findings.push(finding),
         }
 
-        findings.extend(interface_there(&what, udp.multicast_interface.as_deref()));
+        let interface = self.udp().and_then(|udp| udp.multicast_interface.as_deref());
+        findings.extend(interface_there(&what, interface));
     }
 }
 
@@ -400,6 +439,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
                 reader.error(&ListenerConfig::gather, message);
             }
         }
+        Listen::Weir(_) => reader.refuse_others(&listener.listen, |_| None),
         Listen::Unix(_) => reader.refuse_others(&listener.listen, |key| match key {
             "receive_buffer" => {
                 Some("the queue of a unix socket is bounded by net.unix.max_dgram_qlen instead")
@@ -463,11 +503,11 @@ pub(crate) fn who_hears<'a>(
     listeners: impl Iterator<Item = &'a ListenerConfig> + Clone,
     to: &HostPort,
 ) -> Option<&'a ListenerConfig> {
-    let known = |listener: &ListenerConfig| listener.udp().and_then(|udp| udp.addr.known());
+    let known = |listener: &ListenerConfig| listener.listen.port().and_then(HostPort::known);
     let addrs: Vec<SocketAddr> = listeners.clone().filter_map(known).collect();
     let back = to.known().and_then(|to| would_loop(&addrs, to, &[]));
     listeners.clone().find(|listener| {
-        listener.udp().is_some_and(|udp| udp.addr == *to)
+        listener.listen.port().is_some_and(|port| port == to)
             || back.is_some() && known(listener) == back
     })
 }

@@ -21,6 +21,7 @@ mod unix;
 mod url;
 
 pub use clickhouse::ClickHouseSink;
+pub(crate) use credentials::secret_path;
 pub use credentials::{Credentials, Tls};
 pub use file::FileSink;
 pub use http::{HttpSink, OtlpSink, Requests};

@@ -2,9 +2,11 @@
 
 mod file;
 mod udp;
+mod weir;
 
 pub use file::FileTarget;
 pub use udp::{PreserveSource, UdpTarget};
+pub use weir::{BitRate, WeirTarget};
 
 use crate::address::{NAME, TargetAddress, name_of};
 use crate::document::Table;
@@ -24,7 +26,7 @@ use sys::socket::SEND_BUFFER_BYTES;
 pub(crate) const SECTION: Section = Section {
     path: "listener.target",
     header: "[[listener.target]]",
-    tables: &[TargetConfig::TABLE, UdpTarget::TABLE, FileTarget::TABLE],
+    tables: &[TargetConfig::TABLE, UdpTarget::TABLE, FileTarget::TABLE, WeirTarget::TABLE],
     subsections: &[],
 };
 
@@ -34,8 +36,8 @@ keys! {
         /// Name in the ledger and in metrics. No two targets of a listener share one.
         name => name: String = NAME, derived("the text of `to`", name_of(&to));
         /// Where the datagrams go. A UDP address may be a broadcast address or a multicast group. A file
-        /// belongs to one target alone; when another program moves or removes it, a new one is begun. `null:`
-        /// counts and forgets.
+        /// belongs to one target alone; when another program moves or removes it, a new one is begun. `weir:` is another Weir, by a
+        /// link that repairs what is lost on the way. `null:` counts and forgets.
         to => to: Target = TO, chosen();
         /// The target takes datagrams of these sources only; the others are counted as filtered.
         only_sources => only_sources: Vec<Prefix> = PREFIXES, empty("all sources");
@@ -62,16 +64,22 @@ pub enum Target {
     /// The unix datagram socket at this path.
     Unix(PathBuf),
     File(FileTarget),
+    /// Another Weir, by a repaired link.
+    Weir(WeirTarget),
     /// Nowhere.
     Null,
 }
 
 const TO: Kind<Target> = Kind {
-    form: || "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path` or `null:`".to_owned(),
+    form: || {
+        "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path`, `weir://HOST:PORT` or `null:`"
+            .to_owned()
+    },
     read: |slot| match slot.parse(str::parse)? {
         TargetAddress::Udp(addr) => UdpTarget::read(slot.reader, addr).map(Target::Udp),
         TargetAddress::Unix(path) => Some(Target::Unix(path)),
         TargetAddress::File(path) => FileTarget::read(slot.reader, path).map(Target::File),
+        TargetAddress::Weir(addr) => WeirTarget::read(slot.reader, addr).map(Target::Weir),
         TargetAddress::Null => Some(Target::Null),
     },
 };
@@ -86,6 +94,7 @@ impl Target {
             }
             // net.core.wmem_default of an unchanged kernel.
             Target::Unix(_) => 212_992,
+            Target::Weir(_) => SEND_BUFFER_BYTES as u64,
             Target::File(_) | Target::Null => 0,
         }
     }
@@ -94,6 +103,7 @@ impl Target {
         match self {
             Target::Udp(udp) => udp.values(),
             Target::File(file) => file.values(),
+            Target::Weir(weir) => weir.values(),
             Target::Unix(_) | Target::Null => Vec::new(),
         }
     }
@@ -105,6 +115,7 @@ impl fmt::Display for Target {
             Target::Udp(udp) => write!(f, "udp://{}", udp.addr),
             Target::Unix(path) => write!(f, "unix:{}", path.display()),
             Target::File(file) => write!(f, "file:{}", file.path.display()),
+            Target::Weir(weir) => write!(f, "weir://{}", weir.addr),
             Target::Null => f.write_str("null:"),
         }
     }
@@ -139,6 +150,10 @@ impl TargetConfig {
             Target::Udp(udp) => udp.examine(&what, listen_addrs, findings),
             Target::Unix(path) => findings.push(unix_receiver(&what, path)),
             Target::File(file) => findings.push(host::file(&what, &file.path)),
+            Target::Weir(weir) => match host::resolved(&what, &weir.addr, Severity::Warning) {
+                Ok(_) => {}
+                Err(finding) => findings.push(finding),
+            },
             Target::Null => {}
         }
     }
@@ -215,6 +230,7 @@ fn comes_back<'a>(
 ) {
     let owner = match &target.thing.to {
         Target::Udp(udp) => who_hears(listeners, &udp.addr),
+        Target::Weir(weir) => who_hears(listeners, &weir.addr),
         Target::Unix(path) => {
             listeners.find(|one| one.unix_path().is_some_and(|on| is_same_file(on, path)))
         }

@@ -233,6 +233,34 @@ figures! {
             "Events of thresholds that no sink was given: more came at once than are kept (events_max). Mitigations are told what goes on all the same.";
         UnwatchedSamples = "unwatched_samples", Count,
             "Samples of flows that came to a threshold's level while 16,384 others of their definition were: the lighter ones are not looked at.";
+        Packets = "packets", Count,
+            "Packets with datagrams that were sent to the other Weir, repeats included; of a listener, authentic packets that arrived.";
+        Repairs = "repairs", Count,
+            "Packets that carried again what an earlier one had carried, because it was not reported as arrived.";
+        RepairsSpurious = "repairs_spurious", Count,
+            "Packets that were taken for lost and arrived all the same, so that they were repeated for nothing.";
+        Reports = "reports", Count,
+            "Reports of what has arrived, heard by the sender or said by the receiver.";
+        Sessions = "sessions", Count,
+            "Sessions between two Weirs that began.";
+        PeerRestarts = "peer_restarts", Count,
+            "Sessions with another Weir that had lost its memory of what it received.";
+        Contradictions = "contradictions", Count,
+            "Reports of another Weir that cannot be true. Anything but 0 is a bug of Weir.";
+        ForgedPackets = "forged_packets", Count,
+            "Packets that were not made with the key.";
+        ReplayedPackets = "replayed_packets", Count,
+            "Packets that had come before.";
+        StrangePackets = "strange_packets", Count,
+            "Packets of no session that is known, and datagrams that are no packets of Weir's. None is answered.";
+        RepeatedDatagrams = "repeated_datagrams", Count,
+            "Packets whose datagram was there already: they were sent again for nothing, or their report was lost.";
+        LateDatagrams = "late_datagrams", Count,
+            "Packets whose datagram the sender had given up and counted.";
+        PacketsWithoutRoom = "packets_without_room", Count,
+            "Packets for which the window or the memory of incomplete datagrams had no room. They are sent again.";
+        HellosRefused = "hellos_refused", Count,
+            "First packets of sessions that came faster than they are answered.";
         ReturnedDatagrams = "returned_datagrams", Count,
             "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
     } each {
@@ -304,6 +332,12 @@ figures! {
             "Missing datagrams of agents but for those that were dropped at this collector: at least so many were lost on the network. Exact where nothing but sFlow is sent to the listeners.";
         FlowAgents = "flow_agents", Count,
             "Agents of sFlow that are known.";
+        RoundTripUs = "round_trip_us", Microseconds,
+            "Time to the other Weir and back, smoothed.";
+        PathLossPpm = "path_loss_ppm", Count,
+            "Packets in a million that were lost on the way, of the last thousand that were reported on.";
+        SessionsOpen = "sessions_open", Count,
+            "Sessions of other Weirs that there are.";
         DatagramLimitBytes = "datagram_limit_bytes", Bytes,
             "Largest datagram that the path to the sink's destination takes, in bytes of UDP payload.";
     } each {

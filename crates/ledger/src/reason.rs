@@ -185,10 +185,11 @@ reasons! {
     EncodeError = "encode_error", lost at [Sink],
         "the row could not be written in the sink's format",
         "report it, with what the daemon's log says: every row should have a form";
-    /// Counted when a row is older than `expire_after` and certainly did not reach the destination; exact.
-    Expired = "expired", lost at [Sink],
-        "it waited for the sink's destination longer than expire_after",
-        "fix the destination, or raise expire_after of the sink";
+    /// Counted when a row is older than `expire_after`, or a datagram for another Weir older than `deadline`, and certainly did not
+    /// reach the destination; exact.
+    Expired = "expired", lost at [Target, Sink],
+        "it waited longer than expire_after of the sink, or deadline of the target, while the destination did not answer or too much was lost on the way",
+        "fix the destination or the way there, or raise expire_after of the sink, or deadline or rate of the target";
     /// Counted when retries ended while the destination could not be reached or answered with an error that passes; exact.
     Unavailable = "unavailable", lost at [Sink],
         "the sink's destination could not be reached, or answered with an error that passes, until retries ended",

@@ -101,6 +101,28 @@ impl Intake {
         self.show(&mut accepted);
     }
 
+    /// Takes one datagram into the ring that came another way than by the listener's socket. What was `accepted` is to be shown
+    /// soon.
+    pub(crate) fn take_one(
+        &mut self,
+        source: Source,
+        received_ns: u64,
+        bytes: &[u8],
+        accepted: &mut Amount,
+        targets: &mut Targets,
+    ) {
+        let amount = Amount::one(bytes.len());
+        self.meter.read.add(amount);
+        if !self.admission.is_open() && !self.admission.admits(&source) {
+            self.meter.receive.drop(Reason::SourceDenied, amount);
+            return;
+        }
+        if bytes.is_empty() {
+            self.meter.empty_datagrams.add(1);
+        }
+        self.store(source, received_ns, bytes, accepted, targets);
+    }
+
     /// Copies one datagram into the ring. What was `accepted` is shown first where readers would lose some of it.
     pub(crate) fn store(
         &mut self,

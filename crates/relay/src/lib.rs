@@ -2,7 +2,7 @@
 //!
 //! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
 //! - `socket`: what is listened with. `receiver`, `inlet`, `arrivals`, `intake`: socket to ring. `member`, `merge`: several sockets to one ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
-//! - `rows`: ring to the memory of a sink.
+//! - `rows`: ring to the memory of a sink. `link`: ring to another Weir's ring.
 //! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
 //! - `path`: what the kernel's tables say about the ways to targets, kept by a thread of its own.
 //! - `meter`: what is counted on the way, as hops of the ledger.
@@ -18,6 +18,7 @@ mod file;
 mod gate;
 mod inlet;
 mod intake;
+mod link;
 mod listener;
 mod member;
 mod merge;
@@ -41,6 +42,7 @@ mod waker;
 mod worker;
 
 pub use error::Error;
+pub use link::{LinkListenOptions, LinkOptions};
 pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
     FileFormat, FileOptions, Gso, Header, ListenerOptions, Order, Sample, SampleBy, Schedule,

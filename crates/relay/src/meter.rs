@@ -1,5 +1,6 @@
 //! What the data plane counts, and how it becomes hops of the ledger.
 
+mod link;
 mod members;
 mod receiver;
 mod standing;
@@ -13,6 +14,7 @@ use ledger::{
     Accounting, Amount, Counters, DelayHistogram, Event, EventCounter, Gauge, HopBuilder, HopKind,
     HopSnapshot, IcmpError, Meter, Reason, SendError, Tally,
 };
+use link::LinkFigures;
 use members::{Calls, Kernel, Members};
 use receiver::ReceiverCount;
 use standing::{Fate, Standing};
@@ -44,6 +46,8 @@ pub(crate) struct ListenerMeter {
     pub(crate) merged: Tally,
     /// Datagrams that left behind a younger one.
     pub(crate) overtaken: EventCounter,
+    /// What is heard of links from other Weirs.
+    pub(crate) link: LinkFigures,
     members: Mutex<Members>,
     /// By how much what was read, what was taken in and what the ring holds differed at the last look.
     mismatch: AtomicI64,
@@ -128,6 +132,7 @@ impl ListenerMeter {
             receive_errors: EventCounter::default(),
             merged: Tally::default(),
             overtaken: EventCounter::default(),
+            link: LinkFigures::default(),
             members: Mutex::default(),
             mismatch: AtomicI64::new(0),
             in_hand_max: if has_aggregates { IN_HAND_MAX_AGGREGATES } else { IN_HAND_MAX },
@@ -229,7 +234,9 @@ impl ListenerMeter {
         }
 
         let calls = Calls::of(self) + members.calls();
-        hop.event(Event::Batches, calls.batches)
+        self.link
+            .add_to(hop)
+            .event(Event::Batches, calls.batches)
             .event(Event::EmptyDatagrams, calls.empty_datagrams)
             .event(Event::ReceiveErrors, calls.receive_errors)
             .finish(read())
@@ -316,6 +323,12 @@ pub(crate) struct TargetMeter {
     pub(crate) lost: Arc<Tally>,
     /// Written by the thread that owns the target: what came back from the network.
     pub(crate) egress: Counters,
+    /// Written by the thread that owns the target: what was sent and will never be known to have arrived.
+    pub(crate) uncertain: Tally,
+    /// What a link to another Weir knows of it.
+    pub(crate) link: LinkFigures,
+    /// Where the memory of a link's datagrams is needed for others, it decides what became of them.
+    is_link: AtomicBool,
     pub(crate) delay: DelayHistogram,
     pub(crate) send_calls: EventCounter,
     /// Datagrams whose source was to be kept, and was not.
@@ -362,6 +375,9 @@ impl TargetMeter {
             sender: Counters::default(),
             lost,
             egress: Counters::default(),
+            uncertain: Tally::default(),
+            link: LinkFigures::default(),
+            is_link: AtomicBool::new(false),
             delay: DelayHistogram::default(),
             send_calls: EventCounter::default(),
             without_source: EventCounter::default(),
@@ -406,6 +422,25 @@ impl TargetMeter {
         let dropped: Amount = self.sender.drops().map(|(_, amount)| amount).sum();
         let counted = self.joined + self.sender.delivered.load() + dropped + lost;
         self.mismatch.store(cursor.wrapping_sub(counted.count) as i64, Ordering::Relaxed);
+    }
+
+    /// It is a link: what the ring takes from it is on its way until the other end has said what became of it.
+    pub(crate) fn begin_link(&self) {
+        self.is_link.store(true, Ordering::Release);
+    }
+
+    /// As [`check_law`](Self::check_law), for a link: everything that was `offered` has left, or is `open`.
+    pub(crate) fn check_link(&self, offered: Amount, open: u64) {
+        let dropped: Amount = self.sender.drops().map(|(_, amount)| amount).sum();
+        let left = self.sender.delivered.load() + dropped + self.uncertain.load();
+        let counted = left.count + open;
+        let offered = offered.count.wrapping_sub(self.joined.count);
+        self.mismatch.store(offered.wrapping_sub(counted) as i64, Ordering::Relaxed);
+    }
+
+    /// What the ring's writer took from the target, and counts.
+    fn taken_back(&self) -> Amount {
+        if self.is_link.load(Ordering::Acquire) { Amount::default() } else { self.lost.load() }
     }
 
     /// Decides whether the target takes what it is sent. Only the thread that owns the target may call this.
@@ -482,7 +517,8 @@ impl TargetMeter {
         let mut hop =
             HopBuilder::new(HopKind::Target, &self.listener.name, Some(&self.name), offered_before)
                 .left(&self.sender)
-                .dropped(Reason::QueueFull, self.lost.load())
+                .dropped(Reason::QueueFull, self.taken_back())
+                .uncertain(self.uncertain.load())
                 .capacity(self.capacity)
                 .mismatch(self.mismatch.load(Ordering::Relaxed))
                 .delay(&self.delay)
@@ -495,6 +531,7 @@ impl TargetMeter {
                 .event(Event::FilesSetAside, self.files_set_aside.load())
                 .gauge(Gauge::OldestAgeMs, self.oldest_age_ms.load())
                 .gauge(Gauge::Gso, self.gso.load());
+        hop = self.link.add_to(hop);
         let inside = offered_before.saturating_sub(hop.left_so_far()).count;
         hop = hop.gauge(Gauge::Up, self.standing.up(let_go, inside, monotonic_ns()));
         for (error, count) in SendError::ALL.iter().zip(&self.errors) {

@@ -10,7 +10,7 @@ use sys::socket::{LocalAddress, SendOptions, local_address};
 
 use sys::socket::Balance;
 
-use crate::{Path, Prefix, RowTarget, UnixPeer};
+use crate::{LinkListenOptions, LinkOptions, Path, Prefix, RowTarget, UnixPeer};
 
 /// Who drives the targets of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -78,6 +78,8 @@ pub struct ListenerOptions {
     pub balance: Balance,
     /// In which order datagrams of several sockets leave.
     pub order: Order,
+    /// It is other Weirs that send here, by repaired links; `None`: whoever sends datagrams.
+    pub link: Option<LinkListenOptions>,
     /// Processors of the threads that receive and send; empty: any. Of several that receive, each has one of them.
     pub cpus: CpuList,
 }
@@ -204,6 +206,8 @@ pub enum TargetKind {
     },
     /// A unix datagram socket; connected, and connected again, as its owner comes and goes.
     Unix { peer: UnixPeer },
+    /// Another Weir, by a repaired link: a socket that is connected to it and does not block.
+    Link { socket: OwnedFd, options: Box<LinkOptions> },
     /// A file.
     File(FileOptions),
     /// A receiver that copies datagrams out of the ring: a sink. It has a thread of its own, and sources are recorded for it.
@@ -234,7 +238,7 @@ impl TargetKind {
         match self {
             TargetKind::File(file) => file.format == FileFormat::Pcap,
             TargetKind::Udp { source_address, .. } => *source_address != SourceAddress::Own,
-            TargetKind::Rows(_) => true,
+            TargetKind::Rows(_) | TargetKind::Link { .. } => true,
             TargetKind::Unix { .. }
             | TargetKind::Null
             | TargetKind::Unresolved
@@ -246,6 +250,7 @@ impl TargetKind {
         match self {
             TargetKind::File(_) => Class::File,
             TargetKind::Rows(_) => Class::Rows,
+            TargetKind::Link { .. } => Class::Link,
             TargetKind::Udp { .. }
             | TargetKind::Unix { .. }
             | TargetKind::Null
@@ -264,4 +269,6 @@ pub(crate) enum Class {
     File,
     /// A thread of its own, on which the receiver's code runs.
     Rows,
+    /// A thread of its own, which seals, listens to the other end and watches the clock.
+    Link,
 }

@@ -49,7 +49,7 @@ impl SocketOutlet {
             TargetKind::Null => SocketOutlet::Null,
             TargetKind::Unresolved => SocketOutlet::Unresolved,
             TargetKind::NoRoute => SocketOutlet::NoRoute,
-            TargetKind::File(_) | TargetKind::Rows(_) => return None,
+            TargetKind::File(_) | TargetKind::Rows(_) | TargetKind::Link { .. } => return None,
         })
     }
 }

@@ -33,6 +33,10 @@ pub(crate) trait Pump: Send {
     fn blocked_until(&self) -> Interest {
         Interest::Writable
     }
+    /// What it wakes for although it has nothing to send: something may arrive, or be due.
+    fn attends(&self) -> Option<Attends<'_>> {
+        None
+    }
     /// Counts what came back, and sets the gauges.
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64);
     /// Whether everything that was published has been dealt with.
@@ -55,6 +59,15 @@ pub(crate) trait Pump: Send {
     fn stop_at(&mut self, end: u64);
     /// Leaves the ring; may be called again. What was handed over may still come back.
     fn leave(&mut self);
+}
+
+/// What a target waits for that is not the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attends<'a> {
+    /// Readable when something has arrived.
+    pub(crate) socket: BorrowedFd<'a>,
+    /// When something happens by itself, by the monotonic clock.
+    pub(crate) due_ns: u64,
 }
 
 /// What a call of [`Pump::pump`] ended with.
@@ -231,14 +244,31 @@ impl Targets {
                 set.add(fd, entry.target.blocked_until());
             }
         }
+        // Behind those: the next pump looks at them, whatever woke the thread.
+        for attends in self.entries.iter().filter_map(|entry| entry.target.attends()) {
+            set.add(attends.socket, Interest::Readable);
+        }
+    }
+
+    /// Whether a target wakes for more than the ring.
+    pub(crate) fn attend(&self) -> bool {
+        self.entries.iter().any(|entry| entry.target.attends().is_some())
     }
 
     /// Longest time to wait for descriptors: short while a target waits for something that no descriptor reports.
     pub(crate) fn patience(&self) -> Duration {
         let is_unwatched = |entry: &Entry| entry.is_blocked && entry.target.blocked_on().is_none();
-        match self.entries.iter().any(is_unwatched) {
+        let patience = match self.entries.iter().any(is_unwatched) {
             true => UNWATCHED_INTERVAL,
             false => HOUSEKEEPING_INTERVAL,
+        };
+        let due = self.entries.iter().filter_map(|entry| entry.target.attends());
+        match due.map(|attends| attends.due_ns).min() {
+            Some(due_ns) => {
+                let rest_ns = due_ns.saturating_sub(monotonic_ns());
+                patience.min(Duration::from_nanos(rest_ns))
+            }
+            None => patience,
         }
     }
 
@@ -311,7 +341,7 @@ impl Targets {
             set.clear();
             self.watch(&mut set);
             // An interrupted wait is a short one.
-            let _ = set.wait(rest.min(HOUSEKEEPING_INTERVAL / 10));
+            let _ = set.wait(rest.min(HOUSEKEEPING_INTERVAL / 10).min(self.patience()));
             self.unblock_ready(&set, 0);
         }
 

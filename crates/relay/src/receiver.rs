@@ -3,6 +3,7 @@
 
 use crate::inlet::{FullRing, Inlet, Read};
 use crate::intake::Intake;
+use crate::link::LinkInlet;
 use crate::merge::{Merge, Pulled, Seat};
 use crate::meter::ListenerMeter;
 use crate::pump::{CLAIMS_MAX, CLAIMS_MAX_UNDER_LOAD, Command, HOUSEKEEPING_INTERVAL, Targets};
@@ -40,8 +41,10 @@ pub(crate) enum Request {
 }
 
 /// Where datagrams come from.
-enum Input {
+pub(crate) enum Input {
     Socket(Box<Inlet>),
+    /// Other Weirs.
+    Link(Box<LinkInlet>),
     Members {
         merge: Box<Merge>,
         /// What takes their place when they have ended.
@@ -77,10 +80,10 @@ pub(crate) struct Shared {
 }
 
 impl Receiver {
-    pub(crate) fn new(inlet: Box<Inlet>, intake: Intake, shared: Shared) -> Receiver {
+    pub(crate) fn new(input: Input, intake: Intake, shared: Shared) -> Receiver {
         let Shared { requests, has_requests, stop, ticks, waker, time } = shared;
         Receiver {
-            input: Input::Socket(inlet),
+            input,
             intake,
             targets: Targets::default(),
             wakers: Vec::new(),
@@ -110,6 +113,7 @@ impl Receiver {
             let now_ns;
             (has_more, now_ns) = match &self.input {
                 Input::Socket(_) => self.read_socket(&mut set, has_more),
+                Input::Link(_) => self.read_link(&mut set, has_more),
                 Input::Members { .. } => self.read_members(&mut set),
             };
 
@@ -157,6 +161,36 @@ impl Receiver {
             inlet.arrivals.paused(pause, was);
         }
         (has_more, now_ns)
+    }
+
+    /// As [`read_socket`](Self::read_socket), for what other Weirs send.
+    fn read_link(&mut self, set: &mut PollSet, has_more: bool) -> (bool, u64) {
+        let Input::Link(inlet) = &mut self.input else { return (has_more, 0) };
+        if !has_more {
+            let rest_ns = inlet.due_ns().saturating_sub(monotonic_ns());
+            let patience = self.targets.patience().min(Duration::from_nanos(rest_ns));
+            set.clear();
+            set.add(inlet.as_fd(), Interest::Readable);
+            set.add(self.waker.bell().as_fd(), Interest::Readable);
+            self.targets.watch(set);
+            // An interrupted wait is a short one.
+            let _ = set.wait(patience);
+            if set.is_ready(1) {
+                self.waker.bell().clear();
+            }
+            self.targets.unblock_ready(set, 2);
+        } else if self.targets.has_blocked() {
+            self.targets.revive(set);
+        }
+
+        let (is_read, now) = inlet.receive(&mut self.intake, &mut self.targets);
+        if is_read {
+            wake_all(&self.wakers);
+        }
+        let now = if is_read { self.clock.now() } else { now };
+        let claims_max = if is_read { CLAIMS_MAX_UNDER_LOAD } else { CLAIMS_MAX };
+        let has_more = self.targets.pump(now.monotonic_ns, now.realtime_ns, claims_max);
+        (has_more, now.monotonic_ns)
     }
 
     /// As [`read_socket`](Self::read_socket), for what the threads of several sockets have read. Sleeps where there is nothing.
@@ -294,7 +328,7 @@ impl Receiver {
 
     /// Merges what members read from here on, and gives the socket to the one who asked; a caller that has gone changes nothing.
     fn spread(&mut self, merge: Box<Merge>, reply: &mpsc::SyncSender<Box<Inlet>>) {
-        if matches!(self.input, Input::Members { .. }) {
+        if !matches!(self.input, Input::Socket(_)) {
             return;
         }
 
@@ -318,6 +352,13 @@ impl Receiver {
                     ticks.fetch_add(1, Ordering::Relaxed);
                     wake_all(wakers);
                 });
+            }
+            // Who reads the socket from now on knows none of the sessions: they are made anew.
+            Input::Link(_) if self.stop.keeps_socket.load(Ordering::Acquire) => {}
+            Input::Link(inlet) => {
+                let stop = &self.stop;
+                inlet.finish(&mut self.intake, &mut self.targets, &|| stop.is_late());
+                wake_all(&self.wakers);
             }
             Input::Members { .. } => self.finish_members(),
         }

@@ -38,7 +38,7 @@
 mod reader;
 mod writer;
 
-pub(crate) use reader::{Claim, Reader};
+pub(crate) use reader::{Claim, Look, Reader};
 pub(crate) use writer::Writer;
 
 use crate::sync::{Arc, AtomicU64, Ordering, UnsafeCell};

@@ -245,6 +245,7 @@ impl History {
             trust_header_from: Vec::new(),
             cpus: Default::default(),
             sockets_max: 1,
+            link: None,
             gather: None,
             balance: Balance::default(),
             order: crate::Order::default(),

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 use sys::clock::{Clock, monotonic_ns};
 use sys::poll::{Interest, PollSet};
 
@@ -52,6 +53,10 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let mut set = PollSet::default();
         let mut clock = Clock::default();
+        if self.targets.attend() {
+            // By default the kernel may be 50 µs late, which is more than some ways there and back.
+            sys::poll::set_timer_slack(Duration::ZERO);
+        }
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             // Looked at first: a command that was sent before the end was announced is there by now.
@@ -85,7 +90,7 @@ impl Worker {
     fn sleep(&mut self, set: &mut PollSet) {
         // Where all targets wait for room, what is published is nothing to wake for: the receiving thread would make a system
         // call for each batch, and this one run in vain.
-        if !self.targets.are_all_blocked() {
+        if !self.targets.are_all_blocked() || self.targets.attend() {
             self.waker.fall_asleep();
         }
         // Looked at after saying so: what is published or sent from here on rings the bell.

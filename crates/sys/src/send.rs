@@ -2,8 +2,9 @@
 
 use crate::Errno;
 use crate::errno::check;
+use std::io;
 use std::mem::{self, MaybeUninit};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -64,6 +65,15 @@ struct SegmentControl {
 // The layout that CMSG_SPACE(2) describes: a header, then two bytes padded to eight.
 // SAFETY: CMSG_SPACE and CMSG_LEN compute from their argument alone.
 const _: () = assert!(mem::size_of::<SegmentControl>() == unsafe { libc::CMSG_SPACE(2) } as usize);
+
+/// Sends one datagram to an address, on a socket that is not connected.
+///
+/// # Errors
+/// It was not sent, for this reason.
+pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
+    socket2::SockRef::from(&socket).send_to_with_flags(bytes, &to.into(), libc::MSG_DONTWAIT)?;
+    Ok(())
+}
 
 /// Sends the first [`BATCH`] messages in order on a connected socket and returns how many the kernel took.
 ///

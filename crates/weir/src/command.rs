@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod flows;
 pub(crate) mod r#gen;
+pub(crate) mod hop;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod ledger;

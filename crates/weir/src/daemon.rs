@@ -15,6 +15,7 @@ pub(crate) mod flows;
 mod follow;
 mod http;
 mod inherited;
+mod link;
 mod log;
 mod mitigation;
 mod names;
@@ -39,7 +40,7 @@ use admin::{Health, Phase, statsd};
 use collector::{Asked, Collecting, Ending, Prepared};
 use config::{
     COLLECTOR_NAME, Config, EVENTS_NAME, FLOWS_NAME, Host, ListenAddress, ListenerConfig,
-    Overrides, TargetConfig, memory,
+    Overrides, Target, memory,
 };
 use crowding::Crowding;
 use drops::Drops;
@@ -458,8 +459,7 @@ fn open_targets(
     sockets: &[OpenSocket],
 ) -> anyhow::Result<Vec<Targets>> {
     let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
-    let open =
-        |listener: &ListenerConfig| Targets::open(&listener.targets, names, ways, &listen_addrs);
+    let open = |listener: &ListenerConfig| Targets::open(listener, names, ways, &listen_addrs);
     listeners.iter().map(open).collect()
 }
 
@@ -471,8 +471,8 @@ impl Running {
         drops: &Drops,
         ledger: &Arc<Ledger>,
     ) -> anyhow::Result<Running> {
-        let OpenSocket { socket, owner, receive, helper, file } = socket;
-        let options = config.listener_options(owner);
+        let OpenSocket { socket, owner, receive, helper, file, link } = socket;
+        let options = ListenerOptions { link, ..config.listener_options(owner) };
         let before = drops.counted(socket.as_fd(), owner);
         let Targets { destinations, addresses, fed, tapped } = targets;
         let socket = ListenSocket::new(socket, receive);
@@ -524,14 +524,14 @@ struct Targets {
 
 impl Targets {
     fn open(
-        configs: &[TargetConfig],
+        listener: &ListenerConfig,
         names: &Names,
         ways: &Ways,
         listen_addrs: &[SocketAddr],
     ) -> anyhow::Result<Targets> {
         let mut targets = Targets::default();
-        for config in configs {
-            let opened = open::target(config, names, ways, listen_addrs)?;
+        for config in &listener.targets {
+            let opened = open::target(config, &listener.name, names, ways, listen_addrs)?;
             targets.addresses.insert(config.name.clone(), opened.address);
             targets.destinations.push((config.target_options(), opened.destination));
         }
@@ -557,11 +557,14 @@ impl Targets {
 
 /// Every name in a configuration, with the shortest interval that anybody wants for it.
 fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
-    let listeners = config.listeners.iter().filter_map(ListenerConfig::udp);
-    let listeners = listeners.map(|udp| (&udp.addr, LISTENER_RESOLVE_INTERVAL));
+    let listeners = config.listeners.iter().filter_map(|listener| listener.listen.port());
+    let listeners = listeners.map(|addr| (addr, LISTENER_RESOLVE_INTERVAL));
     let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
-    let targets = targets.filter_map(TargetConfig::udp);
-    let targets = targets.map(|udp| (&udp.addr, udp.resolve_interval));
+    let targets = targets.filter_map(|target| match &target.to {
+        Target::Udp(udp) => Some((&udp.addr, udp.resolve_interval)),
+        Target::Weir(weir) => Some((&weir.addr, LISTENER_RESOLVE_INTERVAL)),
+        _ => None,
+    });
     let sinks = config.sinks.iter().filter_map(|sink| sink.to.receiver());
     let sinks = sinks.map(|addr| (addr, sinks::RESOLVE_INTERVAL));
 
@@ -577,7 +580,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
 }
 
 fn has_name(listener: &ListenerConfig) -> bool {
-    listener.udp().is_some_and(|udp| matches!(udp.addr.host, Host::Name(_)))
+    listener.listen.port().is_some_and(|addr| matches!(addr.host, Host::Name(_)))
 }
 
 fn forward_signals(events: Sender<Event>) -> std::io::Result<()> {

@@ -15,7 +15,7 @@ mod refused;
 
 use clap::{Parser, Subcommand};
 use command::{
-    config, doctor, flows, r#gen, lab, ledger, mitigate, namespace_helper, relay, run, sink,
+    config, doctor, flows, r#gen, hop, lab, ledger, mitigate, namespace_helper, relay, run, sink,
     sockets, verify,
 };
 use std::process::ExitCode;
@@ -37,6 +37,7 @@ enum Command {
     Doctor(doctor::Args),
     Flows(flows::Args),
     Gen(r#gen::Args),
+    Hop(hop::Args),
     Lab(lab::Args),
     Ledger(ledger::Args),
     Mitigate(mitigate::Args),
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Gen(args) => r#gen::run(args),
+        Command::Hop(args) => hop::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Mitigate(args) => mitigate::run(args),

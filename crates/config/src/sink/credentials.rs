@@ -55,7 +55,7 @@ pub(super) fn user(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn secret_path(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn secret_path(text: &str) -> Result<PathBuf, String> {
     match text.is_empty() || text.chars().any(char::is_control) {
         true => Err("it is not a path; write for example /etc/weir/secret".to_owned()),
         false => Ok(PathBuf::from(text)),

@@ -131,6 +131,7 @@ impl UdpTarget {
             send_buffer_bytes: self.send_buffer_bytes,
             multicast_interface: self.multicast_interface.clone(),
             is_transparent: self.keeps_source(),
+            is_answered: false,
         }
     }
 
@@ -228,7 +229,7 @@ pub(super) fn port_is_taken<'a>(
     let (Some(port), Some(source)) = (target.source_port, source) else { return };
 
     let holds = |listener: &&ListenerConfig| {
-        let on = listener.udp().and_then(|udp| udp.addr.known());
+        let on = listener.listen.port().and_then(HostPort::known);
         on.is_some_and(|on| on.port() == port && (on.ip() == source || overlap(on.ip(), source)))
     };
     if let Some(owner) = listeners.find(holds) {

@@ -75,6 +75,12 @@ impl HopBuilder {
         self
     }
 
+    /// Adds what was sent and never answered.
+    pub fn uncertain(mut self, amount: Amount) -> HopBuilder {
+        self.snapshot.uncertain += amount;
+        self
+    }
+
     /// Adds what was dropped.
     pub fn dropped(mut self, reason: Reason, amount: Amount) -> HopBuilder {
         match self.snapshot.dropped.iter_mut().find(|drop| drop.reason == reason) {

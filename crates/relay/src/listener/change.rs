@@ -113,7 +113,8 @@ impl Listener {
             TargetChange::Add(options, destination) => self.begin_join(options, destination),
             TargetChange::Change(options, destination) => {
                 let target = self.target(&options.name)?;
-                if target.class != destination.class() {
+                // A link ends as it began: with the same other end and key.
+                if target.class != destination.class() || target.class == Class::Link {
                     return self.begin_join(options, destination);
                 }
                 let gate = Some(Gate::new(&options, monotonic_ns()));
@@ -217,7 +218,8 @@ impl Listener {
         let class = destination.class();
 
         let older = self.position(&options.name).ok();
-        let older = older.filter(|at| self.targets[*at].class != class);
+        let is_other = |at: &usize| self.targets[*at].class != class || class == Class::Link;
+        let older = older.filter(is_other);
         let older = older.map(|at| (at, self.targets.remove(at)));
 
         // The older one has left the list, or it would count as a second target of this name.

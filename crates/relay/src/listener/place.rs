@@ -3,6 +3,7 @@
 use super::{Listener, TargetHandle, WorkerHandle};
 use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
 use crate::gate::Gate;
+use crate::link::LinkTarget;
 use crate::meter::TargetMeter;
 use crate::options::Class;
 use crate::outlet::SocketOutlet;
@@ -60,13 +61,13 @@ impl Listener {
             Arc::clone(&self.meter),
             joined.amount,
             self.ring_capacity + buffered_max,
-            joined.lost,
+            Arc::clone(&joined.lost),
         ));
         destination.note_listener(self.socket.as_fd());
         meter.follow(&destination);
 
         let gate = Gate::new(&options, monotonic_ns());
-        let pump = make_pump(destination, self.socket.as_fd(), joined.reader, gate, &meter);
+        let pump = make_pump(destination, self.socket.as_fd(), joined, gate, &meter);
 
         // A disk may hold its thread, and a sink's code may be slow or panic: each has one to itself. The others share the
         // workers in turn.
@@ -140,7 +141,7 @@ impl Listener {
 fn make_pump(
     destination: TargetKind,
     listener: BorrowedFd<'_>,
-    reader: Reader,
+    Joined { reader, amount, .. }: Joined,
     gate: Gate,
     meter: &Arc<TargetMeter>,
 ) -> Box<dyn Pump> {
@@ -151,6 +152,10 @@ fn make_pump(
             Box::new(FileTarget::new(options, local, reader, gate, meter))
         }
         TargetKind::Rows(receiver) => Box::new(RowsTarget::new(receiver, reader, gate, meter)),
+        TargetKind::Link { socket, options } => {
+            meter.begin_link();
+            Box::new(LinkTarget::new(socket, *options, reader, gate, meter, amount))
+        }
         destination => {
             let outlet = SocketOutlet::new(destination).unwrap_or(SocketOutlet::Unresolved);
             let mut target = Target::new(outlet, reader, gate, meter);

@@ -5,10 +5,11 @@ use super::place::{Joined, thread_name};
 use crate::arrivals::Arrivals;
 use crate::inlet::Inlet;
 use crate::intake::{Admission, Intake};
+use crate::link::LinkInlet;
 use crate::meter::ListenerMeter;
 use crate::options::Class;
 use crate::pump::HOUSEKEEPING_INTERVAL;
-use crate::receiver::{Receiver, Shared};
+use crate::receiver::{Input, Receiver, Shared};
 use crate::ring::ring;
 use crate::socket::CountedDrops;
 use crate::waker::Waker;
@@ -72,7 +73,9 @@ impl Listener {
             .map_err(failed("setting the receive timeout"))?;
 
         let socket = Arc::new(socket);
-        let meter = ListenerMeter::new(options.name.clone(), Some(Arc::clone(&socket)), before);
+        // What the kernel drops of a link's packets is sent again, and no datagram is lost by it.
+        let counted = options.link.is_none().then(|| Arc::clone(&socket));
+        let meter = ListenerMeter::new(options.name.clone(), counted, before);
         let meter = Arc::new(meter);
 
         let bytes = options.ring_bytes.max(RING_BYTES_MIN);
@@ -103,7 +106,8 @@ impl Listener {
             pulse: Mutex::default(),
             pulses: vec![Arc::default()],
         };
-        let inlet = Box::new(Inlet {
+        let link = listener.options.link.clone();
+        let inlet = |socket| Inlet {
             socket,
             owner: listener.options.socket_owner,
             arrivals: Arrivals::new(listener.options.gather),
@@ -111,7 +115,11 @@ impl Listener {
             stamps: Stamps::Unwanted,
             batch: ReceiveBatch::default(),
             clock: Clock::default(),
-        });
+        };
+        let input = match link {
+            Some(link) => Input::Link(Box::new(LinkInlet::new(socket, link))),
+            None => Input::Socket(Box::new(inlet(socket))),
+        };
         let admission = Admission::new(&listener.options);
         let intake = Intake { writer, admission, meter: Arc::clone(&meter) };
         let shared = Shared {
@@ -122,7 +130,7 @@ impl Listener {
             waker,
             time: Arc::clone(&listener.time),
         };
-        let receiver = Receiver::new(inlet, intake, shared);
+        let receiver = Receiver::new(input, intake, shared);
         listener.begin(receiver, targets)?;
 
         Ok(listener)

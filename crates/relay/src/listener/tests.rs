@@ -37,6 +37,7 @@ fn listener_options(name: &str) -> ListenerOptions {
         trust_header_from: Vec::new(),
         cpus: Default::default(),
         sockets_max: 1,
+        link: None,
         gather: None,
         balance: sys::socket::Balance::default(),
         order: crate::Order::default(),

@@ -93,6 +93,11 @@ impl Reader {
         self.shared.head()
     }
 
+    /// One beyond the number of the newest datagram that was published and is for this reader.
+    pub(crate) fn end(&self) -> u64 {
+        self.head().min(self.until)
+    }
+
     /// When the oldest datagram that this reader has not dealt with was received, in nanoseconds since 1970; `None` if there
     /// is none. No datagram is dropped for it.
     pub(crate) fn oldest_received_ns(&mut self) -> Option<u64> {
@@ -137,6 +142,28 @@ impl Reader {
         }
 
         Some(Claim { reader: self, base, first, dealt: 0, len, head })
+    }
+
+    /// Keeps the writer from everything that this reader has not dealt with, to look at it in any order; `None` if there is
+    /// nothing. It is to be short, as a claim: while it lasts the writer drops what is new rather than what is old.
+    ///
+    /// A reader that has fallen behind as [`claim`](Self::claim) describes loses its oldest datagrams too. They are not counted here:
+    /// [`Look::first`] is beyond them.
+    pub(crate) fn look(&mut self) -> Option<Look<'_>> {
+        let (oldest, published) = self.set_claim()?;
+        let head = published.min(self.until);
+        let view = self.view();
+
+        // SAFETY: the claim covers everything from `oldest` to `published`, and there is something.
+        let first = unsafe { view.first_within_reach(oldest, published) }.min(head);
+        // SAFETY: as above; `first` is below `published`.
+        let bytes = unsafe { view.descriptor(first.min(published - 1)) };
+        let bytes = if first < published { bytes.bytes_before } else { bytes.end_bytes() };
+
+        let base = view.base;
+        self.seen = Amount { count: first, bytes };
+        self.cursor.word.0.store(first << 1 | CLAIMED, Ordering::Release);
+        Some(Look { reader: self, base, head })
     }
 
     /// The descriptors, for a caller that has set the claim.
@@ -289,6 +316,62 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.reader.cursor.word.0.store(self.reader.seen.count << 1, Ordering::Release);
+    }
+}
+
+/// Everything that a reader has not dealt with, which the writer leaves alone for as long as this lasts.
+pub(crate) struct Look<'a> {
+    reader: &'a mut Reader,
+    base: u64,
+    head: u64,
+}
+
+impl Look<'_> {
+    /// Everything before the oldest datagram that is there.
+    pub(crate) fn first(&self) -> Amount {
+        self.reader.seen
+    }
+
+    /// One beyond the number of the newest datagram that is there.
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// One datagram, and everything that came with it and before it.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub(crate) fn get(&self, number: u64) -> (Descriptor, &[u8], Amount) {
+        let is_there = (self.reader.seen.count..self.head).contains(&number);
+        assert!(is_there, "datagram {number} of {} to {}", self.reader.seen.count, self.head);
+
+        let shared = &self.reader.shared;
+        // SAFETY: the claim covers it.
+        let descriptor = unsafe { shared.view(self.base).descriptor(number) };
+        let offset = descriptor.position as usize & (shared.payloads.len() - 1);
+        let cells = &shared.payloads[offset..offset + descriptor.len as usize];
+        // SAFETY: the claim keeps the writer from these bytes for as long as the returned borrow of it lives, and they
+        // were written before `head` passed the datagram.
+        let bytes = unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) };
+        let with_it = Amount { count: number + 1, bytes: descriptor.end_bytes() };
+        (descriptor, bytes, with_it)
+    }
+
+    /// Everything before this number is dealt with: it is the writer's from here on.
+    ///
+    /// # Panics
+    /// If it is beyond the newest.
+    pub(crate) fn advance(&mut self, number: u64) {
+        if number > self.reader.seen.count {
+            self.reader.seen = self.get(number - 1).2;
+            self.reader.cursor.word.0.store(number << 1 | CLAIMED, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Look<'_> {
     fn drop(&mut self) {
         self.reader.cursor.word.0.store(self.reader.seen.count << 1, Ordering::Release);
     }

@@ -4,6 +4,7 @@
 
 mod aggregates;
 mod group;
+mod link;
 mod reload;
 mod rows;
 mod support;

@@ -23,6 +23,7 @@ pub(crate) fn options(schedule: Schedule) -> ListenerOptions {
         trust_header_from: Vec::new(),
         cpus: Default::default(),
         sockets_max: 1,
+        link: None,
         gather: None,
         balance: Balance::default(),
         order: Order::default(),

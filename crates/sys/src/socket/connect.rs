@@ -33,6 +33,9 @@ pub struct SendOptions {
     /// Whether datagrams may leave from addresses that are not this host's ([`send_messages_from`](crate::send::send_messages_from)). Needs
     /// `CAP_NET_ADMIN` or `CAP_NET_RAW` (ip(7), `IP_TRANSPARENT`).
     pub is_transparent: bool,
+    /// Whether what the peer sends back is read. Then errors of datagrams that were sent are reported once, by the next call, and not
+    /// in the error queue.
+    pub is_answered: bool,
 }
 
 /// Opens a connected, non-blocking UDP socket whose errors are reported to us (`IP_RECVERR`).
@@ -57,10 +60,10 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
     socket.set_broadcast(true)?;
 
     let fd = socket.as_raw_fd();
-    if remote.is_ipv4() {
-        set_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
-    } else {
-        set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+    match remote {
+        _ if options.is_answered => {}
+        SocketAddr::V4(_) => set_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?,
+        SocketAddr::V6(_) => set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?,
     }
 
     if options.is_transparent {
@@ -86,7 +89,9 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
     apply_send_options(&socket, remote, options)?;
     socket.connect(&remote.into())?;
     let socket = OwnedFd::from(socket);
-    refuse_new_datagrams(socket.as_fd())?;
+    if !options.is_answered {
+        refuse_new_datagrams(socket.as_fd())?;
+    }
     Ok(socket)
 }
 

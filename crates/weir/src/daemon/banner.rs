@@ -129,6 +129,7 @@ fn line(text: &mut String, content: &str) {
 
 fn listener(one: &Running) -> String {
     let address = match socket::local_address(one.listener.socket()) {
+        Some(LocalAddress::Inet(addr)) if one.config.weir().is_some() => format!("weir://{addr}"),
         Some(LocalAddress::Inet(addr)) => format!("udp://{addr}"),
         _ => one.config.listen.to_string(),
     };
@@ -138,7 +139,7 @@ fn listener(one: &Running) -> String {
         false => format!(" ({})", one.config.name),
     };
 
-    let buffer = match (one.config.udp(), socket::receive_buffer(one.listener.socket())) {
+    let buffer = match (one.config.listen.port(), socket::receive_buffer(one.listener.socket())) {
         (Some(_), Ok(bytes)) => format!(
             ": receive buffer {}, room for {} datagrams of {EXAMPLE_BYTES} bytes",
             size(bytes as u64),
@@ -154,7 +155,8 @@ fn listener(one: &Running) -> String {
 fn buffer_warning(running: &[Running]) -> Option<String> {
     let clamped = |one: &Running| {
         let granted = socket::receive_buffer(one.listener.socket().as_fd()).ok()?;
-        let asked = one.config.udp()?.receive_buffer_bytes;
+        one.config.listen.port()?;
+        let asked = one.config.receive_buffer_bytes();
         (granted < asked).then_some(asked)
     };
 

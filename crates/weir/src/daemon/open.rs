@@ -1,6 +1,7 @@
 //! Opening what the configuration names: the sockets of listeners, the ways out of targets.
 
 use super::inherited::Inherited;
+use super::link;
 use super::names::Names;
 use super::receive;
 use super::ways::Ways;
@@ -9,7 +10,9 @@ use crate::refused::{Wanted, mkdir, own_folder, refused};
 use config::{
     HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
 };
-use relay::{Gso, Path as Way, Receive, SocketOwner, SourceAddress, TargetKind, UnixPeer};
+use relay::{
+    Gso, LinkListenOptions, Path as Way, Receive, SocketOwner, SourceAddress, TargetKind, UnixPeer,
+};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -28,6 +31,8 @@ pub(crate) struct OpenSocket {
     /// Who counts, where this process may not.
     pub(crate) helper: Option<PathBuf>,
     pub(crate) file: Option<SocketFile>,
+    /// It is for other Weirs.
+    pub(crate) link: Option<LinkListenOptions>,
 }
 
 impl OpenSocket {
@@ -92,16 +97,18 @@ pub(crate) fn listener(
     let at = match &config.listen {
         Listen::Unix(path) => LocalAddress::Unix(path.clone()),
         Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
+        Listen::Weir(weir) => LocalAddress::Inet(own_address(&weir.addr, names)?),
     };
     refuse_cpus(config)?;
+    let link = link::listen_options(config)?;
     if let Some(socket) = inherited.find(&at) {
         if config.sockets() > 1 {
             // It stays for a file that says otherwise: nobody else could have the port.
             inherited.put_back(socket);
             return Err(stays_alone(config));
         }
-        if let Some(udp) = config.udp() {
-            enlarge_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+        if config.listen.port().is_some() {
+            enlarge_receive_buffer(socket.as_fd(), config.receive_buffer_bytes());
         }
         busy_poll(config, socket.as_fd())?;
         let receive = receive::of(config, socket.as_fd(), helper);
@@ -112,6 +119,7 @@ pub(crate) fn listener(
             receive,
             helper: helper.map(Path::to_owned),
             file: None,
+            link,
         });
     }
 
@@ -132,6 +140,13 @@ pub(crate) fn listener(
             busy_poll(config, socket.as_fd())?;
             (socket, None)
         }
+        (Listen::Weir(weir), LocalAddress::Inet(addr)) => {
+            let shares_address = place == Place::LeftByFormer;
+            let options = ListenOptions { shares_address, ..ListenOptions::default() };
+            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
+            set_receive_buffer(socket.as_fd(), weir.receive_buffer_bytes);
+            (socket, None)
+        }
         (Listen::Unix(path), _) | (_, LocalAddress::Unix(path)) => {
             (socket::listen_unix(path).map_err(wrong)?, SocketFile::of(path))
         }
@@ -143,6 +158,7 @@ pub(crate) fn listener(
         receive,
         helper: helper.map(Path::to_owned),
         file,
+        link,
     })
 }
 
@@ -251,12 +267,13 @@ impl OpenTarget {
 /// Opens a target's way out. One whose name does not resolve, or that no route leads to, takes nothing for now, so that the
 /// others start; it is tried again.
 ///
-/// `listen_addrs` are all addresses that we listen on.
+/// `listen_addrs` are all addresses that we listen on, `origin` the listener whose target it is.
 ///
 /// # Errors
 /// It is one of our own listeners, or this host can never open it as it is configured.
 pub(crate) fn target(
     config: &TargetConfig,
+    origin: &str,
     names: &Names,
     ways: &Ways,
     listen_addrs: &[SocketAddr],
@@ -284,6 +301,11 @@ pub(crate) fn target(
         Target::File(file) => {
             prepare_file(config, &file.path)?;
             TargetKind::File(file.file_options())
+        }
+        Target::Weir(weir) => {
+            let (destination, addr) =
+                link::target(config, weir, origin, names, ways, listen_addrs)?;
+            return Ok(OpenTarget { destination, address: Some(addr) });
         }
         Target::Null => TargetKind::Null,
     };
@@ -337,7 +359,7 @@ pub(crate) fn udp(
     listen_addrs: &[SocketAddr],
 ) -> Result<OpenTarget, CannotSend> {
     let socket = socket::connect_udp(addr, &target.send_options())
-        .map_err(|error| cannot_send(config, target, addr, error))?;
+        .map_err(|error| cannot_send(config, Some(target), addr, error))?;
 
     let ends = Ends { dst: addr, src: udp_address(socket.as_fd()) };
     let (path, egress) = ways.follow(ends);
@@ -386,7 +408,7 @@ pub(crate) fn refuse_loop(
     check_loop(config, addr, &path, listen_addrs)
 }
 
-fn check_loop(
+pub(crate) fn check_loop(
     config: &TargetConfig,
     addr: SocketAddr,
     path: &Way,
@@ -410,9 +432,10 @@ fn check_loop(
     }
 }
 
-fn cannot_send(
+/// Why a socket cannot be connected to this address; `target`: with these options.
+pub(crate) fn cannot_send(
     config: &TargetConfig,
-    target: &UdpTarget,
+    target: Option<&UdpTarget>,
     addr: SocketAddr,
     error: io::Error,
 ) -> CannotSend {
@@ -425,9 +448,10 @@ fn cannot_send(
         return CannotSend::NoRoute(error);
     }
 
-    let wanted = match target.keeps_source() {
-        false => Wanted::SendUdp(target.source_address, target.source_port),
-        true => Wanted::SendFromAny(target.source_port),
+    let wanted = match target {
+        None => Wanted::SendUdp(None, None),
+        Some(target) if target.keeps_source() => Wanted::SendFromAny(target.source_port),
+        Some(target) => Wanted::SendUdp(target.source_address, target.source_port),
     };
     let target = named(&config.to, "target", &config.name);
     let what = format_args!("cannot send to {target} at {addr}");

@@ -181,7 +181,7 @@ impl Daemon {
                 }
                 _ => {
                     let mut targets =
-                        Targets::open(&listener.targets, &self.names, &self.ways, &listen_addrs)?;
+                        Targets::open(listener, &self.names, &self.ways, &listen_addrs)?;
                     targets.feed(config, &listener.name, &mut self.sinks, analysis);
                     Ways::All(targets)
                 }
@@ -301,7 +301,7 @@ impl Daemon {
                 continue;
             }
 
-            let opened = open::target(target, &self.names, &self.ways, listen_addrs)?;
+            let opened = open::target(target, &wanted.name, &self.names, &self.ways, listen_addrs)?;
             steps.push(match earlier {
                 Some(_) => Step::Change(target.clone(), opened),
                 None => Step::Add(target.clone(), opened),

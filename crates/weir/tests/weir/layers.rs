@@ -23,7 +23,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mitigate", &[]),
     ("lab", &["sys", "text", "wire", "load", "hop"]),
     ("admin", &["ledger"]),
-    ("config", &["sys", "text", "wire", "record", "relay", "sockets", "flows", "mitigate", "sink"]),
+    (
+        "config",
+        &["sys", "text", "wire", "record", "hop", "relay", "sockets", "flows", "mitigate", "sink"],
+    ),
     // For tests: named in `[dev-dependencies]` alone.
     ("testkit", &["sys"]),
     (

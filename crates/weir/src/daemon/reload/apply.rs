@@ -1,9 +1,11 @@
 //! The second half of a reload: the differences come into force.
 
-use super::super::{Daemon, Retiring, Running, Targets, fingerprint, flows, open, watched_names};
+use super::super::{
+    Daemon, Retiring, Running, Targets, fingerprint, flows, link, open, watched_names,
+};
 use super::{Admin, Fate, NextCollector, Plan, Step};
 use config::{FLOWS_NAME, ListenerConfig, changes};
-use relay::{ChangesUnderWay, Listener, SocketOwner, TargetChange};
+use relay::{ChangesUnderWay, Listener, ListenerOptions, SocketOwner, TargetChange};
 use std::time::{Duration, Instant};
 
 /// Changes that the log names; the rest are counted.
@@ -172,7 +174,11 @@ impl Daemon {
         report: &mut Report,
     ) -> Running {
         adjust_socket(&one, wanted);
-        let options = wanted.listener_options(one.owner());
+        let link = link::listen_options(wanted).unwrap_or_else(|error| {
+            report.failed(format!("{error:#}; the keys stay as they were"));
+            one.listener.options().link.clone()
+        });
+        let options = ListenerOptions { link, ..wanted.listener_options(one.owner()) };
         let deadline = Instant::now() + grace;
 
         let Targets { destinations, addresses, fed, tapped } = targets;
@@ -256,7 +262,8 @@ fn adjust_socket(one: &Running, wanted: &ListenerConfig) {
         }
     }
 
-    let bytes = |config: &ListenerConfig| config.udp().map(|udp| udp.receive_buffer_bytes);
+    let bytes =
+        |config: &ListenerConfig| config.listen.port().map(|_| config.receive_buffer_bytes());
     let Some(wanted) = bytes(wanted).filter(|_| bytes(&one.config) != bytes(wanted)) else {
         return;
     };

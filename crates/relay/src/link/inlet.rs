@@ -1,0 +1,175 @@
+//! A listener that other Weirs send to: packets in, datagrams to the ring, reports back.
+
+use super::LinkListenOptions;
+use super::target::source_of;
+use crate::intake::Intake;
+use crate::pump::Targets;
+use crate::socket::ListenSocket;
+use hop::{Far, Heard};
+use ledger::{Amount, Event, Gauge};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use sys::clock::{Clock, Now, monotonic_ns};
+use sys::recv::{Aggregates, Ask, BATCH, Payload, ReceiveBatch, Sources, Stamps, Wait};
+use sys::send::send_to;
+use sys::socket::{LocalAddress, leave_port, local_address};
+
+/// Time between two looks at what is shown of the link, in nanoseconds.
+const SHOW_NS: u64 = 100_000_000;
+
+/// The socket of a listener of links, and what is known of who sends there.
+pub(crate) struct LinkInlet {
+    pub(crate) socket: Arc<ListenSocket>,
+    far: Far,
+    batch: ReceiveBatch,
+    clock: Clock,
+    is_v6: bool,
+    aggregates: Aggregates,
+    packet: Vec<u8>,
+    answer: Vec<u8>,
+    shown_ns: u64,
+}
+
+impl LinkInlet {
+    pub(crate) fn new(socket: Arc<ListenSocket>, options: LinkListenOptions) -> LinkInlet {
+        let local = local_address(socket.as_fd());
+        let is_v6 = matches!(local, Some(LocalAddress::Inet(SocketAddr::V6(_))));
+        // What the kernel drops here is missing in the packets' numbers, so that nothing depends on its count.
+        let aggregates = match sys::gro::aggregate(socket.as_fd()) {
+            Ok(()) => Aggregates::Some,
+            Err(_) => Aggregates::Never,
+        };
+        LinkInlet {
+            socket,
+            far: Far::new(options.keys, options.receiver, monotonic_ns()),
+            batch: ReceiveBatch::default(),
+            clock: Clock::default(),
+            is_v6,
+            aggregates,
+            packet: Vec::new(),
+            answer: Vec::new(),
+            shown_ns: 0,
+        }
+    }
+
+    /// Takes what waits in the socket into the ring, one batch, and answers. Returns whether there was something, and when.
+    pub(crate) fn receive(&mut self, intake: &mut Intake, targets: &mut Targets) -> (bool, Now) {
+        let ask = Ask {
+            count_max: BATCH,
+            sources: Sources::Wanted,
+            stamps: Stamps::Unwanted,
+            aggregates: self.aggregates,
+            room: None,
+        };
+        let received = self.batch.receive_into(self.socket.as_fd(), Wait::No, ask);
+        let now = self.clock.now();
+        if received.is_ok() {
+            intake.meter.batches.add(1);
+            self.take_in(now, intake, targets);
+        }
+        self.report(now.monotonic_ns);
+        self.show(intake, now.monotonic_ns);
+        (received.is_ok(), now)
+    }
+
+    fn take_in(&mut self, now: Now, intake: &mut Intake, targets: &mut Targets) {
+        let LinkInlet { socket, far, batch, is_v6, packet, answer, .. } = self;
+        let mut accepted = Amount::default();
+        for received in batch.segments() {
+            let (Payload::Bytes(bytes), Some(from)) = (received.payload, received.source.address())
+            else {
+                continue;
+            };
+            packet.clear();
+            packet.extend_from_slice(bytes);
+            answer.clear();
+            let heard = far.on_packet(
+                now.monotonic_ns,
+                from,
+                packet,
+                &mut |_, one| {
+                    let source = source_of(one.origin.sender);
+                    let received_ns = one.origin.received_unix_ns;
+                    intake.take_one(source, received_ns, one.bytes, &mut accepted, targets);
+                },
+                answer,
+            );
+            if heard == Heard::Answer {
+                // One that does not leave is as one that is lost: the sender asks again.
+                let _ = send_to(socket.as_fd(), answer, to(*is_v6, from));
+            }
+        }
+        intake.show(&mut accepted);
+    }
+
+    /// Sends the reports that are due.
+    fn report(&mut self, now_ns: u64) {
+        loop {
+            self.answer.clear();
+            let Some(address) = self.far.next_report(now_ns, &mut self.answer) else { return };
+            // One that does not leave is as one that is lost.
+            let _ = send_to(self.socket.as_fd(), &self.answer, to(self.is_v6, address));
+        }
+    }
+
+    /// When the next report is due, by the monotonic clock.
+    pub(crate) fn due_ns(&mut self) -> u64 {
+        self.far.due_ns().unwrap_or(u64::MAX)
+    }
+
+    fn show(&mut self, intake: &Intake, now_ns: u64) {
+        if now_ns < self.shown_ns + SHOW_NS {
+            return;
+        }
+        self.shown_ns = now_ns;
+        let counts = self.far.counts();
+        let events = [
+            (Event::Packets, counts.packets),
+            (Event::Reports, counts.reports),
+            (Event::Sessions, counts.sessions),
+            (Event::ForgedPackets, counts.forged + counts.malformed),
+            (Event::ReplayedPackets, counts.replayed),
+            (Event::StrangePackets, counts.unknown_session),
+            (Event::RepeatedDatagrams, counts.duplicate),
+            (Event::LateDatagrams, counts.late),
+            (Event::PacketsWithoutRoom, counts.no_room),
+            (Event::HellosRefused, counts.hellos_refused),
+        ];
+        let gauges = [(Gauge::SessionsOpen, self.far.session_count() as u64)];
+        intake.meter.link.show(&events, &gauges);
+    }
+
+    /// Reads what waits in the socket for the last time, and says what arrived.
+    pub(crate) fn finish(
+        &mut self,
+        intake: &mut Intake,
+        targets: &mut Targets,
+        is_late: &dyn Fn() -> bool,
+    ) {
+        let is_refusing = self.socket.refuse_new_datagrams().is_ok();
+        while self.receive(intake, targets).0 {
+            if is_late() && !is_refusing {
+                break;
+            }
+        }
+        self.report(u64::MAX / 2);
+        self.shown_ns = 0;
+        self.show(intake, SHOW_NS);
+        leave_port(self.socket.as_fd());
+    }
+}
+
+impl AsFd for LinkInlet {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The address as a socket of this family has it.
+fn to(is_v6: bool, address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(v4) if is_v6 => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
+        _ => address,
+    }
+}

@@ -1,0 +1,480 @@
+//! A target that is another Weir.
+//!
+//! The ring is the memory of what may have to be sent again: the reader's cursor is the oldest datagram that is not settled. A look
+//! at the ring lasts for as long as it takes to seal a batch, and no call of the kernel is made meanwhile.
+
+use super::LinkOptions;
+use crate::TargetKind;
+use crate::gate::Gate;
+use crate::meter::TargetMeter;
+use crate::pump::{Attends, Pump, Pumped, Replaced};
+use crate::ring::{Descriptor, Look, Reader};
+use hop::packet::{Origin, Sender as From};
+use hop::{Fates, Near, Next, Taken};
+use ledger::{Amount, Event, Gauge, Reason};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use sys::clock::monotonic_ns;
+use sys::recv::{Payload, ReceiveBatch, Wait};
+use sys::send::{Message, SEGMENTS_MAX, send_messages};
+use sys::{Errno, Source};
+
+/// Packets that are sealed before they are sent.
+const PACKETS_MAX: usize = 64;
+
+/// Longest packet of the other end: a report or a welcome.
+const ANSWER_BYTES_MAX: usize = 1_024;
+
+/// Longest run of packets that leaves as one message, in bytes.
+const RUN_BYTES_MAX: usize = 65_000;
+
+/// Batches of answers that are read before anything is sent.
+const ANSWER_BATCHES_MAX: usize = 8;
+
+/// Sealed packets, one behind the other.
+#[derive(Default)]
+struct Sealed {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+    /// Packets that have left.
+    sent: usize,
+}
+
+impl Sealed {
+    fn note_end(&mut self) {
+        // What could not be sealed is not there.
+        if self.bytes.len() > self.ends.last().copied().unwrap_or(0) {
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sent == self.ends.len()
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.sent = 0;
+    }
+
+    fn begin(&self, at: usize) -> usize {
+        if at == 0 { 0 } else { self.ends[at - 1] }
+    }
+
+    /// The packets from `from` on that can leave as one message: of one length, but for a last one that may be shorter.
+    fn message(&self, from: usize, runs: bool) -> (Message<'_>, usize) {
+        let begin = self.begin(from);
+        let first = self.ends[from] - begin;
+        let mut until = from + 1;
+        while runs && until < self.ends.len() && until - from < SEGMENTS_MAX {
+            let len = self.ends[until] - self.ends[until - 1];
+            let is_full = self.ends[until] - begin > RUN_BYTES_MAX;
+            let follows = self.ends[until - 1] - self.begin(until - 1) == first;
+            if is_full || !follows || len > first {
+                break;
+            }
+            until += 1;
+        }
+        let bytes = &self.bytes[begin..self.ends[until - 1]];
+        match until - from {
+            1 => (Message::single(bytes), until),
+            _ => (Message::run(bytes, first as u16), until),
+        }
+    }
+}
+
+/// A target of one listener.
+pub(crate) struct LinkTarget {
+    reader: Reader,
+    gate: Gate,
+    meter: Arc<TargetMeter>,
+    socket: OwnedFd,
+    near: Near,
+    deadline_ns: u64,
+    /// Everything in the ring that was looked at: what comes from there on was not.
+    offered: Amount,
+    /// What of the fates is counted.
+    counted: Fates,
+    sealed: Sealed,
+    /// The kernel takes runs.
+    runs: bool,
+    answers: ReceiveBatch,
+    answer: Vec<u8>,
+    is_blocked: bool,
+    due_ns: u64,
+    is_ended: bool,
+}
+
+impl LinkTarget {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        options: LinkOptions,
+        reader: Reader,
+        gate: Gate,
+        meter: Arc<TargetMeter>,
+        joined: Amount,
+    ) -> LinkTarget {
+        let LinkOptions { key, identity, sender, deadline } = options;
+        LinkTarget {
+            reader,
+            gate,
+            meter,
+            socket,
+            near: Near::new(key, identity, sender, monotonic_ns()),
+            deadline_ns: deadline.as_nanos() as u64,
+            offered: joined,
+            counted: Fates::default(),
+            sealed: Sealed::default(),
+            runs: true,
+            answers: ReceiveBatch::with_buffer_bytes(ANSWER_BYTES_MAX),
+            answer: Vec::new(),
+            is_blocked: false,
+            due_ns: 0,
+            is_ended: false,
+        }
+    }
+
+    /// Reads what the other end has to say.
+    fn hear(&mut self, now_ns: u64) {
+        for _ in 0..ANSWER_BATCHES_MAX {
+            // An error is about something that was sent: what is missing is sent again, and silence is noticed.
+            if self.answers.receive(self.socket.as_fd(), Wait::No).is_err() {
+                return;
+            }
+            for datagram in self.answers.datagrams() {
+                let Payload::Bytes(bytes) = datagram.payload else { continue };
+                self.answer.clear();
+                self.answer.extend_from_slice(bytes);
+                self.near.on_packet(now_ns, &mut self.answer);
+            }
+        }
+    }
+
+    /// Seals what is to be sent now, at most a batch. Says whether there is more.
+    fn seal(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
+        self.sealed.clear();
+        if self.near.hello(now_ns, realtime_ns, &mut self.sealed.bytes) {
+            self.sealed.note_end();
+        }
+
+        let LinkTarget { reader, near, gate, meter, sealed, offered, .. } = self;
+        let mut turn = Turn {
+            near,
+            gate,
+            meter,
+            sealed,
+            offered,
+            deadline_ns: self.deadline_ns,
+            now_ns,
+            realtime_ns,
+        };
+        let (has_more, due_ns) = match reader.look() {
+            Some(mut look) => {
+                turn.note_lapped(&look);
+                let ended = turn.fill(Some(&look));
+                let keeps_from = turn.near.keeps_from().unwrap_or(u64::MAX);
+                look.advance(keeps_from.min(turn.offered.count));
+                ended
+            }
+            None => turn.fill(None),
+        };
+        self.due_ns = due_ns;
+        has_more
+    }
+
+    /// Sends what is sealed. Returns whether all of it is gone, or lost, which is repaired.
+    fn send(&mut self) -> bool {
+        while !self.sealed.is_empty() {
+            let (message, until) = self.sealed.message(self.sealed.sent, self.runs);
+            self.meter.send_calls.add(1);
+            match send_messages(self.socket.as_fd(), &[message]) {
+                Ok(_) => self.sealed.sent = until,
+                Err(Errno::AGAIN) => return false,
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE) if message.datagrams > 1 => {
+                    self.runs = false;
+                }
+                Err(errno) => {
+                    // It was not sent, or an earlier one came back: in either case the other end will not report it.
+                    self.meter.count_error(errno);
+                    self.sealed.sent = until;
+                }
+            }
+        }
+        true
+    }
+
+    /// Counts what became of datagrams since the last time.
+    fn count(&mut self) {
+        let (now, before) = (self.near.fates(), self.counted);
+        if now == before {
+            return;
+        }
+        let more = |now: hop::Amount, before: hop::Amount| Amount {
+            count: now.datagrams - before.datagrams,
+            bytes: now.bytes - before.bytes,
+        };
+        let sender = &self.meter.sender;
+        sender.delivered.add(more(now.delivered, before.delivered));
+        let drops = [
+            (Reason::Expired, now.expired, before.expired),
+            (Reason::QueueFull, now.lapped, before.lapped),
+            (Reason::Shutdown, now.ended, before.ended),
+        ];
+        for (reason, now, before) in drops {
+            if now != before {
+                sender.drop(reason, more(now, before));
+            }
+        }
+        self.meter.uncertain.add(more(now.uncertain, before.uncertain));
+        self.counted = now;
+    }
+
+    /// Shows what is known of the way and of the other end.
+    fn note_way(&self, now_ns: u64) {
+        let (way, counts, fates) = (self.near.way(), self.near.counts(), self.near.fates());
+        let events = [
+            (Event::Packets, way.packets),
+            (Event::Repairs, way.repairs),
+            (Event::RepairsSpurious, way.spurious),
+            (Event::Reports, counts.reports),
+            (Event::Sessions, counts.sessions),
+            (Event::PeerRestarts, counts.lost_memories),
+            (Event::ForgedPackets, counts.forged),
+            (Event::ReplayedPackets, counts.replayed),
+            (Event::PossibleDuplicates, fates.possible_duplicates),
+            (Event::Contradictions, fates.contradictions),
+        ];
+        let gauges = [
+            (Gauge::RoundTripUs, way.round_trip_ns.unwrap_or(0) / 1_000),
+            (Gauge::PathLossPpm, way.lost_per_million.into()),
+        ];
+        self.meter.link.show(&events, &gauges);
+        match self.near.is_answered(now_ns) {
+            true => self.meter.note_state(now_ns),
+            false => self.meter.note_unanswered(),
+        }
+    }
+
+    fn end(&mut self) {
+        if !self.is_ended {
+            self.is_ended = true;
+            self.near.end();
+            self.count();
+        }
+    }
+}
+
+/// One filling of a batch.
+struct Turn<'a> {
+    near: &'a mut Near,
+    gate: &'a mut Gate,
+    meter: &'a TargetMeter,
+    sealed: &'a mut Sealed,
+    offered: &'a mut Amount,
+    deadline_ns: u64,
+    now_ns: u64,
+    realtime_ns: u64,
+}
+
+impl Turn<'_> {
+    /// What the ring took back before it was settled.
+    fn note_lapped(&mut self, look: &Look<'_>) {
+        let first = look.first();
+        self.near.give_up_below(first.count);
+        if first.count > self.offered.count {
+            let lost = first.saturating_sub(*self.offered);
+            self.meter.sender.drop(Reason::QueueFull, lost);
+            *self.offered = first;
+        }
+    }
+
+    /// Seals packets until there are enough or nothing is to be sent. Returns whether there is more, and when to look again.
+    fn fill(&mut self, look: Option<&Look<'_>>) -> (bool, u64) {
+        let mut out = std::mem::take(&mut self.sealed.bytes);
+        let mut due_ns = 0;
+        let has_more = loop {
+            if self.sealed.ends.len() >= PACKETS_MAX {
+                break true;
+            }
+            match (self.near.next(self.now_ns), look) {
+                (Next::Data(one), Some(look)) => {
+                    let (descriptor, bytes, _) = look.get(one.number);
+                    let origin = origin_of(&descriptor, bytes.len());
+                    let part = &bytes[one.offset.into()..][..one.len.into()];
+                    self.near.seal_data(self.now_ns, &one, origin, part, &mut out);
+                    if !one.is_repair && one.part.ends() {
+                        let delay_ns = self.realtime_ns.saturating_sub(descriptor.received_ns);
+                        self.meter.delay.add(delay_ns / 1_000, 1);
+                    }
+                }
+                // Nothing is sent of what the ring does not have.
+                (Next::Data(_), None) => continue,
+                (Next::Floor { packet, floor }, _) => {
+                    self.near.seal_floor(self.now_ns, packet, floor, &mut out);
+                }
+                (Next::Wait { until_ns }, look) => {
+                    due_ns = until_ns;
+                    if !look.is_some_and(|look| self.take_next(look)) {
+                        break false;
+                    }
+                    continue;
+                }
+            }
+            self.sealed.ends.push(out.len());
+        };
+        self.sealed.bytes = out;
+        (has_more, due_ns)
+    }
+
+    /// Takes the next datagram that passes and is worth sending, if there is room for one. Returns whether something was looked at.
+    fn take_next(&mut self, look: &Look<'_>) -> bool {
+        let number = self.offered.count;
+        if number >= look.head() {
+            return false;
+        }
+        let (descriptor, bytes, with_it) = look.get(number);
+        let age_ns = self.realtime_ns.saturating_sub(descriptor.received_ns);
+        let len = bytes.len() as u16;
+
+        let refused = if age_ns >= self.deadline_ns {
+            Some(Reason::Expired)
+        } else if !self.near.has_room(self.now_ns, len) {
+            return false;
+        } else {
+            self.gate.decide(&descriptor.source, self.now_ns).err()
+        };
+        match refused {
+            Some(reason) => self.meter.sender.drop(reason, Amount::one(bytes.len())),
+            None => {
+                let expires_ns = self.now_ns + self.deadline_ns - age_ns;
+                self.near.take(self.now_ns, Taken { number, bytes: len, expires_ns });
+            }
+        }
+        *self.offered = with_it;
+        true
+    }
+}
+
+fn origin_of(descriptor: &Descriptor, bytes: usize) -> Origin {
+    let sender = match descriptor.source.address() {
+        Some(SocketAddr::V4(v4)) => From::V4(v4.ip().octets(), v4.port()),
+        Some(SocketAddr::V6(v6)) => From::V6(v6.ip().octets(), v6.port()),
+        None if descriptor.source.is_unknown() => From::Unknown,
+        None => From::Nobody,
+    };
+    Origin { received_unix_ns: descriptor.received_ns, sender, bytes: bytes as u16 }
+}
+
+/// Who sent a datagram, as the first Weir says.
+pub(super) fn source_of(sender: From) -> Source {
+    match sender {
+        From::Unknown => Source::UNKNOWN,
+        From::Nobody => Source::NONE,
+        From::V4(ip, port) => SocketAddr::new(IpAddr::from(ip), port).into(),
+        From::V6(ip, port) => SocketAddr::new(IpAddr::from(ip), port).into(),
+    }
+}
+
+impl Pump for LinkTarget {
+    fn name(&self) -> &str {
+        &self.meter.name
+    }
+
+    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
+        self.hear(now_ns);
+        let mut ended = Pumped::More;
+        for _ in 0..claims_max {
+            if !self.send() {
+                ended = Pumped::Blocked;
+                break;
+            }
+            if self.is_ended || !self.seal(now_ns, realtime_ns) {
+                ended = if self.send() { Pumped::Idle } else { Pumped::Blocked };
+                break;
+            }
+        }
+        self.is_blocked = ended == Pumped::Blocked;
+        self.count();
+        ended
+    }
+
+    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn attends(&self) -> Option<Attends<'_>> {
+        Some(Attends { socket: self.socket.as_fd(), due_ns: self.due_ns })
+    }
+
+    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
+        self.count();
+        self.note_way(now_ns);
+        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.check_link(self.offered, self.near.open());
+        self.meter.reports_all.set(1);
+        self.meter.gso.set(self.runs.into());
+    }
+
+    fn is_idle(&self) -> bool {
+        // What waits for room or for an answer is not to be looked at without end.
+        self.due_ns > monotonic_ns() || self.offered.count >= self.reader.head()
+    }
+
+    fn head(&self) -> u64 {
+        self.reader.head()
+    }
+
+    fn has_reached(&self, end: u64) -> bool {
+        self.is_ended || (self.offered.count >= end && self.near.is_at_rest())
+    }
+
+    fn has_outstanding(&mut self) -> bool {
+        !self.is_ended && (!self.near.is_at_rest() || self.offered.count < self.reader.end())
+    }
+
+    fn begin_drain(&mut self, _now_ns: u64) {
+        self.near.begin_drain();
+    }
+
+    fn give_up_outstanding(&mut self) {
+        self.end();
+    }
+
+    fn discard_until(&mut self, end: u64, reason: Reason) {
+        if let Some(mut look) = self.reader.look() {
+            let end = end.min(look.head());
+            let first = look.first();
+            if first.count > self.offered.count {
+                self.meter.sender.drop(Reason::QueueFull, first.saturating_sub(self.offered));
+                self.offered = first;
+            }
+            if end > self.offered.count {
+                let (_, _, all) = look.get(end - 1);
+                self.meter.sender.drop(reason, all.saturating_sub(self.offered));
+                self.offered = all;
+            }
+            look.advance(self.offered.count);
+        }
+        self.end();
+    }
+
+    fn replace(&mut self, _destination: TargetKind, _gate: Option<Gate>) -> Replaced {
+        Replaced::No
+    }
+
+    fn stop_at(&mut self, end: u64) {
+        self.reader.stop_at(end);
+        self.near.begin_drain();
+    }
+
+    fn leave(&mut self) {
+        self.discard_until(u64::MAX, Reason::TargetRemoved);
+        let seen = self.reader.leave(&self.meter.sender);
+        self.meter.leave(seen);
+        self.note_way(monotonic_ns());
+    }
+}

@@ -1,0 +1,252 @@
+//! Two Weirs with a repaired link between them, on a way that loses.
+
+use crate::support::{named, options, sink, udp_to};
+use hop::{Identity, Key, Keys, ReceiverOptions, SenderOptions};
+use ledger::{HopKind, HopSnapshot, Ledger, Snapshot};
+use relay::{LinkListenOptions, LinkOptions, Listener, ListenerOptions, Schedule, TargetKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use sys::socket::{LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
+use testkit::{DEADLINE, Random};
+
+/// A way that loses packets in both directions, at random.
+struct Way {
+    addr: SocketAddr,
+    lost_per_1000: Arc<AtomicU32>,
+    is_over: Arc<AtomicBool>,
+    /// Packets that went there and back, lost ones included.
+    packets: [Arc<AtomicU64>; 2],
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Way {
+    fn to(far: SocketAddr, lost_per_1000: u32) -> Way {
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let out = UdpSocket::bind("127.0.0.1:0").unwrap();
+        out.connect(far).unwrap();
+        for socket in [&near, &out] {
+            sys::socket::set_receive_buffer(socket.as_fd(), 8 << 20).unwrap();
+            socket.set_nonblocking(true).unwrap();
+        }
+        let addr = near.local_addr().unwrap();
+        let mut way = Way {
+            addr,
+            lost_per_1000: Arc::new(AtomicU32::new(lost_per_1000)),
+            is_over: Arc::default(),
+            packets: Default::default(),
+            thread: None,
+        };
+        let (lost, is_over) = (Arc::clone(&way.lost_per_1000), Arc::clone(&way.is_over));
+        let packets = way.packets.clone();
+        let thread = thread::spawn(move || {
+            let mut random = Random(7);
+            let mut is_lost =
+                move || (random.next() % 1_000) < u64::from(lost.load(Ordering::Relaxed));
+            let (mut buffer, mut sender) = (vec![0; 65_536], None);
+            let mut set = sys::poll::PollSet::default();
+            while !is_over.load(Ordering::Relaxed) {
+                set.clear();
+                set.add(near.as_fd(), sys::poll::Interest::Readable);
+                set.add(out.as_fd(), sys::poll::Interest::Readable);
+                let _ = set.wait(Duration::from_millis(10));
+                while let Ok((len, from)) = near.recv_from(&mut buffer) {
+                    sender = Some(from);
+                    packets[0].fetch_add(1, Ordering::Relaxed);
+                    if !is_lost() {
+                        let _ = out.send(&buffer[..len]);
+                    }
+                }
+                while let (Ok(len), Some(to)) = (out.recv(&mut buffer), sender) {
+                    packets[1].fetch_add(1, Ordering::Relaxed);
+                    if !is_lost() {
+                        let _ = near.send_to(&buffer[..len], to);
+                    }
+                }
+            }
+        });
+        way.thread = Some(thread);
+        way
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn key() -> Key {
+    Key::new("near", [7; 32])
+}
+
+/// A Weir that others send to, with one target.
+struct FarWeir {
+    ledger: Arc<Ledger>,
+    listener: Listener,
+    addr: SocketAddr,
+}
+
+impl FarWeir {
+    fn start(at: &str, to: SocketAddr) -> FarWeir {
+        let socket = listen_udp(at.parse().unwrap(), &Default::default()).unwrap();
+        let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
+        let link = LinkListenOptions {
+            keys: Keys::parse(&key().line()).unwrap(),
+            receiver: ReceiverOptions { window: 65_536, parts_bytes: 8 << 20 },
+        };
+        let ledger = Arc::new(Ledger::new("far".into()));
+        let options = ListenerOptions { link: Some(link), ..options(Schedule::Inline) };
+        let targets = vec![(named("out"), udp_to(to))];
+        let listener = Listener::start(options, socket, targets, &ledger).unwrap();
+        FarWeir { ledger, listener, addr }
+    }
+
+    fn stop(self) -> Snapshot {
+        self.listener.begin_stop(Instant::now() + DEADLINE);
+        self.listener.finish_stop();
+        self.ledger.check()
+    }
+}
+
+/// A Weir that sends to another one.
+struct NearWeir {
+    ledger: Arc<Ledger>,
+    listener: Listener,
+    sender: UdpSocket,
+}
+
+impl NearWeir {
+    fn start(to: SocketAddr, deadline: Duration, rate_bytes_per_sec: u64) -> NearWeir {
+        let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
+        sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
+        let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
+        let options_ = LinkOptions {
+            key: key(),
+            identity: Identity { host: "here".into(), listener: "in".into() },
+            sender: SenderOptions {
+                rate_bytes_per_sec,
+                repair_percent: 50,
+                part_bytes: 1_150,
+                window: 65_536,
+                redelivers: true,
+            },
+            deadline,
+        };
+        let out =
+            connect_udp(to, &SendOptions { is_answered: true, ..Default::default() }).unwrap();
+        let link = TargetKind::Link { socket: out, options: Box::new(options_) };
+        let ledger = Arc::new(Ledger::new("near".into()));
+        let options = options(Schedule::Inline);
+        let targets = vec![(named("far"), link)];
+        let listener = Listener::start(options, socket, targets, &ledger).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(addr).unwrap();
+        NearWeir { ledger, listener, sender }
+    }
+
+    fn hop(&self) -> HopSnapshot {
+        let snapshot = self.ledger.check();
+        assert!(snapshot.is_balanced(), "{snapshot:#?}");
+        snapshot.hop(HopKind::Target, "in", Some("far")).unwrap().clone()
+    }
+
+    fn wait_until(&self, what: &str, condition: impl Fn(&HopSnapshot) -> bool) -> HopSnapshot {
+        let begin = Instant::now();
+        loop {
+            let hop = self.hop();
+            if condition(&hop) {
+                return hop;
+            }
+            assert!(begin.elapsed() < DEADLINE, "{what} within {DEADLINE:?}: {hop:#?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn stop(self) -> Snapshot {
+        self.listener.begin_stop(Instant::now() + DEADLINE);
+        self.listener.finish_stop();
+        self.ledger.check()
+    }
+}
+
+fn payload(number: u32, len: usize) -> Vec<u8> {
+    let mut bytes = vec![number as u8; len.max(4)];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// Reads everything that arrives until nothing has for a second, and says how often each number came.
+fn collect(socket: UdpSocket, count: usize, lens: impl Fn(u32) -> usize) -> Vec<u32> {
+    let (mut buffer, mut times) = (vec![0; 65_536], vec![0; count]);
+    while times.iter().sum::<u32>() < count as u32 {
+        let Ok(len) = socket.recv(&mut buffer) else { break };
+        let number = u32::from_le_bytes(*buffer.first_chunk().unwrap());
+        assert_eq!(buffer[..len], payload(number, lens(number)), "datagram {number}");
+        times[number as usize] += 1;
+    }
+    times
+}
+
+/// Lengths from 4 to 3,000 bytes, most of them short; every hundredth is as long as a datagram can be.
+fn len_of(number: u32) -> usize {
+    match number % 100 {
+        0 => 65_507,
+        1..10 => 3_000,
+        other => 4 + (other as usize * 37) % 1_400,
+    }
+}
+
+/// Sends datagrams over a way that loses so much, and returns what both ends have counted.
+fn carry(count: u32, per_sec: u32, lost_per_1000: u32) -> (Snapshot, Snapshot) {
+    let (out, to) = sink();
+    let far = FarWeir::start("127.0.0.1:0", to);
+    let way = Way::to(far.addr, lost_per_1000);
+    let near = NearWeir::start(way.addr, Duration::from_secs(20), 200_000_000);
+    let collector = thread::spawn(move || collect(out, count as usize, len_of));
+
+    let begin = Instant::now();
+    for number in 0..count {
+        let due = Duration::from_secs_f64(f64::from(number) / f64::from(per_sec));
+        while begin.elapsed() < due {
+            thread::yield_now();
+        }
+        near.sender.send(&payload(number, len_of(number))).unwrap();
+    }
+    near.wait_until("all settled", |hop| {
+        hop.received.count == u64::from(count) && hop.in_flight.is_zero()
+    });
+    let times = collector.join().unwrap();
+    let (near, far) = (near.stop(), far.stop());
+    let wrong: Vec<_> = times.iter().enumerate().filter(|(_, times)| **times != 1).collect();
+    assert!(wrong.is_empty(), "each once: {wrong:?} {near:#?} {far:#?}");
+    (near, far)
+}
+
+fn compare(near: &Snapshot, far: &Snapshot, count: u64) {
+    let target = near.hop(HopKind::Target, "in", Some("far")).unwrap();
+    let receive = far.hop(HopKind::Receive, "in", None).unwrap();
+    assert_eq!((target.received.count, target.delivered.count), (count, count), "{target:#?}");
+    assert_eq!(target.delivered, receive.received);
+    for snapshot in [near, far] {
+        assert!(snapshot.is_balanced() && snapshot.unaccounted() == 0, "{snapshot:#?}");
+    }
+}
+
+#[test]
+fn on_a_clean_way_everything_arrives_once() {
+    let (near, far) = carry(5_000, 5_000, 0);
+    compare(&near, &far, 5_000);
+}
+
+#[test]
+fn on_a_way_that_loses_a_fifth_everything_arrives_once() {
+    let (near, far) = carry(5_000, 2_000, 200);
+    compare(&near, &far, 5_000);
+}

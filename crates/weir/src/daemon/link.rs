@@ -1,0 +1,91 @@
+//! Links to other Weirs: keys from files, sockets, options.
+
+use super::names::Names;
+use super::open::{CannotSend, cannot_send, check_loop};
+use super::ways::Ways;
+use crate::exit::Failure;
+use config::{ListenerConfig, TargetConfig, WeirTarget};
+use hop::{Identity, Key, Keys};
+use relay::{LinkListenOptions, LinkOptions, TargetKind};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use sys::route::Ends;
+use sys::socket::{self, SendOptions};
+
+/// What a listener for other Weirs is told; `None` for any other.
+///
+/// # Errors
+/// The file of keys cannot be read, or is wrong.
+pub(crate) fn listen_options(config: &ListenerConfig) -> anyhow::Result<Option<LinkListenOptions>> {
+    let Some(weir) = config.weir() else { return Ok(None) };
+    let keys = read_keys(&format!("listener {}", config.name), &weir.keys_file)?;
+    Ok(Some(LinkListenOptions { keys, receiver: weir.receiver_options() }))
+}
+
+/// Opens the way to another Weir, for a target of the listener `origin`.
+///
+/// # Errors
+/// The key cannot be read, the name does not resolve, or it is where we listen.
+pub(crate) fn target(
+    config: &TargetConfig,
+    weir: &WeirTarget,
+    origin: &str,
+    names: &Names,
+    ways: &Ways,
+    listen_addrs: &[SocketAddr],
+) -> anyhow::Result<(TargetKind, SocketAddr)> {
+    let what = format!("target {}", config.name);
+    let key = read_key(&what, &weir.key_file)?;
+    let addr = names.addresses(&weir.addr).first().copied().ok_or_else(|| {
+        Failure::Unavailable.error(format!(
+            "{what}: the name in {} does not resolve: {}. Fix: write the address itself",
+            config.to,
+            names.error(&weir.addr)
+        ))
+    })?;
+    let (path, _) = ways.follow(Ends { dst: addr, src: None });
+    check_loop(config, addr, &path, listen_addrs)?;
+
+    let options = SendOptions { is_answered: true, ..SendOptions::default() };
+    let socket = socket::connect_udp(addr, &options).map_err(|error| {
+        match cannot_send(config, None, addr, error) {
+            CannotSend::Never(error) => error,
+            CannotSend::NoRoute(error) => Failure::Unavailable.error(format!(
+                "{what}: {addr} cannot be reached ({error}). See: ip route get {}",
+                addr.ip()
+            )),
+        }
+    })?;
+
+    let host = sys::process::host_name().unwrap_or_default();
+    let options = LinkOptions {
+        key,
+        identity: Identity { host, listener: origin.to_owned() },
+        sender: weir.sender_options(),
+        deadline: weir.deadline,
+    };
+    Ok((TargetKind::Link { socket, options: Box::new(options) }, addr))
+}
+
+fn read_keys(what: &str, path: &Path) -> anyhow::Result<Keys> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|error| {
+        let failure = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Failure::Permission,
+            _ => Failure::Config,
+        };
+        failure.error(format!(
+            "{what}: cannot read its key from {shown}: {error}. Fix: weir hop key NAME > {shown}, and the same line into the keys \
+             of the other Weir"
+        ))
+    })?;
+    Keys::parse(&text)
+        .map_err(|error| Failure::Config.error(format!("{what}: in {shown}, {error}")))
+}
+
+fn read_key(what: &str, path: &Path) -> anyhow::Result<Key> {
+    let keys = read_keys(what, path)?;
+    keys.only()
+        .map_err(|error| Failure::Config.error(format!("{what}: in {}, {error}", path.display())))
+}
