@@ -189,7 +189,7 @@ reasons! {
     /// reach the destination; exact.
     Expired = "expired", lost at [Target, Sink],
         "it waited longer than expire_after of the sink, or deadline of the target, while the destination did not answer or too much was lost on the way",
-        "fix the destination or the way there, or raise expire_after of the sink, or deadline or rate of the target";
+        "fix the destination or the way there, or raise expire_after of the sink, or deadline or bandwidth of the target";
     /// Counted when retries ended while the destination could not be reached or answered with an error that passes; exact.
     Unavailable = "unavailable", lost at [Sink],
         "the sink's destination could not be reached, or answered with an error that passes, until retries ended",

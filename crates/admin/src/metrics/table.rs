@@ -144,6 +144,14 @@ families! {
     EmptyDatagrams Counter "weir_relay_empty_datagrams_total" = Receive Event::EmptyDatagrams ["origin"];
     ReceiveErrors Counter "weir_relay_receive_errors_total" = Receive Event::ReceiveErrors ["origin"];
     Overtaken Counter "weir_relay_overtaken_datagrams_total" = Receive Event::Overtaken ["origin"];
+    LinkReceived Counter "weir_relay_link_packets_total" = Receive Event::Packets ["origin"];
+    LinkForged Counter "weir_relay_link_forged_packets_total" = Receive Event::ForgedPackets ["origin"];
+    LinkReplayed Counter "weir_relay_link_replayed_packets_total" = Receive Event::ReplayedPackets ["origin"];
+    LinkStrange Counter "weir_relay_link_strange_packets_total" = Receive Event::StrangePackets ["origin"];
+    LinkRepeated Counter "weir_relay_link_repeated_datagrams_total" = Receive Event::RepeatedDatagrams ["origin"];
+    LinkLate Counter "weir_relay_link_late_datagrams_total" = Receive Event::LateDatagrams ["origin"];
+    LinkWithoutRoom Counter "weir_relay_link_packets_without_room_total" = Receive Event::PacketsWithoutRoom ["origin"];
+    LinkSessionsOpen Gauge "weir_relay_link_sessions" = Receive Gauge::SessionsOpen ["origin"];
     MemberReceived Counter "weir_relay_member_received_datagrams_total" = Member Received ["origin", "socket"]
         "Datagrams that arrived at one of several sockets of the listener. They are in the listener's figures too.";
     MemberDropped Counter "weir_relay_member_dropped_datagrams_total" = Member Dropped ["origin", "socket", "reason"]
@@ -172,6 +180,16 @@ families! {
     TargetSenderTurnover Counter "weir_relay_target_sender_turnover_total" = Target Event::SenderTurnover ["origin", "target"];
     TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" = Target Event::FileTailsMended ["origin", "target"];
     TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" = Target Event::FilesSetAside ["origin", "target"];
+    TargetUncertain Counter "weir_relay_target_uncertain_datagrams_total" = Target Uncertain ["origin", "target"]
+        "Datagrams that were sent to another Weir, of which nobody will ever say whether they arrived: it lost its memory.";
+    LinkPackets Counter "weir_relay_target_link_packets_total" = Target Event::Packets ["origin", "target"];
+    LinkRepairs Counter "weir_relay_target_link_repairs_total" = Target Event::Repairs ["origin", "target"];
+    LinkSpurious Counter "weir_relay_target_link_repairs_spurious_total" = Target Event::RepairsSpurious ["origin", "target"];
+    LinkSessions Counter "weir_relay_target_link_sessions_total" = Target Event::Sessions ["origin", "target"];
+    LinkPeerRestarts Counter "weir_relay_target_link_peer_restarts_total" = Target Event::PeerRestarts ["origin", "target"];
+    LinkDuplicates Counter "weir_relay_target_link_possible_duplicates_total" = Target Event::PossibleDuplicates ["origin", "target"];
+    LinkRoundTrip Gauge "weir_relay_target_link_round_trip_seconds" = Target Gauge::RoundTripUs ["origin", "target"];
+    LinkLoss Gauge "weir_relay_target_link_loss_ppm" = Target Gauge::PathLossPpm ["origin", "target"];
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]
         Event::IcmpErrors(IcmpError::Other).meaning();
     TargetGso Gauge "weir_relay_target_gso" = Target Gauge::Gso ["origin", "target"];

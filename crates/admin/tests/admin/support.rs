@@ -25,9 +25,10 @@ pub(crate) fn amount(count: u64) -> Amount {
     Amount { count, bytes: count * 200 }
 }
 
-/// A hop that received 1,000 and dropped one datagram for each of these reasons.
+/// A hop that received 1,000 and dropped one datagram for each of these reasons. Of a target's, the fate of one is uncertain.
 fn hop(kind: HopKind, target: Option<&str>, reasons: impl Iterator<Item = Reason>) -> HopBuilder {
     let counters = Counters::default();
+    let uncertain = u64::from(kind == HopKind::Target);
     let mut dropped = 0;
     for reason in reasons {
         counters.drop(reason, amount(1));
@@ -35,7 +36,8 @@ fn hop(kind: HopKind, target: Option<&str>, reasons: impl Iterator<Item = Reason
     }
     HopBuilder::new(kind, source(kind), target, amount(1_000))
         .left(&counters)
-        .delivered(amount(1_000 - dropped))
+        .uncertain(amount(uncertain))
+        .delivered(amount(1_000 - dropped - uncertain))
 }
 
 fn source(kind: HopKind) -> &'static str {
@@ -62,30 +64,9 @@ pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
             .gauge(Gauge::ReceiveBufferBytes, 425_984)
             .gauge(Gauge::ReceiveQueueBytes, 832)
             .finish(amount(1_000)),
-        of(HopKind::Receive, None)
-            .event(Event::Batches, 50)
-            .event(Event::EmptyDatagrams, 3)
-            .event(Event::ReceiveErrors, 2)
-            .event(Event::Overtaken, 1)
-            .finish(amount(1_000)),
+        busy_receive(of(HopKind::Receive, None)),
         of(HopKind::Member, Some("0")).event(Event::Batches, 20).finish(amount(1_000)),
-        of(HopKind::Target, Some("old"))
-            .capacity(65_536)
-            .gauge(Gauge::OldestAgeMs, 1_500)
-            .gauge(Gauge::Gso, 1)
-            .gauge(Gauge::Up, 0)
-            .event(Event::SendCalls, 60)
-            .event(Event::Retries, 7)
-            .event(Event::WithoutSource, 8)
-            .event(Event::WithoutPort, 9)
-            .event(Event::SenderTurnover, 10)
-            .event(Event::FileTailsMended, 1)
-            .event(Event::FilesSetAside, 2)
-            .event(Event::SendErrors(SendError::NoBufs), 4)
-            .event(Event::SendErrors(SendError::Other), 1)
-            .event(Event::SendErrors(SendError::Unresolved), 2)
-            .delay(&delay)
-            .finish(amount(1_000)),
+        busy_target(of(HopKind::Target, Some("old"))).delay(&delay).finish(amount(1_000)),
         of(HopKind::Egress, Some("old"))
             .event(Event::IcmpErrors(IcmpError::V4Port), 5)
             .event(Event::IcmpErrors(IcmpError::Other), 6)
@@ -180,4 +161,45 @@ pub(crate) fn state(hops: Vec<HopSnapshot>, bind: &str) -> AdminState {
     health.set_phase(Phase::Ready);
     let bind: IpAddr = bind.parse().unwrap();
     AdminState::new(ledger, health, bind)
+}
+
+fn busy_receive(hop: HopBuilder) -> HopSnapshot {
+    hop.event(Event::Batches, 50)
+        .event(Event::EmptyDatagrams, 3)
+        .event(Event::ReceiveErrors, 2)
+        .event(Event::Overtaken, 1)
+        .event(Event::Packets, 30)
+        .event(Event::ForgedPackets, 2)
+        .event(Event::ReplayedPackets, 3)
+        .event(Event::StrangePackets, 4)
+        .event(Event::RepeatedDatagrams, 5)
+        .event(Event::LateDatagrams, 6)
+        .event(Event::PacketsWithoutRoom, 7)
+        .gauge(Gauge::SessionsOpen, 8)
+        .finish(amount(1_000))
+}
+
+fn busy_target(hop: HopBuilder) -> HopBuilder {
+    hop.capacity(65_536)
+        .gauge(Gauge::OldestAgeMs, 1_500)
+        .gauge(Gauge::Gso, 1)
+        .gauge(Gauge::Up, 0)
+        .event(Event::SendCalls, 60)
+        .event(Event::Retries, 7)
+        .event(Event::WithoutSource, 8)
+        .event(Event::WithoutPort, 9)
+        .event(Event::SenderTurnover, 10)
+        .event(Event::FileTailsMended, 1)
+        .event(Event::FilesSetAside, 2)
+        .event(Event::Packets, 40)
+        .event(Event::Repairs, 9)
+        .event(Event::RepairsSpurious, 3)
+        .event(Event::Sessions, 2)
+        .event(Event::PeerRestarts, 1)
+        .event(Event::PossibleDuplicates, 5)
+        .gauge(Gauge::RoundTripUs, 20_500)
+        .gauge(Gauge::PathLossPpm, 200_000)
+        .event(Event::SendErrors(SendError::NoBufs), 4)
+        .event(Event::SendErrors(SendError::Other), 1)
+        .event(Event::SendErrors(SendError::Unresolved), 2)
 }

@@ -21,7 +21,7 @@ keys! {
             required("write key = \"/etc/weir/hop.key\"; `weir hop key NAME` prints what stands in it");
         /// The most that leaves, with all headers and what is sent again. What comes faster waits, and expires. There is no
         /// other brake but the budget: name a rate that the way has.
-        rate => rate: BitRate = text("bit rate, such as `100Mbit/s`", parsed::<BitRate>),
+        bandwidth => rate: BitRate = text("bit rate, such as `100Mbit/s`", parsed::<BitRate>),
             default(BitRate(10_000_000));
         /// How long after it was received here a datagram is worth sending. Then it counts as `expired`. The ring must hold
         /// what comes in that time.

@@ -81,9 +81,9 @@ fn readers_take_a_tenth_of_the_analysis_at_most() {
                 }
             });
         }
-        let dropped = play(&weir, &mut flood, 2 * DATAGRAMS);
-        is_over.store(true, Ordering::Relaxed);
-        dropped - dropped_alone
+        // However it ends: the readers are waited for.
+        let _readers = Stop(&is_over);
+        play(&weir, &mut flood, 2 * DATAGRAMS) - dropped_alone
     });
     let after = readers(&weir);
     let passed_ns = began.elapsed().as_nanos() as u64;
@@ -102,6 +102,15 @@ fn readers_take_a_tenth_of_the_analysis_at_most() {
     // What a reader that came first had saved, and one hold that is still to be waited for.
     assert!(held_ns <= passed_ns / 10 + 500_000 + after.longest_ns, "{held_ns} of {passed_ns} ns");
     weir.stop();
+}
+
+/// Says that it is over when it is dropped.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Sends datagrams until so many were sent in all, in even portions. Returns how many the analysis did not get since the start: every
