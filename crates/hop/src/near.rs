@@ -207,12 +207,14 @@ impl Near {
         });
         self.counts.sessions += 1;
 
-        // The first one of a run knows nothing of it either.
+        // In another life it knows nothing of the run but what an earlier hello of this session said, whose answer was lost.
         let before = self.epoch.replace(welcome.epoch);
-        if welcome.known.is_none() && before.is_some() {
+        let is_same_life = before.is_none_or(|before| before == welcome.epoch);
+        let known = welcome.known.filter(|_| is_same_life);
+        if known.is_none() && before.is_some() {
             self.counts.lost_memories += 1;
         }
-        self.sender.begin_session(now_ns, welcome.known);
+        self.sender.begin_session(now_ns, known);
         Some(())
     }
 

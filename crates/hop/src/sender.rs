@@ -369,34 +369,28 @@ impl Sender {
             return self.say_floor(now_ns);
         }
 
-        let mut waits_for_allowance = false;
-        if let Some((sequence, bytes)) = self.first_lost() {
-            match self.allowance.is_open() && self.allowance.allows_repair(bytes) {
-                true => {
-                    self.lost.pop_front();
-                    self.allowance.take_repair(bytes);
-                    self.repairs += 1;
-                    return Next::Data(self.transmit(sequence, now_ns, true));
-                }
-                // Without an allowance for repairs it waits for what is new, which brings one.
-                false => waits_for_allowance = !self.allowance.is_open(),
-            }
+        if !self.allowance.is_open() {
+            return Next::Wait { until_ns: self.allowance.opens_ns().max(now_ns + 1) };
+        }
+        // Without an allowance for repairs what is lost waits for what is new, which brings one.
+        if let Some((sequence, bytes)) = self.first_lost()
+            && self.allowance.allows_repair(bytes)
+        {
+            self.lost.pop_front();
+            self.allowance.take_repair(bytes);
+            self.repairs += 1;
+            return Next::Data(self.transmit(sequence, now_ns, true));
         }
         if self.begun < self.items.len() {
-            if self.allowance.is_open() {
-                let sequence = self.base + self.begun as u64;
-                self.begun += 1;
-                self.allowance.take_new(self.packet_bytes(sequence));
-                return Next::Data(self.transmit(sequence, now_ns, false));
-            }
-            waits_for_allowance = true;
+            let sequence = self.base + self.begun as u64;
+            self.begun += 1;
+            self.allowance.take_new(self.packet_bytes(sequence));
+            return Next::Data(self.transmit(sequence, now_ns, false));
         }
-        if self.floor_is_due(now_ns) && self.allowance.is_open() {
+        if now_ns >= self.floor_due_ns() {
             return self.say_floor(now_ns);
         }
-
-        let opens_ns = if waits_for_allowance { self.allowance.opens_ns() } else { u64::MAX };
-        Next::Wait { until_ns: opens_ns.min(self.due_ns(now_ns)) }
+        Next::Wait { until_ns: self.due_ns(now_ns).max(now_ns + 1) }
     }
 
     /// What a packet of this sequence number costs on the wire.
@@ -455,11 +449,7 @@ impl Sender {
         self.unanswered_since_ns.get_or_insert(now_ns);
     }
 
-    /// Whether what is settled here is to be said in a packet of its own.
-    fn floor_is_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.floor_due_ns()
-    }
-
+    /// When what is settled here is to be said in a packet of its own.
     fn floor_due_ns(&self) -> u64 {
         // Nothing to say, or something is on its way that will say it.
         if self.settled == 0 || self.settled < self.items.len() {

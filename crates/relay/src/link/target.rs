@@ -103,8 +103,9 @@ pub(crate) struct LinkTarget {
     runs: bool,
     answers: ReceiveBatch,
     answer: Vec<u8>,
-    is_blocked: bool,
+    /// When something happens by itself, and how far the ring was looked at when that was last asked.
     due_ns: u64,
+    looked_to: u64,
     is_ended: bool,
 }
 
@@ -131,8 +132,8 @@ impl LinkTarget {
             runs: true,
             answers: ReceiveBatch::with_buffer_bytes(ANSWER_BYTES_MAX),
             answer: Vec::new(),
-            is_blocked: false,
             due_ns: 0,
+            looked_to: 0,
             is_ended: false,
         }
     }
@@ -156,6 +157,7 @@ impl LinkTarget {
     /// Seals what is to be sent now, at most a batch. Says whether there is more.
     fn seal(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
         self.sealed.clear();
+        self.looked_to = self.reader.end();
         if self.near.hello(now_ns, realtime_ns, &mut self.sealed.bytes) {
             self.sealed.note_end();
         }
@@ -397,7 +399,6 @@ impl Pump for LinkTarget {
                 break;
             }
         }
-        self.is_blocked = ended == Pumped::Blocked;
         self.count();
         ended
     }
@@ -420,8 +421,8 @@ impl Pump for LinkTarget {
     }
 
     fn is_idle(&self) -> bool {
-        // What waits for room or for an answer is not to be looked at without end.
-        self.due_ns > monotonic_ns() || self.offered.count >= self.reader.head()
+        // What waits for room or for an answer is not to be looked at without end, and what is new is.
+        self.looked_to == self.reader.end() && self.due_ns > monotonic_ns()
     }
 
     fn head(&self) -> u64 {

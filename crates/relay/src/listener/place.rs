@@ -55,7 +55,12 @@ impl Listener {
         }
 
         let class = destination.class();
-        let buffered_max = if class == Class::File { BUFFERED_DATAGRAMS_MAX } else { 0 };
+        let buffered_max = match &destination {
+            TargetKind::File(_) => BUFFERED_DATAGRAMS_MAX,
+            // What the ring took back, and the other end has not said what became of it.
+            TargetKind::Link { options, .. } => options.sender.window.into(),
+            _ => 0,
+        };
         let meter = Arc::new(TargetMeter::new(
             options.name.clone(),
             Arc::clone(&self.meter),

@@ -2,14 +2,19 @@
 
 use crate::support::{named, options, sink, udp_to};
 use hop::{Identity, Key, Keys, ReceiverOptions, SenderOptions};
-use ledger::{HopKind, HopSnapshot, Ledger, Snapshot};
-use relay::{LinkListenOptions, LinkOptions, Listener, ListenerOptions, Schedule, TargetKind};
+use ledger::{Event, HopKind, HopSnapshot, Ledger, Reason, Snapshot};
+use relay::{
+    Datagram, Flushed, LinkListenOptions, LinkOptions, Listener, ListenerOptions, RowTarget,
+    Schedule, Taken, TargetKind, TargetOptions,
+};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use sys::Source;
+use sys::clock::realtime_ns;
 use sys::socket::{LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
 use testkit::{DEADLINE, Random};
 
@@ -95,6 +100,10 @@ struct FarWeir {
 
 impl FarWeir {
     fn start(at: &str, to: SocketAddr) -> FarWeir {
+        FarWeir::with(at, vec![(named("out"), udp_to(to))])
+    }
+
+    fn with(at: &str, targets: Vec<(TargetOptions, TargetKind)>) -> FarWeir {
         let socket = listen_udp(at.parse().unwrap(), &Default::default()).unwrap();
         let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
         let link = LinkListenOptions {
@@ -103,7 +112,6 @@ impl FarWeir {
         };
         let ledger = Arc::new(Ledger::new("far".into()));
         let options = ListenerOptions { link: Some(link), ..options(Schedule::Inline) };
-        let targets = vec![(named("out"), udp_to(to))];
         let listener = Listener::start(options, socket, targets, &ledger).unwrap();
         FarWeir { ledger, listener, addr }
     }
@@ -123,7 +131,16 @@ struct NearWeir {
 }
 
 impl NearWeir {
-    fn start(to: SocketAddr, deadline: Duration, rate_bytes_per_sec: u64) -> NearWeir {
+    fn start(to: SocketAddr, deadline: Duration) -> NearWeir {
+        NearWeir::beside(to, deadline, Vec::new())
+    }
+
+    /// As [`start`](Self::start), with other targets too.
+    fn beside(
+        to: SocketAddr,
+        deadline: Duration,
+        mut targets: Vec<(TargetOptions, TargetKind)>,
+    ) -> NearWeir {
         let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
         sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
         let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
@@ -131,7 +148,7 @@ impl NearWeir {
             key: key(),
             identity: Identity { host: "here".into(), listener: "in".into() },
             sender: SenderOptions {
-                rate_bytes_per_sec,
+                rate_bytes_per_sec: 200_000_000,
                 repair_percent: 50,
                 part_bytes: 1_150,
                 window: 65_536,
@@ -144,7 +161,7 @@ impl NearWeir {
         let link = TargetKind::Link { socket: out, options: Box::new(options_) };
         let ledger = Arc::new(Ledger::new("near".into()));
         let options = options(Schedule::Inline);
-        let targets = vec![(named("far"), link)];
+        targets.push((named("far"), link));
         let listener = Listener::start(options, socket, targets, &ledger).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(addr).unwrap();
@@ -165,7 +182,7 @@ impl NearWeir {
                 return hop;
             }
             assert!(begin.elapsed() < DEADLINE, "{what} within {DEADLINE:?}: {hop:#?}");
-            thread::sleep(Duration::from_millis(1));
+            thread::park_timeout(Duration::from_millis(1));
         }
     }
 
@@ -208,7 +225,7 @@ fn carry(count: u32, per_sec: u32, lost_per_1000: u32) -> (Snapshot, Snapshot) {
     let (out, to) = sink();
     let far = FarWeir::start("127.0.0.1:0", to);
     let way = Way::to(far.addr, lost_per_1000);
-    let near = NearWeir::start(way.addr, Duration::from_secs(20), 200_000_000);
+    let near = NearWeir::start(way.addr, Duration::from_secs(20));
     let collector = thread::spawn(move || collect(out, count as usize, len_of));
 
     let begin = Instant::now();
@@ -249,4 +266,131 @@ fn on_a_clean_way_everything_arrives_once() {
 fn on_a_way_that_loses_a_fifth_everything_arrives_once() {
     let (near, far) = carry(5_000, 2_000, 200);
     compare(&near, &far, 5_000);
+}
+
+/// Keeps who sent what, and when it was received.
+struct Seen(Arc<Mutex<Vec<(Source, u64)>>>);
+
+impl RowTarget for Seen {
+    fn take(&mut self, datagram: &Datagram<'_>) -> Taken {
+        self.0.lock().unwrap().push((datagram.source, datagram.received_unix_ns));
+        Taken::Yes
+    }
+
+    fn flush(&mut self) -> Flushed {
+        Flushed::Yes
+    }
+
+    fn ready_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[test]
+fn who_sent_a_datagram_and_when_it_was_received_goes_with_it() {
+    let seen = Arc::<Mutex<Vec<_>>>::default();
+    let rows = TargetKind::Rows(Box::new(Seen(Arc::clone(&seen))));
+    let far = FarWeir::with("127.0.0.1:0", vec![(named("rows"), rows)]);
+    let near = NearWeir::start(far.addr, Duration::from_secs(20));
+
+    let before = realtime_ns();
+    near.sender.send(b"one").unwrap();
+    near.wait_until("it arrives", |hop| hop.delivered.count == 1);
+    let after = realtime_ns();
+    (near.stop(), far.stop());
+    let (source, received_ns) = seen.lock().unwrap()[0];
+    let Some(SocketAddr::V4(from)) = source.address() else { panic!("{source:?}") };
+    assert!(from.ip().is_loopback() && (before..=after).contains(&received_ns));
+}
+
+#[test]
+fn a_dead_way_costs_its_own_datagrams_alone_and_the_next_ones_arrive_when_it_is_back() {
+    let (out, to) = sink();
+    let (beside, beside_to) = sink();
+    let far = FarWeir::start("127.0.0.1:0", to);
+    let way = Way::to(far.addr, 0);
+    let others = vec![(named("beside"), udp_to(beside_to))];
+    let near = NearWeir::beside(way.addr, Duration::from_millis(500), others);
+    near.sender.send(&payload(0, 4)).unwrap();
+    near.wait_until("the first one arrives", |hop| hop.delivered.count == 1);
+
+    way.lost_per_1000.store(1_000, Ordering::Relaxed);
+    for number in 1..1_000 {
+        near.sender.send(&payload(number, 4)).unwrap();
+    }
+    // What was sent is not settled: only the other end knows whether it arrived. All the rest has a name.
+    near.wait_until("they expire", |hop| {
+        hop.dropped_for(Reason::Expired).count + hop.in_flight.count == 999
+            && hop.received.count == 1_000
+    });
+    let times = collect(beside, 1_000, |_| 4);
+    assert!(times.iter().all(|times| *times == 1), "the other target has all");
+    let silent = way.packets[0].load(Ordering::Relaxed);
+    assert!(silent < 5_000, "{silent} packets into a dead way");
+
+    way.lost_per_1000.store(0, Ordering::Relaxed);
+    near.wait_until("both agree", |hop| hop.in_flight.is_zero());
+    near.sender.send(&payload(1_000, 4)).unwrap();
+    let hop = near.wait_until("the last one arrives", |hop| {
+        hop.received.count == 1_001 && hop.in_flight.is_zero()
+    });
+    assert_eq!(hop.delivered.count + hop.dropped_for(Reason::Expired).count, 1_001, "{hop:#?}");
+    out.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let times = collect(out, 1_001, |_| 4);
+    assert_eq!(u64::from(times.iter().sum::<u32>()), hop.delivered.count);
+    assert_eq!((times[0], times[1_000]), (1, 1));
+    compare_ends(&near.stop(), &far.stop());
+}
+
+/// What one end says was accepted is what the other has accepted.
+fn compare_ends(near: &Snapshot, far: &Snapshot) {
+    let target = near.hop(HopKind::Target, "in", Some("far")).unwrap();
+    let receive = far.hop(HopKind::Receive, "in", None).unwrap();
+    assert_eq!(target.delivered, receive.received, "{target:#?} {receive:#?}");
+    for snapshot in [near, far] {
+        assert!(snapshot.is_balanced() && snapshot.unaccounted() == 0, "{snapshot:#?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_starts_anew_costs_no_datagram_without_a_name() {
+    const COUNT: u32 = 20_000;
+    let (out, to) = sink();
+    let far = FarWeir::start("127.0.0.1:0", to);
+    let addr = far.addr;
+    let near = NearWeir::start(addr, Duration::from_secs(20));
+    let begin = Instant::now();
+    let mut far = Some(far);
+    for number in 0..COUNT {
+        if number == COUNT / 2 {
+            // As a crash: nobody says what was on its way.
+            drop(far.take());
+            far = Some(FarWeir::start(&addr.to_string(), to));
+        }
+        while begin.elapsed() < Duration::from_micros(u64::from(number) * 200) {
+            thread::yield_now();
+        }
+        near.sender.send(&payload(number, 100)).unwrap();
+    }
+    let hop = near.wait_until("all settled", |hop| {
+        hop.received.count == u64::from(COUNT) && hop.in_flight.is_zero()
+    });
+    assert_eq!(hop.events.get(&Event::PeerRestarts), Some(&1), "{hop:#?}");
+
+    let again = hop.events.get(&Event::PossibleDuplicates).copied().unwrap_or(0);
+    let mut times = vec![0u64; COUNT as usize];
+    out.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut buffer = [0; 256];
+    while let Ok(len) = out.recv(&mut buffer) {
+        let number = u32::from_le_bytes(*buffer.first_chunk().unwrap());
+        assert_eq!(buffer[..len], payload(number, 100));
+        times[number as usize] += 1;
+    }
+    let twice: u64 = times.iter().map(|times| times.saturating_sub(1)).sum();
+    let arrived = times.iter().filter(|times| **times > 0).count() as u64;
+    assert!(twice <= again, "{twice} twice, {again} said");
+    // What the former life had in its ring when it ended is its own loss; nothing here was slow.
+    let least = hop.delivered.count;
+    assert!((least..=least + hop.uncertain.count).contains(&arrived), "{arrived} {hop:#?}");
+    (near.stop(), far.map(FarWeir::stop));
 }
