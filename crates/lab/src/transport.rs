@@ -2,6 +2,7 @@
 
 mod tcp;
 mod udp;
+mod weir;
 
 pub(crate) use udp::RECEIVE_BUFFER_BYTES;
 
@@ -119,6 +120,7 @@ pub fn all() -> Vec<Box<dyn Transport>> {
         tcp("cubic", Variant::Rto1s),
         tcp("cubic", Variant::Bounded),
         tcp("cubic", Variant::Syslog),
+        Box::new(weir::Weir),
     ]
 }
 

@@ -39,7 +39,7 @@ impl Plan {
         Plan {
             preset: "quick",
             losses: percent(&[0, 5, 10, 14, 20]),
-            transports: names(&["udp", "tcp-cubic", "tcp-bbr"]),
+            transports: names(&["udp", "tcp-cubic", "weir-hop"]),
             schedules: vec![Schedule::ClosedLoop],
             runs: 5,
             duration: Duration::from_secs(60),
@@ -48,12 +48,15 @@ impl Plan {
         }
     }
 
-    /// All transports, on both schedules; about 15 minutes.
+    /// All transports but the one that only frames otherwise, on both schedules; about 15 minutes.
     pub fn standard() -> Plan {
         Plan {
             preset: "default",
             losses: percent(&[0, 2, 5, 8, 10, 12, 14, 16, 18, 20]),
-            transports: transport::all().iter().map(|one| one.name().0).collect(),
+            transports: {
+                let all = transport::all().into_iter().map(|one| one.name().0);
+                all.filter(|name| name != "tcp-cubic-syslog").collect()
+            },
             schedules: vec![Schedule::ClosedLoop, Schedule::OpenLoop],
             duration: Duration::from_secs(85),
             ..Plan::quick()

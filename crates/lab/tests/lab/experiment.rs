@@ -91,6 +91,23 @@ fn without_loss_everything_arrives_and_with_loss_udp_misses_its_share() {
     }
 }
 
+#[test]
+fn weirs_own_link_delivers_all_where_a_fifth_is_lost() {
+    let plan = Plan {
+        losses: vec![0.0, 0.2],
+        transports: vec!["weir-hop".to_owned()],
+        schedules: vec![Schedule::OpenLoop],
+        ..small()
+    };
+    let Some(results) = run(&plan) else { return };
+    for loss in [0.0, 0.2] {
+        for run in &point(&results, "weir-hop", Schedule::OpenLoop, loss).runs {
+            assert_eq!((run.failure.as_str(), run.duplicates), ("", 0));
+            assert_eq!((run.delivered, run.sent), (400, 400), "{loss}");
+        }
+    }
+}
+
 /// At a loss at which TCP is blocked for long.
 #[test]
 fn a_stop_ends_it_at_once_and_keeps_what_was_measured() {

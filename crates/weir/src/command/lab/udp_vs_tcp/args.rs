@@ -33,7 +33,7 @@ pub(in crate::command::lab) struct Args {
     #[arg(long, requires = "loss")]
     pub(super) per_link: bool,
     /// Which transports: udp, tcp-cubic, tcp-cubic-nodelay, tcp-bbr, tcp-reno, tcp-cubic-rto1s, tcp-cubic-bounded,
-    /// tcp-cubic-syslog, or all
+    /// tcp-cubic-syslog, weir-hop, or all
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_transport)]
     transports: Vec<String>,
     /// When messages are made: after a pause, or at fixed times whatever became of the ones before; or both

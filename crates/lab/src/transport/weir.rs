@@ -1,0 +1,360 @@
+//! Weir's own link: datagrams, and what is lost is sent again until it is too old.
+//!
+//! The two ends are those of the crate `hop`, with a thread and a socket each, as the relay has them; the relay itself is left out, as the
+//! other transports have none.
+
+use super::udp::RECEIVE_BUFFER_BYTES;
+use super::{Listening, Received, Receiving, Sending, Sent, Transport};
+use crate::experiment::model::TransportName;
+use hop::packet::{Origin, Sender as From};
+use hop::{Far, Heard, Identity, Key, Keys, Near, Next, ReceiverOptions, SenderOptions, Taken};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use sys::clock::{monotonic_ns, realtime_ns};
+use sys::poll::{EventFd, Interest, PollSet};
+
+/// How old a message gets on its way at most.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// More than any experiment sends.
+const RATE_BYTES_PER_SEC: u64 = 125_000_000;
+
+/// Longest time between two looks at whether it is over.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+const SENDER: SenderOptions = SenderOptions {
+    rate_bytes_per_sec: RATE_BYTES_PER_SEC,
+    repair_percent: 50,
+    part_bytes: 1_150,
+    window: 65_536,
+    redelivers: true,
+};
+const RECEIVER: ReceiverOptions = ReceiverOptions { window: 65_536, parts_bytes: 1 << 20 };
+
+pub(super) struct Weir;
+
+/// Both ends are of one process, in networks of their own: a secret would keep nobody out.
+fn key() -> Key {
+    Key::new("lab", [1; hop::KEY_BYTES])
+}
+
+impl Transport for Weir {
+    fn name(&self) -> TransportName {
+        TransportName::new("weir-hop")
+    }
+
+    fn options(&self) -> String {
+        let SenderOptions { repair_percent, .. } = SENDER;
+        format!("encrypted, deadline {} s, repair budget {repair_percent} %", DEADLINE.as_secs())
+    }
+
+    fn is_reliable(&self) -> bool {
+        true
+    }
+
+    fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>> {
+        let socket = UdpSocket::bind(addr)?;
+        sys::socket::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES)?;
+        socket.set_nonblocking(true)?;
+        let keys = Keys::parse(&key().line()).map_err(io::Error::other)?;
+        let end = Receiver {
+            socket: socket.try_clone()?,
+            far: Far::new(keys, RECEIVER, monotonic_ns()),
+            arrived: VecDeque::new(),
+            buffer: vec![0; 65_536],
+            answer: Vec::new(),
+            poll: PollSet::default(),
+        };
+
+        // The sender waits for a session before anybody accepts.
+        let is_accepted = Arc::<AtomicBool>::default();
+        let thread = thread::Builder::new().name("weir-listen".to_owned()).spawn({
+            let is_accepted = Arc::clone(&is_accepted);
+            let mut end = end;
+            move || {
+                while !is_accepted.load(Ordering::Acquire) {
+                    end.turn(Instant::now() + Duration::from_millis(1));
+                }
+                end
+            }
+        })?;
+        Ok(Box::new(Waiting { socket, is_accepted, thread: Some(thread) }))
+    }
+
+    fn connect(&self, to: SocketAddr, deadline: Instant) -> io::Result<Box<dyn Sending>> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(to)?;
+        socket.set_nonblocking(true)?;
+        let identity = Identity { host: "h1".to_owned(), listener: "lab".to_owned() };
+        let shared = Arc::new(Shared {
+            socket,
+            bell: EventFd::new()?,
+            is_over: AtomicBool::new(false),
+            state: Mutex::new(State {
+                near: Near::new(key(), identity, SENDER, monotonic_ns()),
+                memory: VecDeque::new(),
+                first: 0,
+                taken: 0,
+                buffer: vec![0; 2_048],
+                packet: Vec::new(),
+            }),
+        });
+        let thread = thread::Builder::new().name("weir-send".to_owned()).spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.run()
+        })?;
+
+        let sender = Sender { shared, thread: Some(thread) };
+        while !sender.shared.is_answered() {
+            if Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        Ok(Box::new(sender))
+    }
+}
+
+struct Waiting {
+    socket: UdpSocket,
+    is_accepted: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Receiver>>,
+}
+
+impl Listening for Waiting {
+    fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    fn accept(mut self: Box<Self>, _deadline: Instant) -> io::Result<Box<dyn Receiving>> {
+        self.is_accepted.store(true, Ordering::Release);
+        let ended = self.thread.take().and_then(|thread| thread.join().ok());
+        let end = ended.ok_or_else(|| io::Error::other("the listening thread panicked"))?;
+        Ok(Box::new(end))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.is_accepted.store(true, Ordering::Release);
+    }
+}
+
+struct Receiver {
+    socket: UdpSocket,
+    far: Far,
+    arrived: VecDeque<Vec<u8>>,
+    buffer: Vec<u8>,
+    answer: Vec<u8>,
+    poll: PollSet,
+}
+
+impl Receiver {
+    /// Waits for packets until the time, or until a report is due, takes what has come, and reports.
+    fn turn(&mut self, until: Instant) {
+        let due_ns = self.far.due_ns().unwrap_or(u64::MAX);
+        let rest = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
+        self.poll.clear();
+        self.poll.add(self.socket.as_fd(), Interest::Readable);
+        // An interrupted wait is a short one.
+        let _ = self.poll.wait(rest.min(until.saturating_duration_since(Instant::now())));
+
+        while let Ok((len, from)) = self.socket.recv_from(&mut self.buffer) {
+            self.answer.clear();
+            let arrived = &mut self.arrived;
+            let heard = self.far.on_packet(
+                monotonic_ns(),
+                from,
+                &mut self.buffer[..len],
+                &mut |_, one| arrived.push_back(one.bytes.to_vec()),
+                &mut self.answer,
+            );
+            if heard == Heard::Answer {
+                // One that does not leave is as one that is lost.
+                let _ = self.socket.send_to(&self.answer, from);
+            }
+        }
+        loop {
+            self.answer.clear();
+            let Some(to) = self.far.next_report(monotonic_ns(), &mut self.answer) else { return };
+            let _ = self.socket.send_to(&self.answer, to);
+        }
+    }
+}
+
+impl Receiving for Receiver {
+    fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<Received> {
+        loop {
+            if let Some(arrived) = self.arrived.pop_front() {
+                if arrived.len() == message.len() {
+                    message.copy_from_slice(&arrived);
+                    return Ok(Received::Message);
+                }
+                continue;
+            }
+            if Instant::now() >= deadline {
+                return Ok(Received::Nothing);
+            }
+            self.turn(deadline);
+        }
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What the sending end and its thread share.
+struct Shared {
+    socket: UdpSocket,
+    bell: EventFd,
+    is_over: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    near: Near,
+    /// Messages that may have to be sent again, from number `first` on.
+    memory: VecDeque<Vec<u8>>,
+    first: u64,
+    /// Number of the next one that the link has not taken.
+    taken: u64,
+    buffer: Vec<u8>,
+    packet: Vec<u8>,
+}
+
+impl Shared {
+    fn is_answered(&self) -> bool {
+        self.state().near.is_answered(monotonic_ns())
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut poll = PollSet::default();
+        sys::poll::set_timer_slack(Duration::ZERO);
+        while !self.is_over.load(Ordering::Acquire) {
+            let due_ns = self.state().turn(&self.socket);
+            let rest = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
+            poll.clear();
+            poll.add(self.socket.as_fd(), Interest::Readable);
+            poll.add(self.bell.as_fd(), Interest::Readable);
+            // An interrupted wait is a short one.
+            let _ = poll.wait(rest.min(LOOK_INTERVAL));
+            if poll.is_ready(1) {
+                self.bell.clear();
+            }
+        }
+    }
+}
+
+impl State {
+    /// Takes what has come and sends what is due. Returns when to look again.
+    fn turn(&mut self, socket: &UdpSocket) -> u64 {
+        let now_ns = monotonic_ns();
+        while let Ok(len) = socket.recv(&mut self.buffer) {
+            self.near.on_packet(now_ns, &mut self.buffer[..len]);
+        }
+        self.packet.clear();
+        if self.near.hello(now_ns, realtime_ns(), &mut self.packet) {
+            // One that does not leave is as one that is lost.
+            let _ = socket.send(&self.packet);
+        }
+
+        let due_ns = loop {
+            self.packet.clear();
+            match self.near.next(now_ns) {
+                Next::Data(one) => {
+                    let message = &self.memory[(one.number - self.first) as usize];
+                    let origin = Origin {
+                        received_unix_ns: 0,
+                        sender: From::Unknown,
+                        bytes: message.len() as u16,
+                    };
+                    let part = &message[one.offset.into()..][..one.len.into()];
+                    self.near.seal_data(now_ns, &one, origin, part, &mut self.packet);
+                }
+                Next::Floor { packet, floor } => {
+                    self.near.seal_floor(now_ns, packet, floor, &mut self.packet);
+                }
+                Next::Wait { until_ns } => {
+                    if !self.take(now_ns) {
+                        break until_ns;
+                    }
+                    continue;
+                }
+            }
+            let _ = socket.send(&self.packet);
+        };
+
+        let keeps_from = self.near.keeps_from().unwrap_or(self.taken);
+        while self.first < keeps_from {
+            self.memory.pop_front();
+            self.first += 1;
+        }
+        due_ns
+    }
+
+    /// Gives the link the next message, if it has room.
+    fn take(&mut self, now_ns: u64) -> bool {
+        let Some(message) = self.memory.get((self.taken - self.first) as usize) else {
+            return false;
+        };
+        let bytes = message.len() as u16;
+        if !self.near.has_room(now_ns, bytes) {
+            return false;
+        }
+        let expires_ns = now_ns + DEADLINE.as_nanos() as u64;
+        self.near.take(now_ns, Taken { number: self.taken, bytes, expires_ns });
+        self.taken += 1;
+        true
+    }
+}
+
+struct Sender {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sending for Sender {
+    fn send(&mut self, message: &[u8], _deadline: Instant) -> io::Result<Sent> {
+        let mut state = self.shared.state();
+        state.memory.push_back(message.to_vec());
+        state.turn(&self.shared.socket);
+        drop(state);
+        // Its thread has a timer to set.
+        self.shared.bell.wake();
+        Ok(Sent::Taken)
+    }
+
+    fn go_on(&mut self, _deadline: Instant) -> io::Result<Sent> {
+        Ok(Sent::Taken)
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.shared.socket.as_fd()
+    }
+
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.shared.bell.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic has said so on standard error.
+            let _ = thread.join();
+        }
+    }
+}
