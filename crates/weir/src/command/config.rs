@@ -286,7 +286,7 @@ mod tests {
             all.lines().filter(|line| !line.starts_with("multicast_interface")).collect();
         let config = Config::parse(&without_groups.join("\n"), "example");
         let config = config.map_err(|errors| config::list(&errors)).unwrap();
-        assert_eq!(config.listeners[0].targets.len(), 4);
+        assert_eq!(config.listeners[0].targets.len(), 5);
         assert!(config.statsd.is_some());
         assert_eq!(config.sinks.len(), 3);
     }

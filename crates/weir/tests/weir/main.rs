@@ -28,6 +28,7 @@ mod lab_command;
 mod lab_more;
 mod layers;
 mod ledger_command;
+mod link;
 mod many;
 mod metrics_contract;
 mod mitigate_command;

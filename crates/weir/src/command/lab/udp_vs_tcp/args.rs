@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(quick.schedules, [Schedule::OpenLoop, Schedule::ClosedLoop]);
         assert_eq!((quick.runs, quick.duration), (2, Duration::from_secs(3)));
         assert_eq!((quick.rate_per_sec, quick.message_bytes), (50.0, 200));
-        assert_eq!(plan("--transports all,udp").unwrap().transports.len(), 8);
+        assert_eq!(plan("--transports all,udp").unwrap().transports.len(), 9);
     }
 
     #[test]
