@@ -1,12 +1,12 @@
 //! The receiving end: sessions of many senders, and what each has sent.
 
-use crate::Totals;
 use crate::handshake::{Hello, Welcome, respond};
 use crate::key::{KeyId, Keys};
 use crate::packet::{DataHead, Floor, Header, Kind, Report};
 use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions};
 use crate::replay::ReplayWindow;
 use crate::seal::{Opener, Sealer};
+use crate::{Amount, Totals};
 use crate::{random_bytes, random_u32};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -153,6 +153,13 @@ impl Far {
     /// Sessions that there are.
     pub fn session_count(&self) -> usize {
         self.sessions.iter().flatten().count()
+    }
+
+    /// Everything that was accepted, of all.
+    pub fn accepted(&self) -> Amount {
+        let mut all = Amount::default();
+        self.runs.values().for_each(|run| all += run.receiver.accepted());
+        all
     }
 
     /// Who is known, with what each has sent.

@@ -5,12 +5,15 @@
 //!                  drops       drops             drops       drops
 //! ```
 //!
+//! Where the hosts are to be far apart, the bridge is cut in two, and a thread carries frames from one half to the other, later.
+//!
 //! Each of the three is a network namespace that is mounted nowhere: it lives as long as the [`Network`], its threads and
 //! sockets do, and the kernel removes it with them, however the process ends. The host's own network is never touched: devices
 //! are made in these namespaces from the start. Loss is where each link ends, in the direction of reception, so that no
 //! sender is notified of it; a path crosses two links.
 
 mod counters;
+mod delay_line;
 mod error;
 mod host;
 mod path_loss;
@@ -18,6 +21,7 @@ mod privilege;
 mod properties;
 
 pub use counters::Counters;
+pub use delay_line::Span;
 pub use error::Error;
 pub use host::Host;
 pub use path_loss::PathLoss;
@@ -25,12 +29,13 @@ pub use privilege::Privilege;
 pub use properties::Properties;
 pub use sys::traffic::Counts;
 
+use delay_line::DelayLine;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use sys::link::{self, Links};
+use sys::link::{self, Links, Tap};
 use sys::namespace::OpenNamespace;
 use sys::traffic::{IngressLoss, drop_at_socket};
 
@@ -46,6 +51,8 @@ pub struct Plan {
     pub gso_max_segs: Option<u32>,
     /// Largest packet in bytes of IP. `None` is 1500.
     pub mtu_bytes: Option<u32>,
+    /// How far apart the hosts are, and how narrow the way is.
+    pub span: Span,
 }
 
 /// Where packets are dropped.
@@ -146,6 +153,7 @@ pub struct Network {
     hosts: [Host; 2],
     switch: OpenNamespace,
     links: Vec<LinkEnd>,
+    delay_line: Option<DelayLine>,
     loss_at: LossAt,
     /// By the end that they are on the way to.
     loss: [PathLoss; 2],
@@ -160,7 +168,10 @@ struct LinkEnd {
 
 /// Longer than anything here takes on a machine that works.
 const PATIENCE: Duration = Duration::from_secs(10);
-const BRIDGE: &str = "br0";
+/// What connects the two links; where they are apart, each with a half of its own.
+const BRIDGES: [&str; 2] = ["br0", "br1"];
+/// Frames that wait for the thread that carries them: 400 ms of 20,000 a second.
+const QUEUE_FRAMES: u32 = 8_192;
 
 impl Network {
     /// Builds it and waits until datagrams cross it both ways. Takes about 20 ms.
@@ -179,13 +190,14 @@ impl Network {
             hosts,
             switch,
             links: Vec::new(),
+            delay_line: None,
             loss_at: LossAt::Links,
             loss: [PathLoss::NONE; 2],
         };
 
         network.connect(plan)?;
         network.attach(plan.loss_at)?;
-        network.wait_until_ready()?;
+        network.wait_until_ready(plan.span.round_trip)?;
         for link in &mut network.links {
             link.ready = link.ingress.counts()?;
         }
@@ -254,6 +266,11 @@ impl Network {
         Ok(all)
     }
 
+    /// Frames that came when the narrow way's queue was full.
+    pub fn queue_drops(&self) -> u64 {
+        self.delay_line.as_ref().map_or(0, DelayLine::dropped)
+    }
+
     /// What the kernel does in this network, for a report.
     ///
     /// # Errors
@@ -266,11 +283,17 @@ impl Network {
 
     fn connect(&mut self, plan: &Plan) -> Result<(), Error> {
         let mut switch = Links::open(&self.switch)?;
-        switch.add_bridge(BRIDGE)?;
-        switch.set_up(BRIDGE)?;
+        switch.add_bridge(BRIDGES[0])?;
+        switch.set_up(BRIDGES[0])?;
+        if !plan.span.is_none() {
+            switch.add_bridge(BRIDGES[1])?;
+            switch.set_up(BRIDGES[1])?;
+            self.delay_line = Some(self.span(plan.span, &mut switch)?);
+        }
 
         for host in &mut self.hosts {
             let (device, port) = (host.end.device(), host.end.port());
+            let half = if plan.span.is_none() { 0 } else { host.end as usize };
             let mut links = Links::open(&host.namespace)?;
             links.set_up("lo")?;
             links.add_veth(device, port, &self.switch)?;
@@ -287,9 +310,26 @@ impl Network {
 
             // A port that is down when it joins waits for the next look at its carrier.
             switch.set_up(port)?;
-            switch.set_master(port, BRIDGE)?;
+            switch.set_master(port, BRIDGES[half])?;
         }
         Ok(())
+    }
+
+    /// Connects the two halves of the switch.
+    fn span(&self, span: Span, switch: &mut Links) -> Result<DelayLine, Error> {
+        let create = |device: &'static str| -> Result<Tap, Error> {
+            let created = self.switch.run(|| Tap::create(device));
+            let created = created.map_err(|source| Error::Namespace { of: "the switch", source });
+            created?.map_err(Error::Tap)
+        };
+        let ends = ["s1-tap1", "s1-tap2"];
+        let taps = [create(ends[0])?, create(ends[1])?];
+        for (device, bridge) in ends.into_iter().zip(BRIDGES) {
+            switch.set_queue_len(device, QUEUE_FRAMES)?;
+            switch.set_up(device)?;
+            switch.set_master(device, bridge)?;
+        }
+        DelayLine::start(taps, span).map_err(Error::Tap)
     }
 
     fn attach(&mut self, wanted: Option<LossAt>) -> Result<(), Error> {
@@ -318,14 +358,14 @@ impl Network {
     }
 
     /// Carrier and the ports of the bridge take a moment; neighbors are known from here on.
-    fn wait_until_ready(&self) -> Result<(), Error> {
+    fn wait_until_ready(&self, round_trip: Duration) -> Result<(), Error> {
         let bind = |host: &Host| -> Result<UdpSocket, Error> {
             let socket = host.run(|| UdpSocket::bind((host.ipv4(), 0)))?;
             socket.map_err(Error::Probe)
         };
         let sockets = [bind(self.host(End::H1))?, bind(self.host(End::H2))?];
         for (sender, receiver) in [(0, 1), (1, 0)] {
-            probe(&sockets[sender], &sockets[receiver])?;
+            probe(&sockets[sender], &sockets[receiver], round_trip)?;
         }
         Ok(())
     }
@@ -346,9 +386,11 @@ fn create(of: &'static str) -> Result<OpenNamespace, Error> {
     OpenNamespace::create().map_err(|source| Error::Namespace { of, source })
 }
 
-fn probe(sender: &UdpSocket, receiver: &UdpSocket) -> Result<(), Error> {
+fn probe(sender: &UdpSocket, receiver: &UdpSocket, round_trip: Duration) -> Result<(), Error> {
     let dst = receiver.local_addr().map_err(Error::Probe)?;
-    receiver.set_read_timeout(Some(Duration::from_millis(2))).map_err(Error::Probe)?;
+    // The first one waits for its neighbor's address, and that for an answer.
+    let patience = Duration::from_millis(2) + 2 * round_trip;
+    receiver.set_read_timeout(Some(patience)).map_err(Error::Probe)?;
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         // Unreachable until the carrier is there.

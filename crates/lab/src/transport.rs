@@ -6,7 +6,7 @@ mod weir;
 
 pub(crate) use udp::RECEIVE_BUFFER_BYTES;
 
-use crate::experiment::model::TransportName;
+use crate::experiment::model::{LinkSummary, TransportName};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -82,6 +82,11 @@ pub trait Sending: Send {
 
     /// Its socket, if it is TCP's.
     fn tcp(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What it counted, if it is an end of Weir's own link.
+    fn link(&self) -> Option<LinkSummary> {
+        None
+    }
 }
 
 /// What came of waiting for a message.
@@ -104,6 +109,11 @@ pub trait Receiving: Send {
 
     /// The socket, for a network that drops what it receives.
     fn socket(&self) -> BorrowedFd<'_>;
+
+    /// As [`Sending::link`], of the other end.
+    fn link(&self) -> Option<LinkSummary> {
+        None
+    }
 }
 
 /// Every transport, in the order in which reports name them. The first two are the article's.

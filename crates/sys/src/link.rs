@@ -5,9 +5,11 @@
 
 mod device;
 mod error;
+mod tap;
 
 pub use device::{Device, Statistics};
 pub use error::Error;
+pub use tap::Tap;
 
 use crate::Errno;
 use crate::namespace::OpenNamespace;
@@ -114,6 +116,14 @@ impl Links {
     /// `EINVAL` above 65535, `ENODEV`, `EPERM`; `EOPNOTSUPP` before Linux 4.16.
     pub fn set_gso_max_segs(&mut self, device: &str, segments: u32) -> Result<(), Error> {
         self.change("RTM_NEWLINK (gso_max_segs)", device, IFLA_GSO_MAX_SEGS, segments)
+    }
+
+    /// Sets how many packets may wait to leave.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EPERM`.
+    pub fn set_queue_len(&mut self, device: &str, packets: u32) -> Result<(), Error> {
+        self.change("RTM_NEWLINK (txqlen)", device, IFLA_TXQLEN, packets)
     }
 
     /// Gives a device an address and the route to its network. An IPv6 address is not probed for duplicates, so that it can be
@@ -238,6 +248,7 @@ const RTM_NEWADDR: u16 = 20;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
+const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_GSO_MAX_SEGS: u16 = 40;

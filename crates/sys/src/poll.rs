@@ -48,10 +48,15 @@ impl PollSet {
     /// # Errors
     /// [`Errno::INTR`] when a signal came first.
     pub fn wait(&mut self, timeout: Duration) -> Result<usize, Errno> {
-        let timeout_ms = i32::try_from(timeout.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX);
-        // SAFETY: the pointer and the length describe `entries`, which outlives the call.
+        let time = timespec(timeout);
+        // SAFETY: the pointer and the length describe `entries`, which outlives the call, as `time` does; no signal mask is given.
         let rc = unsafe {
-            libc::poll(self.entries.as_mut_ptr(), self.entries.len() as libc::nfds_t, timeout_ms)
+            libc::ppoll(
+                self.entries.as_mut_ptr(),
+                self.entries.len() as libc::nfds_t,
+                &raw const time,
+                ptr::null(),
+            )
         };
         check(rc).map(|ready| ready as usize)
     }
@@ -59,12 +64,16 @@ impl PollSet {
 
 /// Waits for `duration`, or until a signal arrives. How much longer it takes depends on [`set_timer_slack`] and on the scheduler.
 pub fn pause(duration: Duration) {
-    let time = libc::timespec {
-        tv_sec: duration.as_secs() as libc::time_t,
-        tv_nsec: duration.subsec_nanos() as libc::c_long,
-    };
+    let time = timespec(duration);
     // SAFETY: no descriptors and no signal mask are given, and `time` outlives the call. An interrupted pause is a short one.
     unsafe { libc::ppoll(ptr::null_mut(), 0, &raw const time, ptr::null()) };
+}
+
+fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: duration.subsec_nanos() as libc::c_long,
+    }
 }
 
 /// Lets the kernel put off the calling thread's timers by `slack` at most, to wake it together with others

@@ -102,6 +102,10 @@ impl Flow {
         let mut run = evaluate(&sent, &received, plan, began_ns, self.is_reliable);
         run.began_unix_ns = began_unix_ns;
         run.tcp = sent.tcp;
+        run.link = self.sending.link().map(|mut near| {
+            near += self.receiving.link().unwrap_or_default();
+            near
+        });
         Ok(run)
     }
 }

@@ -45,6 +45,10 @@ pub struct Settings {
     pub injector: String,
     /// `root` or `user namespace`.
     pub privilege: String,
+    /// Time there and back that the network adds to what the host takes, in milliseconds.
+    pub round_trip_ms: f64,
+    /// Bits a second that the path carries each way; `None`: as many as come.
+    pub path_bits_per_sec: Option<u64>,
     /// Path MTU in bytes.
     pub mtu_bytes: u32,
     /// Segments in one skb at most (`gso_max_segs`); 1 means that loss is strictly per segment.
@@ -161,6 +165,8 @@ pub struct Run {
     pub age_ns: Vec<u64>,
     /// What the kernel said of the sending TCP socket.
     pub tcp: Option<TcpSummary>,
+    /// What both ends of Weir's own link counted.
+    pub link: Option<LinkSummary>,
     /// Counters of the hosts over the run. All flows of one network share them: they are no sums to be added over runs.
     pub kernel: KernelCounters,
     /// The flow ended before its time (for example `connection timed out`); empty if it did not.
@@ -197,6 +203,56 @@ pub struct TcpSummary {
     pub timeouts: u64,
     /// `tcp_info` at regular times.
     pub samples: Vec<TcpSample>,
+}
+
+/// Weir's own link over one run, after the moment that the last messages had to arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkSummary {
+    /// Packets with messages, and those among them that carried what had been sent before.
+    pub packets: u64,
+    pub repairs: u64,
+    /// Repairs that were not needed: the message had arrived.
+    pub spurious_repairs: u64,
+    /// Everything that the sending end sent, in bytes of UDP payload.
+    pub sent_bytes: u64,
+    /// What the receiving end sent back, in reports and in bytes of UDP payload.
+    pub reports: u64,
+    pub report_bytes: u64,
+    /// What the sending end says of the messages: all of them, and what became of them.
+    pub taken: u64,
+    pub delivered: u64,
+    pub expired: u64,
+    pub uncertain: u64,
+    /// Messages that it has no final word of: on their way, or arrived without the sender knowing.
+    pub open: u64,
+    /// Messages that the receiving end says it has accepted.
+    pub accepted: u64,
+}
+
+impl LinkSummary {
+    /// Whether both ends say the same, as far as they have said it.
+    pub fn is_agreed(&self) -> bool {
+        let is_complete = self.taken == self.delivered + self.expired + self.uncertain + self.open;
+        is_complete && (self.delivered..=self.delivered + self.open).contains(&self.accepted)
+    }
+}
+
+impl std::ops::AddAssign for LinkSummary {
+    fn add_assign(&mut self, more: LinkSummary) {
+        self.packets += more.packets;
+        self.repairs += more.repairs;
+        self.spurious_repairs += more.spurious_repairs;
+        self.sent_bytes += more.sent_bytes;
+        self.reports += more.reports;
+        self.report_bytes += more.report_bytes;
+        self.taken += more.taken;
+        self.delivered += more.delivered;
+        self.expired += more.expired;
+        self.uncertain += more.uncertain;
+        self.open += more.open;
+        self.accepted += more.accepted;
+    }
 }
 
 /// A few fields of `tcp_info` at one time.

@@ -2,6 +2,7 @@
 
 use super::flow::DRAIN;
 use super::model::Schedule;
+use crate::network::Span;
 use crate::transport;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Plan {
     pub message_bytes: usize,
     /// Messages per second.
     pub rate_per_sec: f64,
+    /// How far apart the hosts are.
+    pub span: Span,
 }
 
 /// The article's: 1,000 bytes, 100 a second.
@@ -45,6 +48,7 @@ impl Plan {
             duration: Duration::from_secs(60),
             message_bytes: MESSAGE_BYTES,
             rate_per_sec: RATE_PER_SEC,
+            span: Span::default(),
         }
     }
 

@@ -150,7 +150,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Result
 
 /// Finds out what this kernel can do, on a network that loses nothing.
 fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
-    let network = Network::build(&network::Plan::default())?;
+    let network = Network::build(&network_plan(plan))?;
     let mut results = Results {
         points: Vec::new(),
         notes: Vec::new(),
@@ -194,6 +194,10 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
     }
 
     Ok((transports, results))
+}
+
+fn network_plan(plan: &Plan) -> network::Plan {
+    network::Plan { span: plan.span, ..network::Plan::default() }
 }
 
 /// What one loss gave.
@@ -241,7 +245,7 @@ fn run_loss(
     stop: &AtomicBool,
 ) -> Result<OneLoss, Error> {
     let path_loss = PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
-    let mut network = Network::build(&network::Plan::default())?;
+    let mut network = Network::build(&network_plan(plan))?;
     let mut notes = Vec::new();
     let at = format!("at {} loss", percent(loss));
 
@@ -270,6 +274,12 @@ fn run_loss(
              carried them.",
             probed.late.as_millis()
         ));
+    }
+
+    if network.queue_drops() > 0 {
+        let drops = text::grouped(network.queue_drops());
+        notes
+            .push(format!("The narrow way's queue dropped {drops} packets {at}, beside the loss."));
     }
 
     let [h1, h2] = hosts.map(|host| host.counters().unwrap_or_default());

@@ -18,6 +18,8 @@ pub enum Error {
     NotReady { dst: SocketAddr, waited: Duration },
     #[error("a socket to try the network with")]
     Probe(#[source] io::Error),
+    #[error("the line that delays what the hosts send each other (/dev/net/tun)")]
+    Tap(#[source] io::Error),
     #[error("the counters of {of}")]
     Counters {
         of: &'static str,
@@ -37,7 +39,9 @@ impl Error {
                 matches!(source, namespace::Error::NotPermitted { .. })
             }
             Error::Link(error) => error.errno() == Some(sys::Errno::PERM),
-            Error::Probe(source) | Error::Counters { source, .. } => is_refused(source),
+            Error::Probe(source) | Error::Tap(source) | Error::Counters { source, .. } => {
+                is_refused(source)
+            }
             Error::Privilege(error) => error.is_permission(),
             Error::NotReady { .. } => false,
         }
@@ -51,6 +55,7 @@ impl Error {
             }
             Error::Link(error) => error.is_unsupported(),
             Error::Privilege(error) => !error.is_permission(),
+            Error::Tap(source) => source.kind() == io::ErrorKind::NotFound,
             Error::Probe(_) | Error::Counters { .. } | Error::NotReady { .. } => false,
         }
     }

@@ -63,6 +63,11 @@ fn point(row: &mut Row<'_>, summary: &Summary) {
 
     row.maybe("retransmits", summary.retransmits);
     row.maybe("timeouts", summary.timeouts);
+    row.maybe("packets_per_message", summary.link.map(|link| ratio(link.packets, link.taken)));
+    row.maybe(
+        "report_bytes_share",
+        summary.link.map(|link| ratio(link.report_bytes, link.sent_bytes)),
+    );
     row.cell("retransmit_failures", summary.retransmit_failures);
 }
 
@@ -111,6 +116,20 @@ fn run(row: &mut Row<'_>, point: &Point, index: usize, run: &Run) {
     row.maybe("segments_out", tcp.map(|tcp| tcp.segments_out));
     row.maybe("timeouts", tcp.map(|tcp| tcp.timeouts));
 
+    let link = run.link.as_ref();
+    row.maybe("link_packets", link.map(|link| link.packets));
+    row.maybe("link_repairs", link.map(|link| link.repairs));
+    row.maybe("link_spurious_repairs", link.map(|link| link.spurious_repairs));
+    row.maybe("link_sent_bytes", link.map(|link| link.sent_bytes));
+    row.maybe("link_reports", link.map(|link| link.reports));
+    row.maybe("link_report_bytes", link.map(|link| link.report_bytes));
+    row.maybe("link_taken", link.map(|link| link.taken));
+    row.maybe("link_delivered", link.map(|link| link.delivered));
+    row.maybe("link_expired", link.map(|link| link.expired));
+    row.maybe("link_uncertain", link.map(|link| link.uncertain));
+    row.maybe("link_open", link.map(|link| link.open));
+    row.maybe("link_accepted", link.map(|link| link.accepted));
+
     row.cell("kernel_retransmitted_segments", run.kernel.retransmitted_segments);
     row.cell("kernel_timeouts", run.kernel.timeouts);
     row.cell("kernel_lost_retransmits", run.kernel.lost_retransmits);
@@ -118,6 +137,10 @@ fn run(row: &mut Row<'_>, point: &Point, index: usize, run: &Run) {
     row.cell("kernel_retransmit_failures", run.kernel.retransmit_failures);
     row.cell("kernel_udp_receive_buffer_errors", run.kernel.udp_receive_buffer_errors);
     row.cell("failure", run.failure.clone());
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
 }
 
 const QUANTILES: [(&str, f64); 5] =

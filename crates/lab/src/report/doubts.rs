@@ -7,7 +7,7 @@ use text::{grouped, percent};
 
 /// One sentence for each doubt that the figures raise.
 pub(super) fn doubts(points: &[&Point], summaries: &[Summary]) -> Vec<String> {
-    [outside_loss(summaries), local_drops(points), ended_early(points)]
+    [outside_loss(summaries), local_drops(points), ends_disagree(points), ended_early(points)]
         .into_iter()
         .flatten()
         .collect()
@@ -59,6 +59,17 @@ fn local_drops(points: &[&Point]) -> Option<String> {
              receivers' buffers.",
             grouped(failures),
             grouped(drops)
+        )
+    })
+}
+
+fn ends_disagree(points: &[&Point]) -> Option<String> {
+    let links = || points.iter().flat_map(|point| &point.runs).filter_map(|run| run.link);
+    let disagreeing = links().filter(|link| !link.is_agreed()).count();
+    (disagreeing > 0).then(|| {
+        format!(
+            "The two ends of Weir's link disagree in {disagreeing} of {} runs.",
+            links().count()
         )
     })
 }

@@ -51,6 +51,20 @@ pub(super) fn settings_rows(settings: &Settings) -> Vec<(&'static str, String)> 
         ("loss rates asked for", losses.to_owned()),
         ("loss injected by", settings.injector.clone()),
         ("privilege", settings.privilege.clone()),
+        (
+            "round trip",
+            match settings.round_trip_ms {
+                0.0 => "the host's own".to_owned(),
+                ms => format!("{ms} ms and the host's own"),
+            },
+        ),
+        (
+            "path carries",
+            settings
+                .path_bits_per_sec
+                .map(|bits| format!("{} bit/s", grouped(bits)))
+                .unwrap_or_default(),
+        ),
         ("path MTU", known(u64::from(settings.mtu_bytes), " bytes")),
         (
             "gso_max_segs",

@@ -1,7 +1,7 @@
 use super::binomial::clopper_pearson;
 use super::bootstrap::{Bootstrap, Estimate, Interval};
 use super::pool::{Figure, Pool};
-use crate::experiment::model::{Point, Run, Schedule, TransportName};
+use crate::experiment::model::{LinkSummary, Point, Run, Schedule, TransportName};
 use serde::Serialize;
 
 /// What a point's runs say together. Delays and ages are in nanoseconds; a figure is `None` where nothing was measured.
@@ -45,7 +45,9 @@ pub struct Summary {
     pub age_max_ns: Option<Estimate>,
     /// Share of the time during which the newest message was older than one second, 0 to 1.
     pub age_over_1s_share: Option<Estimate>,
-    /// Segments that TCP sent again, over all runs; `None` for other transports.
+    /// What both ends of Weir's own link counted, over all runs.
+    pub link: Option<LinkSummary>,
+    /// Segments that TCP sent again, or packets that Weir's link did, over all runs; `None` for other transports.
     pub retransmits: Option<u64>,
     pub timeouts: Option<u64>,
     /// `TCPRetransFail` of the sending host, which the runs share. Anything but 0 says that the loss was visible to the
@@ -82,6 +84,11 @@ impl Summary {
                 runs.iter().filter_map(|run| run.tcp.as_ref()).map(of).collect();
             (!of_runs.is_empty()).then(|| of_runs.iter().sum())
         };
+
+        let link = runs.iter().filter_map(|run| run.link).reduce(|mut sum, more| {
+            sum += more;
+            sum
+        });
 
         Summary {
             transport: point.transport.clone(),
@@ -122,7 +129,8 @@ impl Summary {
                 },
                 |run| run.age_ns.len() as u64,
             )),
-            retransmits: tcp(|tcp| tcp.retransmits),
+            link,
+            retransmits: tcp(|tcp| tcp.retransmits).or(link.map(|link| link.repairs)),
             timeouts: tcp(|tcp| tcp.timeouts),
             retransmit_failures: runs
                 .iter()

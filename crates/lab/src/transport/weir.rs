@@ -5,7 +5,7 @@
 
 use super::udp::RECEIVE_BUFFER_BYTES;
 use super::{Listening, Received, Receiving, Sending, Sent, Transport};
-use crate::experiment::model::TransportName;
+use crate::experiment::model::{LinkSummary, TransportName};
 use hop::packet::{Origin, Sender as From};
 use hop::{Far, Heard, Identity, Key, Keys, Near, Next, ReceiverOptions, SenderOptions, Taken};
 use std::collections::VecDeque;
@@ -69,6 +69,7 @@ impl Transport for Weir {
             arrived: VecDeque::new(),
             buffer: vec![0; 65_536],
             answer: Vec::new(),
+            report_bytes: 0,
             poll: PollSet::default(),
         };
 
@@ -103,6 +104,7 @@ impl Transport for Weir {
                 taken: 0,
                 buffer: vec![0; 2_048],
                 packet: Vec::new(),
+                sent_bytes: 0,
             }),
         });
         let thread = thread::Builder::new().name("weir-send".to_owned()).spawn({
@@ -152,6 +154,7 @@ struct Receiver {
     arrived: VecDeque<Vec<u8>>,
     buffer: Vec<u8>,
     answer: Vec<u8>,
+    report_bytes: u64,
     poll: PollSet,
 }
 
@@ -184,6 +187,7 @@ impl Receiver {
             self.answer.clear();
             let Some(to) = self.far.next_report(monotonic_ns(), &mut self.answer) else { return };
             let _ = self.socket.send_to(&self.answer, to);
+            self.report_bytes += self.answer.len() as u64;
         }
     }
 }
@@ -208,6 +212,15 @@ impl Receiving for Receiver {
     fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+
+    fn link(&self) -> Option<LinkSummary> {
+        Some(LinkSummary {
+            reports: self.far.counts().reports,
+            report_bytes: self.report_bytes,
+            accepted: self.far.accepted().datagrams,
+            ..LinkSummary::default()
+        })
+    }
 }
 
 /// What the sending end and its thread share.
@@ -227,6 +240,7 @@ struct State {
     taken: u64,
     buffer: Vec<u8>,
     packet: Vec<u8>,
+    sent_bytes: u64,
 }
 
 impl Shared {
@@ -293,6 +307,7 @@ impl State {
                 }
             }
             let _ = socket.send(&self.packet);
+            self.sent_bytes += self.packet.len() as u64;
         };
 
         let keeps_from = self.near.keeps_from().unwrap_or(self.taken);
@@ -345,6 +360,25 @@ impl Sending for Sender {
 
     fn tcp(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn link(&self) -> Option<LinkSummary> {
+        let state = self.shared.state();
+        let (fates, way) = (state.near.fates(), state.near.way());
+        // What waits in memory has not been taken yet.
+        let waiting = state.memory.len() as u64 - (state.taken - state.first);
+        Some(LinkSummary {
+            packets: way.packets,
+            repairs: way.repairs,
+            spurious_repairs: way.spurious,
+            sent_bytes: state.sent_bytes,
+            taken: fates.taken.datagrams + waiting,
+            delivered: fates.delivered.datagrams,
+            expired: fates.expired.datagrams,
+            uncertain: fates.uncertain.datagrams,
+            open: state.near.open() + waiting,
+            ..LinkSummary::default()
+        })
     }
 }
 

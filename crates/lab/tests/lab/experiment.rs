@@ -4,7 +4,7 @@ use lab::experiment::flow::{Flow, FlowPlan};
 use lab::experiment::model::{Point, Schedule};
 use lab::experiment::preset::Plan;
 use lab::experiment::runner::{self, Progress, Results};
-use lab::network::{self, LossAt, Network, PathLoss};
+use lab::network::{self, LossAt, Network, PathLoss, Span};
 use lab::transport;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -97,6 +97,7 @@ fn weirs_own_link_delivers_all_where_a_fifth_is_lost() {
         losses: vec![0.0, 0.2],
         transports: vec!["weir-hop".to_owned()],
         schedules: vec![Schedule::OpenLoop],
+        span: Span { round_trip: Duration::from_millis(20), ..Span::default() },
         ..small()
     };
     let Some(results) = run(&plan) else { return };
@@ -104,6 +105,12 @@ fn weirs_own_link_delivers_all_where_a_fifth_is_lost() {
         for run in &point(&results, "weir-hop", Schedule::OpenLoop, loss).runs {
             assert_eq!((run.failure.as_str(), run.duplicates), ("", 0));
             assert_eq!((run.delivered, run.sent), (400, 400), "{loss}");
+            assert!(run.delays_ns[0] >= 10_000_000, "{}", run.delays_ns[0]);
+            let link = run.link.unwrap();
+            assert!(link.is_agreed(), "{link:?}");
+            assert_eq!((link.delivered, link.accepted), (400, 400), "{link:?}");
+            assert_eq!(link.packets, 400 + link.repairs);
+            assert!(link.report_bytes <= link.sent_bytes, "{link:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The lab's own network: it carries, it loses what it should and no more, and nothing of it is left.
 
-use lab::network::{Counts, End, Host, LinkCounts, LossAt, Network, PathLoss, Plan};
+use lab::network::{Counts, End, Host, LinkCounts, LossAt, Network, PathLoss, Plan, Span};
 use std::env;
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sys::link::Links;
 use sys::namespace::{self, IsolateError, OpenNamespace};
 use testkit::{OwnProgram, skip, within};
@@ -215,6 +215,62 @@ fn loss_at_sockets_is_the_paths_and_holds_for_tcp_too() {
     transfer(&network, 400_000);
     let counters = network.host(End::H1).counters().unwrap().since(&before);
     assert_eq!(counters.value("TcpExt", "TCPRetransFail"), Some(0));
+}
+
+#[test]
+fn hosts_that_are_far_apart_hear_each_other_as_late_as_was_asked() {
+    if !may_build() {
+        return;
+    }
+    let round_trip = Duration::from_millis(40);
+    let span = Span { round_trip, ..Span::default() };
+    let mut network = Network::build(&Plan { span, ..Plan::default() }).unwrap();
+    let [socket, echo] = End::BOTH.map(|end| udp(&network, end, ipv4(&network, end)));
+    socket.set_read_timeout(Some(MINUTE)).unwrap();
+    echo.set_read_timeout(Some(MINUTE)).unwrap();
+    let to = echo.local_addr().unwrap();
+    let took = |len: usize| {
+        let (mut buf, began) = ([0; 9_000], Instant::now());
+        socket.send_to(&vec![7; len], to).unwrap();
+        let (received, from) = echo.recv_from(&mut buf).unwrap();
+        echo.send_to(&buf[..received], from).unwrap();
+        assert_eq!(socket.recv(&mut buf).unwrap(), len);
+        began.elapsed()
+    };
+    // With fragments, too. The shortest of some says nothing of a busy machine.
+    let shortest = [1, 1_000, 8_000, 1, 1_000, 8_000].map(took).into_iter().min().unwrap();
+    assert!((round_trip..round_trip * 3 / 2).contains(&shortest), "{shortest:?}");
+
+    // The links lose as ever, nothing waits for room, and streams are whole.
+    network.set_loss(PathLoss::per_path(0.5).unwrap()).unwrap();
+    let passage = pass(&mut network, End::H2, 1_000);
+    assert!(is_likely(passage.sent - passage.received, passage.sent, 0.5), "{}", passage.received);
+    network.set_loss(PathLoss::NONE).unwrap();
+    transfer(&network, 400_000);
+    assert_eq!(network.queue_drops(), 0);
+}
+
+#[test]
+fn a_narrow_way_drops_what_comes_too_fast() {
+    if !may_build() {
+        return;
+    }
+    let span = Span { bits_per_sec: Some(8_000_000), ..Span::default() };
+    let network = Network::build(&Plan { span, ..Plan::default() }).unwrap();
+    let [socket, sink] = End::BOTH.map(|end| udp(&network, end, ipv4(&network, end)));
+    sink.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    // A millisecond each: 50 of them wait.
+    let (sent, began) = (300, Instant::now());
+    for _ in 0..sent {
+        socket.send_to(&[7; 958], sink.local_addr().unwrap()).unwrap();
+    }
+    let mut received = 0;
+    while sink.recv(&mut [0; 1_000]).is_ok() {
+        received += 1;
+    }
+    assert_eq!(received + network.queue_drops(), sent);
+    let carries = 51 + began.elapsed().as_millis() as u64;
+    assert!((50..=carries).contains(&received), "{received}");
 }
 
 #[test]

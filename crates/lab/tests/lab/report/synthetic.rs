@@ -159,6 +159,8 @@ fn settings(transports: &[&str], schedules: &[Schedule], runs: u32, seconds: f64
         age_sample_interval_ms: 10.0,
         injector: "clsact ingress, classic BPF, both ends of each link".to_owned(),
         privilege: "root".to_owned(),
+        round_trip_ms: 0.0,
+        path_bits_per_sec: None,
         mtu_bytes: 1_500,
         gso_max_segs: None,
         parallel_runs: 2,

@@ -6,11 +6,11 @@ use crate::progress::ProgressMode;
 use clap::ValueEnum;
 use lab::experiment::model::Schedule;
 use lab::experiment::preset::Plan;
-use lab::network::PathLoss;
+use lab::network::{PathLoss, Span};
 use lab::transport;
 use std::path::PathBuf;
 use std::time::Duration;
-use text::units::{parse_count, parse_duration, parse_size};
+use text::units::{parse_bit_rate, parse_count, parse_duration, parse_size};
 
 /// Send telemetry over UDP and over TCP through a network that loses packets, and draw what arrives, and how late
 ///
@@ -51,6 +51,12 @@ pub(in crate::command::lab) struct Args {
     /// Bytes of a message
     #[arg(long, value_name = "SIZE", value_parser = parse_size::<usize>)]
     message_size: Option<usize>,
+    /// Time there and back that the network adds, half of it each way
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    round_trip: Option<Duration>,
+    /// What the path carries each way, behind a queue of 50 ms: 8Mbit/s
+    #[arg(long, value_name = "RATE", value_parser = parse_bit_rate)]
+    bandwidth: Option<u64>,
     /// Where the report goes [default: weir-lab-udp-vs-tcp-DATE-TIME]
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
@@ -75,7 +81,10 @@ enum ScheduleName {
 const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
 /// What fits a datagram over IPv4.
 const MESSAGE_BYTES_MAX: usize = 65_507;
-const RATE_MAX_PER_SEC: u64 = 10_000;
+const RATE_MAX_PER_SEC: u64 = 50_000;
+/// A round trip over a satellite takes a third of it.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
+const BITS_MIN_PER_SEC: u64 = 64_000;
 /// Each has two sockets, and the usual limit is 1024.
 const FLOWS_MAX: usize = 400;
 
@@ -99,6 +108,10 @@ impl Args {
             duration: self.duration.unwrap_or(preset.duration),
             message_bytes: self.message_size.unwrap_or(preset.message_bytes),
             rate_per_sec: self.rate.map_or(preset.rate_per_sec, |rate| rate as f64),
+            span: Span {
+                round_trip: self.round_trip.unwrap_or_default(),
+                bits_per_sec: self.bandwidth,
+            },
             preset: preset.preset,
         };
 
@@ -110,7 +123,13 @@ impl Args {
             return usage("--message-size: a message has 16 to 65507 bytes");
         }
         if self.rate.is_some_and(|rate| !(1..=RATE_MAX_PER_SEC).contains(&rate)) {
-            return usage("--rate: a flow has 1 to 10000 messages per second");
+            return usage("--rate: a flow has 1 to 50000 messages per second");
+        }
+        if plan.span.round_trip > ROUND_TRIP_MAX {
+            return usage("--round-trip: at most 2s");
+        }
+        if plan.span.bits_per_sec.is_some_and(|bits| bits < BITS_MIN_PER_SEC) {
+            return usage("--bandwidth: at least 64kbit/s");
         }
         if plan.flows_of_one_loss() > FLOWS_MAX {
             return usage(
