@@ -14,8 +14,13 @@ const REPORTS_BACK: usize = 8;
 /// Above this share of lost packets, in a million, each report is sent twice, and above the second one three times.
 const ECHO_ABOVE: [u32; 2] = [20_000, 150_000];
 
-/// Packets over which loss is measured.
-const LOSS_PACKETS: u64 = 1_000;
+/// Packets over which loss is measured: the first time, and after that.
+const LOSS_PACKETS_FIRST: u64 = 32;
+const LOSS_PACKETS: u64 = 128;
+
+/// A report is repeated after this part of the time between two reports: before the sender takes its packet for lost, who waits for
+/// one such time and a round trip.
+const ECHO_PART: u64 = 4;
 
 /// Shortest and longest time from a packet to its report, in nanoseconds, and what part of the round trip it is between.
 const INTERVAL_MIN_NS: u64 = 500_000;
@@ -41,7 +46,8 @@ pub struct Arrivals {
     sent_bytes: u64,
     loss_from: u64,
     loss_packets: u64,
-    lost_per_million: u32,
+    /// Smoothed over some times; `None`: too few have come.
+    lost_per_million: Option<u32>,
     bitmap: Vec<u8>,
 }
 
@@ -63,7 +69,7 @@ impl Arrivals {
             sent_bytes: 0,
             loss_from: 0,
             loss_packets: 0,
-            lost_per_million: 0,
+            lost_per_million: None,
             bitmap: Vec::with_capacity(BITMAP_BYTES_MAX),
         }
     }
@@ -73,9 +79,9 @@ impl Arrivals {
         self.packets
     }
 
-    /// Of the last thousand packets.
-    pub fn lost_per_million(&self) -> u32 {
-        self.lost_per_million
+    /// Of the last few hundred packets.
+    fn lost_per_million(&self) -> u32 {
+        self.lost_per_million.unwrap_or(0)
     }
 
     /// Notes an authentic packet of `bytes` that was not seen before. One that is refused for want of room is not noted: it is
@@ -106,9 +112,12 @@ impl Arrivals {
     fn note_loss(&mut self) {
         let Some(largest) = self.largest else { return };
         let sent = (largest + 1).saturating_sub(self.loss_from);
-        if sent >= LOSS_PACKETS {
+        let is_first = self.lost_per_million.is_none();
+        if sent >= if is_first { LOSS_PACKETS_FIRST } else { LOSS_PACKETS } {
             let lost = sent.saturating_sub(self.packets - self.loss_packets);
-            self.lost_per_million = (lost * 1_000_000 / sent) as u32;
+            let now = (lost * 1_000_000 / sent) as u32;
+            let smoothed = self.lost_per_million.map_or(now, |before| before / 4 * 3 + now / 4);
+            self.lost_per_million = Some(smoothed);
             (self.loss_from, self.loss_packets) = (largest + 1, self.packets);
         }
     }
@@ -131,7 +140,9 @@ impl Arrivals {
         match self.unreported_since_ns {
             Some(since_ns) if self.is_asked => Some(since_ns),
             Some(_) => Some(interval_due_ns),
-            None if self.echoes_left > 0 => Some(interval_due_ns),
+            None if self.echoes_left > 0 => {
+                Some(self.last_report_ns + self.interval_ns / ECHO_PART)
+            }
             None => None,
         }
     }
@@ -146,7 +157,7 @@ impl Arrivals {
 
         // A repeated one must not wait for what comes; one with something new begins its repeats anew.
         let is_new = self.unreported_since_ns.is_some();
-        let echoes = ECHO_ABOVE.iter().filter(|above| self.lost_per_million > **above).count();
+        let echoes = ECHO_ABOVE.iter().filter(|above| self.lost_per_million() > **above).count();
         let echoes_left = if is_new { echoes as u32 } else { self.echoes_left - 1 };
         let back = (largest - self.reported[0].min(largest)).clamp(SPOKEN_MIN, KEPT - 1);
         let bitmap_bytes = (back.min(largest) as usize).div_ceil(8);

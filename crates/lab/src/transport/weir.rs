@@ -245,7 +245,8 @@ struct State {
 
 impl Shared {
     fn is_answered(&self) -> bool {
-        self.state().near.is_answered(monotonic_ns())
+        // With its first packet the receiver learns how far away the sender is: somebody has to be there to take the time.
+        self.state().near.counts().reports > 0
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
