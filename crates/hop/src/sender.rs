@@ -1,12 +1,14 @@
 //! The sending end: which datagrams are in which packets, what is sent again, what is given up, and what became of it all.
 
 mod allowance;
+mod congestion;
 mod round_trip;
 mod transmissions;
 
 use crate::packet::{HEADER_BYTES, PACKET_BYTES_MIN, Part, Report, TAG_BYTES};
 use crate::{Amount, Totals};
 use allowance::Allowance;
+use congestion::{Congestion, Seen};
 use round_trip::RoundTrip;
 use std::collections::VecDeque;
 use transmissions::{Transmissions, What};
@@ -174,6 +176,7 @@ pub struct Sender {
     lost: VecDeque<u64>,
     sent: Transmissions,
     allowance: Allowance,
+    congestion: Congestion,
     round_trip: RoundTrip,
     /// What the receiver had accepted, when this was last counted.
     accepted: Amount,
@@ -219,6 +222,8 @@ pub struct Way {
     pub round_trip_ns: Option<u64>,
     /// Of the last thousand packets that reports spoke of.
     pub lost_per_million: u32,
+    /// What may be sent in a second, in bytes: the declared rate, or less while the way is full.
+    pub rate_bytes_per_sec: u64,
     /// Packets with datagrams that were sent.
     pub packets: u64,
     /// Of them, those that carried what was sent before.
@@ -241,6 +246,7 @@ impl Sender {
             lost: VecDeque::new(),
             sent: Transmissions::default(),
             allowance: Allowance::new(rate_bytes_per_sec, repair_percent, packet_bytes, now_ns),
+            congestion: Congestion::new(rate_bytes_per_sec, now_ns),
             round_trip: RoundTrip::unknown(),
             accepted: Amount::default(),
             front_given_up: None,
@@ -287,6 +293,7 @@ impl Sender {
         Way {
             round_trip_ns: self.round_trip.is_known().then(|| self.round_trip.smoothed_ns()),
             lost_per_million: self.loss.lost_per_million,
+            rate_bytes_per_sec: self.congestion.rate(),
             packets: self.sent.data_packets(),
             repairs: self.repairs,
             spurious: self.spurious,
@@ -378,13 +385,16 @@ impl Sender {
         {
             self.lost.pop_front();
             self.allowance.take_repair(bytes);
+            self.congestion.note_sent(bytes);
             self.repairs += 1;
             return Next::Data(self.transmit(sequence, now_ns, true));
         }
         if self.begun < self.items.len() {
             let sequence = self.base + self.begun as u64;
             self.begun += 1;
-            self.allowance.take_new(self.packet_bytes(sequence));
+            let bytes = self.packet_bytes(sequence);
+            self.allowance.take_new(bytes);
+            self.congestion.note_sent(bytes);
             return Next::Data(self.transmit(sequence, now_ns, false));
         }
         if now_ns >= self.floor_due_ns() {
@@ -589,12 +599,16 @@ impl Sender {
         });
         self.spurious += news.spurious;
         if let Some(sent_ns) = news.largest_sent_ns {
-            self.round_trip.note(now_ns.saturating_sub(sent_ns + delay_ns).max(1));
+            self.round_trip.note(now_ns, now_ns.saturating_sub(sent_ns + delay_ns).max(1));
         }
         if news.any || self.sent.oldest_open_ns().is_none() {
             self.unanswered_since_ns = self.sent.oldest_open_ns().map(|_| now_ns);
         }
         self.note_loss(report);
+        let seen = Seen { sent: report.largest + 1, received: report.packets };
+        if self.congestion.look(now_ns, &self.round_trip, seen) {
+            self.allowance.set_rate(now_ns, self.congestion.rate());
+        }
 
         self.settle_front(now_ns);
         self.confirm(totals);

@@ -10,7 +10,7 @@ use crate::experiment::model::{LinkSummary, TransportName};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tcp::{Tcp, Variant};
 
 /// A way for messages to get from one host to another.
@@ -21,8 +21,8 @@ pub trait Transport: Send + Sync {
     /// What is set on its sockets, in words; empty for the system's defaults.
     fn options(&self) -> String;
 
-    /// Whether what the path loses is sent again.
-    fn is_reliable(&self) -> bool;
+    /// How old a message may get and still arrive. Zero where what the path loses is not sent again.
+    fn repairs_for(&self) -> Duration;
 
     /// Opens the receiving end. Called in the receiver's namespace.
     ///

@@ -336,6 +336,8 @@ figures! {
             "Time to the other Weir and back, smoothed.";
         PathLossPpm = "path_loss_ppm", Count,
             "Packets in a million that were lost on the way, of the last thousand that were reported on.";
+        RateBytes = "rate_bytes", Bytes,
+            "Bytes that may be sent to the other Weir in a second: the bandwidth that is set, or less while the way is full.";
         SessionsOpen = "sessions_open", Count,
             "Sessions of other Weirs that there are.";
         DatagramLimitBytes = "datagram_limit_bytes", Bytes,

@@ -190,6 +190,7 @@ families! {
     LinkDuplicates Counter "weir_relay_target_link_possible_duplicates_total" = Target Event::PossibleDuplicates ["origin", "target"];
     LinkRoundTrip Gauge "weir_relay_target_link_round_trip_seconds" = Target Gauge::RoundTripUs ["origin", "target"];
     LinkLoss Gauge "weir_relay_target_link_loss_ppm" = Target Gauge::PathLossPpm ["origin", "target"];
+    LinkRate Gauge "weir_relay_target_link_rate_bytes" = Target Gauge::RateBytes ["origin", "target"];
     TargetIcmpErrors Counter "weir_relay_target_icmp_errors_total" ["origin", "target", "code"]
         Event::IcmpErrors(IcmpError::Other).meaning();
     TargetGso Gauge "weir_relay_target_gso" = Target Gauge::Gso ["origin", "target"];

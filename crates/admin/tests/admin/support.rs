@@ -199,6 +199,7 @@ fn busy_target(hop: HopBuilder) -> HopBuilder {
         .event(Event::PossibleDuplicates, 5)
         .gauge(Gauge::RoundTripUs, 20_500)
         .gauge(Gauge::PathLossPpm, 200_000)
+        .gauge(Gauge::RateBytes, 1_250_000)
         .event(Event::SendErrors(SendError::NoBufs), 4)
         .event(Event::SendErrors(SendError::Other), 1)
         .event(Event::SendErrors(SendError::Unresolved), 2)

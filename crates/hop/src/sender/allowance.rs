@@ -43,6 +43,12 @@ impl Allowance {
         }
     }
 
+    /// From now on so much may be sent.
+    pub(super) fn set_rate(&mut self, now_ns: u64, bytes_per_sec: u64) {
+        self.fill(now_ns);
+        self.bytes_per_sec = bytes_per_sec.max(1);
+    }
+
     pub(super) fn fill(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.filled_ns).min(1_000_000_000);
         self.filled_ns = self.filled_ns.max(now_ns);

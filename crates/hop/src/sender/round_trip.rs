@@ -6,20 +6,28 @@ const UNKNOWN_NS: u64 = 100_000_000;
 /// Smallest variation that is believed, in nanoseconds: timers and schedulers have as much.
 const VARIATION_MIN_NS: u64 = 1_000_000;
 
+/// How long the shortest round trip is kept in mind at least, in nanoseconds: ways change, and become longer.
+const SHORTEST_NS: u64 = 30_000_000_000;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTrip {
     smoothed_ns: Option<u64>,
     variation_ns: u64,
-    min_ns: u64,
+    /// The shortest of this while and of the one before.
+    shortest_ns: [u64; 2],
+    since_ns: u64,
 }
 
 impl RoundTrip {
     pub(super) fn unknown() -> RoundTrip {
-        RoundTrip { smoothed_ns: None, variation_ns: 0, min_ns: u64::MAX }
+        RoundTrip { smoothed_ns: None, variation_ns: 0, shortest_ns: [u64::MAX; 2], since_ns: 0 }
     }
 
-    pub(super) fn note(&mut self, sample_ns: u64) {
-        self.min_ns = self.min_ns.min(sample_ns);
+    pub(super) fn note(&mut self, now_ns: u64, sample_ns: u64) {
+        if now_ns >= self.since_ns + SHORTEST_NS {
+            (self.shortest_ns, self.since_ns) = ([u64::MAX, self.shortest_ns[0]], now_ns);
+        }
+        self.shortest_ns[0] = self.shortest_ns[0].min(sample_ns);
         match self.smoothed_ns {
             None => (self.smoothed_ns, self.variation_ns) = (Some(sample_ns), sample_ns / 2),
             Some(smoothed_ns) => {
@@ -36,6 +44,12 @@ impl RoundTrip {
 
     pub(super) fn smoothed_ns(&self) -> u64 {
         self.smoothed_ns.unwrap_or(UNKNOWN_NS)
+    }
+
+    /// The shortest of the last while; 0 before anything was measured.
+    pub(super) fn shortest_ns(&self) -> u64 {
+        let [now_ns, before_ns] = self.shortest_ns;
+        if self.is_known() { now_ns.min(before_ns) } else { 0 }
     }
 
     /// Longest time after which an answer is still likely, but for the time that the other end waits with it.

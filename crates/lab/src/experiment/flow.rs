@@ -38,6 +38,8 @@ pub struct FlowPlan {
 pub const DRAIN: Duration = Duration::from_secs(1);
 /// Longest wait for a connection, on a network that loses nothing yet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// By how much a thread that sleeps until a message is due may be late without the message being counted as not made.
+const SLEPT: Duration = Duration::from_millis(5);
 const TCP_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks at the stop flag.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -48,7 +50,7 @@ const STACK_BYTES: usize = 256 * 1024;
 pub struct Flow {
     pub(crate) sending: Box<dyn Sending>,
     pub(crate) receiving: Box<dyn Receiving>,
-    is_reliable: bool,
+    repairs_for: Duration,
 }
 
 impl Flow {
@@ -64,7 +66,7 @@ impl Flow {
         // The kernel answers for the listener, so both ends fit one thread.
         let sending = h1.run(|| transport.connect(to, deadline)).map_err(io::Error::other)??;
         let receiving = listening.accept(deadline)?;
-        Ok(Flow { sending, receiving, is_reliable: transport.is_reliable() })
+        Ok(Flow { sending, receiving, repairs_for: transport.repairs_for() })
     }
 
     /// Prepares both ends for the network's loss of the moment: messages meet it, and acknowledgements.
@@ -99,7 +101,7 @@ impl Flow {
             io::Result::Ok((sending.join().map_err(broke)?, receiving.join().map_err(broke)?))
         })?;
 
-        let mut run = evaluate(&sent, &received, plan, began_ns, self.is_reliable);
+        let mut run = evaluate(&sent, &received, plan, began_ns, self.repairs_for);
         run.began_unix_ns = began_unix_ns;
         run.tcp = sent.tcp;
         run.link = self.sending.link().map(|mut near| {
@@ -152,7 +154,9 @@ fn send(sender: &mut dyn Sending, plan: FlowPlan, began_ns: u64, stop: &AtomicBo
 
     loop {
         let now = Instant::now();
-        if now >= end || stop.load(Ordering::Relaxed) {
+        // What became due before the end while this thread slept is made a little later.
+        let is_over = now >= if !waits && next < end { end + SLEPT } else { end };
+        if is_over || stop.load(Ordering::Relaxed) {
             break;
         }
 
@@ -161,7 +165,7 @@ fn send(sender: &mut dyn Sending, plan: FlowPlan, began_ns: u64, stop: &AtomicBo
             sample(sender.tcp(), &mut log.tcp, began_ns);
         }
 
-        let look = end.min(now + LOOK_INTERVAL);
+        let look = (end + SLEPT).min(now + LOOK_INTERVAL);
         if !waits && now < next {
             thread::sleep(next.min(look) - now);
             continue;
@@ -303,7 +307,7 @@ fn evaluate(
     received: &ReceiverLog,
     plan: FlowPlan,
     began_ns: u64,
-    is_reliable: bool,
+    repairs_for: Duration,
 ) -> Run {
     let mut waiting: Vec<Option<u64>> = sent.made_ns.iter().copied().map(Some).collect();
     let (mut duplicates, mut deliveries) = (0, Vec::with_capacity(received.arrived.len()));
@@ -322,10 +326,12 @@ fn evaluate(
     let offered = due_in(duration_ns, plan);
 
     let mut censored_ns = Vec::new();
-    if is_reliable {
+    if !repairs_for.is_zero() {
         let under_way = waiting.into_iter().flatten();
         let ages = under_way.chain(never_sent(sent, plan, began_ns, offered));
-        censored_ns.extend(ages.map(|made_ns| received.ended_ns.saturating_sub(made_ns)));
+        let ages = ages.map(|made_ns| received.ended_ns.saturating_sub(made_ns));
+        // What is older is given up: it is as lost as a datagram.
+        censored_ns.extend(ages.filter(|age_ns| *age_ns < nanoseconds(repairs_for)));
         censored_ns.sort_unstable();
     }
 
@@ -397,14 +403,14 @@ mod tests {
     #[test]
     fn what_has_not_arrived_is_censored_and_ages_grow_until_something_does() {
         let (sent, received) = logs();
-        let run = evaluate(&sent, &received, plan(Schedule::ClosedLoop), 100, true);
+        let run = evaluate(&sent, &received, plan(Schedule::ClosedLoop), 100, Duration::MAX);
         assert_eq!((run.sent, run.delivered, run.duplicates, run.offered), (3, 2, 1, 4));
         assert_eq!((run.duration_ns, run.delays_ns), (40, vec![5, 19]));
         // Until the receiver stopped listening, at 200.
         assert_eq!(run.censored_ns, [90]);
         // At 100 nothing has aged; at 110, 120 and 130 the newest is of 100; at 140 it is of 120.
         assert_eq!(run.age_ns, [0, 10, 20, 20, 30]);
-        let lossy = evaluate(&sent, &received, plan(Schedule::ClosedLoop), 100, false);
+        let lossy = evaluate(&sent, &received, plan(Schedule::ClosedLoop), 100, Duration::ZERO);
         assert!(lossy.censored_ns.is_empty());
     }
 
@@ -412,7 +418,7 @@ mod tests {
     fn what_was_due_and_never_sent_is_censored_from_its_due_time() {
         let (mut sent, received) = logs();
         let run = |sent: &SenderLog| {
-            evaluate(sent, &received, plan(Schedule::OpenLoop), 100, true).censored_ns
+            evaluate(sent, &received, plan(Schedule::OpenLoop), 100, Duration::MAX).censored_ns
         };
         // The fourth was due at 130.
         assert_eq!(run(&sent), [70, 90]);

@@ -157,8 +157,8 @@ pub struct Run {
     pub delays_ns: Vec<u64>,
     /// Of each message that was still under way when the receiver stopped listening: how long it had been, ascending. Its
     /// delay is more than that. On the open loop with those that were due and that a blocked sender never came to, counted
-    /// from their due time. Empty for transports that do not retransmit: what they lose is lost, and `sent - delivered`
-    /// counts it.
+    /// from their due time. Empty for transports that do not retransmit, and without what a transport has given up for its age: what
+    /// they lose is lost, and `sent - delivered` counts it.
     pub censored_ns: Vec<u64>,
     /// Age of information at regular times: now minus the making of the newest message that has arrived; until the
     /// first has, minus the run's beginning. Ascending.

@@ -59,8 +59,8 @@ impl Transport for Tcp {
         format!("TCP_CONGESTION {}{more}", self.congestion_control)
     }
 
-    fn is_reliable(&self) -> bool {
-        true
+    fn repairs_for(&self) -> Duration {
+        Duration::MAX
     }
 
     fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>> {

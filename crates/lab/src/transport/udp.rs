@@ -21,8 +21,8 @@ impl Transport for Udp {
         format!("receive buffer {RECEIVE_BUFFER_BYTES} bytes")
     }
 
-    fn is_reliable(&self) -> bool {
-        false
+    fn repairs_for(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>> {

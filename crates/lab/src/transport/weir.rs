@@ -20,7 +20,7 @@ use sys::clock::{monotonic_ns, realtime_ns};
 use sys::poll::{EventFd, Interest, PollSet};
 
 /// How old a message gets on its way at most.
-const DEADLINE: Duration = Duration::from_secs(5);
+const DEADLINE: Duration = Duration::from_secs(1);
 
 /// More than any experiment sends.
 const RATE_BYTES_PER_SEC: u64 = 125_000_000;
@@ -54,8 +54,8 @@ impl Transport for Weir {
         format!("encrypted, deadline {} s, repair budget {repair_percent} %", DEADLINE.as_secs())
     }
 
-    fn is_reliable(&self) -> bool {
-        true
+    fn repairs_for(&self) -> Duration {
+        DEADLINE
     }
 
     fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>> {
@@ -231,10 +231,16 @@ struct Shared {
     state: Mutex<State>,
 }
 
+/// A message, and when it was made.
+struct Kept {
+    made_ns: u64,
+    bytes: Vec<u8>,
+}
+
 struct State {
     near: Near,
     /// Messages that may have to be sent again, from number `first` on.
-    memory: VecDeque<Vec<u8>>,
+    memory: VecDeque<Kept>,
     first: u64,
     /// Number of the next one that the link has not taken.
     taken: u64,
@@ -288,7 +294,7 @@ impl State {
             self.packet.clear();
             match self.near.next(now_ns) {
                 Next::Data(one) => {
-                    let message = &self.memory[(one.number - self.first) as usize];
+                    let message = &self.memory[(one.number - self.first) as usize].bytes;
                     let origin = Origin {
                         received_unix_ns: 0,
                         sender: From::Unknown,
@@ -324,11 +330,11 @@ impl State {
         let Some(message) = self.memory.get((self.taken - self.first) as usize) else {
             return false;
         };
-        let bytes = message.len() as u16;
+        let bytes = message.bytes.len() as u16;
         if !self.near.has_room(now_ns, bytes) {
             return false;
         }
-        let expires_ns = now_ns + DEADLINE.as_nanos() as u64;
+        let expires_ns = message.made_ns + DEADLINE.as_nanos() as u64;
         self.near.take(now_ns, Taken { number: self.taken, bytes, expires_ns });
         self.taken += 1;
         true
@@ -343,7 +349,7 @@ struct Sender {
 impl Sending for Sender {
     fn send(&mut self, message: &[u8], _deadline: Instant) -> io::Result<Sent> {
         let mut state = self.shared.state();
-        state.memory.push_back(message.to_vec());
+        state.memory.push_back(Kept { made_ns: monotonic_ns(), bytes: message.to_vec() });
         state.turn(&self.shared.socket);
         drop(state);
         // Its thread has a timer to set.

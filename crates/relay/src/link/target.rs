@@ -253,6 +253,7 @@ impl LinkTarget {
         let gauges = [
             (Gauge::RoundTripUs, way.round_trip_ns.unwrap_or(0) / 1_000),
             (Gauge::PathLossPpm, way.lost_per_million.into()),
+            (Gauge::RateBytes, way.rate_bytes_per_sec),
         ];
         self.meter.link.show(&events, &gauges);
         match self.near.is_answered(now_ns) {

@@ -21,7 +21,8 @@ const EVENTS: [Event; 15] = [
     Event::HellosRefused,
 ];
 
-const GAUGES: [Gauge; 3] = [Gauge::RoundTripUs, Gauge::PathLossPpm, Gauge::SessionsOpen];
+const GAUGES: [Gauge; 4] =
+    [Gauge::RoundTripUs, Gauge::PathLossPpm, Gauge::RateBytes, Gauge::SessionsOpen];
 
 /// Written by the thread that drives the link.
 #[derive(Default, Debug)]

@@ -1,0 +1,170 @@
+//! Whether the way loses because it is full, and how much is sent there then.
+//!
+//! A link has a declared rate and does not slow down for losses: on a noisy way that would make it slow without helping anybody (RFC 8085 section
+//! 3.1.3 lets traffic of a known rate do without, where a circuit breaker ends it). What is lost because there is too much is another matter:
+//! then packets wait in a queue before some are lost, so that the round trip grows with the loss, or nearly all of them are lost.
+
+use super::round_trip::RoundTrip;
+
+/// Time between two looks, in nanoseconds.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// How often in a row it must look full until less is sent, each time.
+const LOOKS: u32 = 2;
+
+/// From this loss on, in a million, together with a queue; and from this one on without.
+const LOSS_QUEUED: u64 = 5_000;
+const LOSS_ALONE: u64 = 400_000;
+
+/// Shortest time in a queue that counts as one: this, in nanoseconds, and this part of the round trip.
+const QUEUED_MIN_NS: u64 = 10_000_000;
+const QUEUED_PART: u64 = 4;
+
+/// Of 100 parts of what arrives on a full way: what is sent in the next second, so that the queue becomes empty.
+const LESS_PERCENT: u64 = 90;
+
+/// Most of what is sent that one look takes for lost, in a million.
+const LOSS_MAX: u64 = 500_000;
+
+/// Of what is allowed: the part that each second on a way that is not full adds.
+const MORE_PART: u64 = 20;
+
+/// The part of what arrived when the way became full that is always sent: others get most of the way, and not all of it.
+const LEAST_PART: u64 = 4;
+
+/// How often in a row the way must not look full until it is full anew.
+const EMPTY_LOOKS: u32 = 30;
+
+/// How far a session is, by a report.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Seen {
+    /// Packets that were sent until the largest one that arrived.
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+impl Seen {
+    fn lost_per_million_since(self, before: Seen) -> u64 {
+        let sent = self.sent.saturating_sub(before.sent);
+        let received = self.received.saturating_sub(before.received);
+        sent.saturating_sub(received) * 1_000_000 / sent.max(1)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Congestion {
+    declared: u64,
+    rate: u64,
+    /// What is always sent.
+    least: u64,
+    /// Since the last look.
+    sent_bytes: u64,
+    looked_ns: u64,
+    /// What the receiver had, and the largest packet that it knew of, at the last look.
+    seen: Seen,
+    /// Looks in a row at which the way looked full, and at which it did not.
+    full: u32,
+    empty: u32,
+}
+
+impl Congestion {
+    pub(super) fn new(declared: u64, now_ns: u64) -> Congestion {
+        Congestion {
+            declared,
+            rate: declared,
+            least: 0,
+            sent_bytes: 0,
+            looked_ns: now_ns,
+            seen: Seen::default(),
+            full: 0,
+            empty: EMPTY_LOOKS,
+        }
+    }
+
+    /// What may be sent, in bytes a second.
+    pub(super) fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    pub(super) fn note_sent(&mut self, bytes: u64) {
+        self.sent_bytes += bytes;
+    }
+
+    /// Looks at the way, once a second. Returns whether the rate has changed.
+    pub(super) fn look(&mut self, now_ns: u64, round_trip: &RoundTrip, seen: Seen) -> bool {
+        let elapsed_ns = now_ns.saturating_sub(self.looked_ns);
+        if elapsed_ns < LOOK_NS {
+            return false;
+        }
+        let before = self.rate;
+        let sent = u128::from(self.sent_bytes) * 1_000_000_000 / u128::from(elapsed_ns);
+        let sent = u64::try_from(sent).unwrap_or(u64::MAX);
+        // A new session counts from 0.
+        let is_same = seen.sent >= self.seen.sent;
+        let lost = if is_same { seen.lost_per_million_since(self.seen) } else { 0 };
+        (self.looked_ns, self.sent_bytes, self.seen) = (now_ns, 0, seen);
+
+        // What a round trip takes longer than it must, it waits in queues.
+        let shortest_ns = round_trip.shortest_ns();
+        let is_queued =
+            round_trip.smoothed_ns() > shortest_ns + shortest_ns / QUEUED_PART + QUEUED_MIN_NS;
+        let is_full = (is_queued && lost > LOSS_QUEUED) || lost > LOSS_ALONE;
+        if !is_full {
+            self.full = 0;
+            self.empty = (self.empty + 1).min(EMPTY_LOOKS);
+            self.rate = (self.rate + self.rate / MORE_PART + 1).min(self.declared);
+            return self.rate != before;
+        }
+        self.full += 1;
+        if self.full >= LOOKS {
+            let arrived = scaled(sent.min(self.rate), 1_000_000 - lost.min(LOSS_MAX));
+            if self.empty == EMPTY_LOOKS {
+                self.least = arrived / LEAST_PART;
+            }
+            // The next look still sees some of what was before.
+            (self.full, self.empty) = (0, 0);
+            self.rate = (arrived / 100 * LESS_PERCENT).max(self.least).min(self.rate).max(1);
+        }
+        self.rate != before
+    }
+}
+
+/// So many millionths of it.
+fn scaled(rate: u64, millionths: u64) -> u64 {
+    u64::try_from(u128::from(rate) * u128::from(millionths) / 1_000_000).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1_000 * MS;
+
+    /// The rate after so many seconds of this round trip and loss, at full rate.
+    fn after(congestion: &mut Congestion, from_s: u64, seconds: u64, ms: u64, lost: u64) -> u64 {
+        let mut round_trip = RoundTrip::unknown();
+        round_trip.note(0, 20 * MS);
+        for second in from_s + 1..=from_s + seconds {
+            (0..100).for_each(|_| round_trip.note(second, ms * MS));
+            congestion.note_sent(congestion.rate());
+            let Seen { sent, received } = congestion.seen;
+            let seen = Seen { sent: sent + 1_000, received: received + 1_000 - lost / 1_000 };
+            congestion.look(second * SECOND, &round_trip, seen);
+        }
+        congestion.rate()
+    }
+
+    #[test]
+    fn noise_slows_nothing_and_a_full_queue_does() {
+        let mut congestion = Congestion::new(1_000_000, 0);
+        assert_eq!(after(&mut congestion, 0, 60, 21, 300_000), 1_000_000, "noise");
+        assert_eq!(after(&mut congestion, 60, 60, 300, 4_000), 1_000_000, "a longer way");
+        assert_eq!(after(&mut congestion, 120, 1, 70, 100_000), 1_000_000, "a moment");
+        assert_eq!(after(&mut congestion, 121, 1, 70, 100_000), 810_000, "of what arrives");
+        assert_eq!(after(&mut congestion, 122, 60, 70, 100_000), 225_000, "the least");
+        assert_eq!(after(&mut congestion, 182, 1, 21, 300_000), 236_251);
+        assert_eq!(after(&mut congestion, 183, 40, 21, 300_000), 1_000_000);
+        assert_eq!(after(&mut congestion, 223, 2, 21, 600_000), 450_000, "most of it is lost");
+    }
+}
