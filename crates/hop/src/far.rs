@@ -10,6 +10,7 @@ use crate::{Amount, Totals};
 use crate::{random_bytes, random_u32};
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Lower bits of a session's index: its place in the table. The others are random, so that a stranger's packet is refused before
 /// anything is computed.
@@ -93,7 +94,7 @@ struct Session {
 }
 
 struct Run {
-    peer: Peer,
+    peer: Arc<Peer>,
     key: KeyId,
     receiver: Receiver,
     /// When its newest hello was said, by its own clock.
@@ -162,9 +163,19 @@ impl Far {
         all
     }
 
-    /// Who is known, with what each has sent.
-    pub fn peers(&self) -> impl Iterator<Item = (&Peer, Totals)> {
-        self.runs.values().map(|run| (&run.peer, run.receiver.totals()))
+    /// Runs that are known.
+    pub fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Every run that is known, who sends it, and what was accepted of it in this life.
+    pub fn runs(&self) -> impl Iterator<Item = ([u8; 16], &Arc<Peer>, Amount)> {
+        self.runs.iter().map(|(id, run)| (*id, &run.peer, run.receiver.accepted()))
+    }
+
+    /// The random number of this life.
+    pub fn life(&self) -> u64 {
+        self.epoch
     }
 
     /// Takes a packet, which is opened in place. `unix_ns`: the time since 1970.
@@ -272,7 +283,7 @@ impl Far {
         let peer = Peer { name, host: hello.host.clone(), listener: hello.listener.clone() };
         let receiver = Receiver::new(self.options, hello.floor);
         let run = Run {
-            peer,
+            peer: Arc::new(peer),
             key,
             receiver,
             said_unix_ns: hello.unix_ns,

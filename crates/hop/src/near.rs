@@ -8,7 +8,7 @@ use crate::packet::{
 use crate::replay::ReplayWindow;
 use crate::seal::{Opener, Sealer};
 use crate::sender::{Fates, Next, Sender, SenderOptions, Taken, Transmission, Way};
-use crate::{random_bytes, random_u32};
+use crate::{Amount, random_bytes, random_u32};
 
 /// Time between two hellos that nobody answers, in nanoseconds: the shortest, and the longest, which RFC 8085 section 3.1.1
 /// allows on a way that nothing is known of.
@@ -95,6 +95,11 @@ impl Near {
         self.sender.way()
     }
 
+    /// The run, the receiver's life, and what was delivered before that; `None`: no receiver has answered.
+    pub fn peer(&self) -> Option<([u8; 16], u64, Amount)> {
+        Some((self.run, self.epoch?, self.sender.delivered_before()))
+    }
+
     pub fn counts(&self) -> NearCounts {
         self.counts
     }
@@ -141,6 +146,7 @@ impl Near {
 
     /// As [`Sender::end`].
     pub fn end(&mut self) {
+        self.epoch = None;
         self.sender.end();
     }
 

@@ -180,6 +180,8 @@ pub struct Sender {
     round_trip: RoundTrip,
     /// What the receiver had accepted, when this was last counted.
     accepted: Amount,
+    /// What was delivered to former lives of the receiver.
+    delivered_before: Amount,
     /// Of the datagram that the front of the items is in the middle of.
     front_given_up: Option<GivenUp>,
     peer_window: u32,
@@ -249,6 +251,7 @@ impl Sender {
             congestion: Congestion::new(rate_bytes_per_sec, now_ns),
             round_trip: RoundTrip::unknown(),
             accepted: Amount::default(),
+            delivered_before: Amount::default(),
             front_given_up: None,
             peer_window: options.window,
             peer_interval_ns: 1_000_000,
@@ -286,6 +289,11 @@ impl Sender {
     /// What became of everything that was taken.
     pub fn fates(&self) -> Fates {
         self.fates
+    }
+
+    /// What was delivered before the receiver's life began: all else that was delivered it has accepted in this one.
+    pub fn delivered_before(&self) -> Amount {
+        self.delivered_before
     }
 
     /// What is known of the way.
@@ -745,6 +753,7 @@ impl Sender {
             self.items.pop_front();
             self.base += 1;
         }
+        self.delivered_before = self.fates.delivered;
         self.settled = 0;
         self.begun = self.items.iter().take_while(|item| item.state != State::Fresh).count();
     }

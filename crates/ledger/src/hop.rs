@@ -113,6 +113,30 @@ pub struct Trouble {
     pub fix: String,
 }
 
+/// One end of a link to another Weir, in words that the other end uses too: what both say can be compared.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Peer {
+    /// Random number of the sender's run, in hexadecimal.
+    pub run: String,
+    /// Random number of the receiver's life, in hexadecimal.
+    pub life: String,
+    /// What the receiver has accepted of the run in that life. The sender knows it of what is settled.
+    pub accepted: Amount,
+    /// Who sends; absent at the sender.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sender: Option<PeerSender>,
+}
+
+/// Who sends to a listener of other Weirs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerSender {
+    /// The name of its key.
+    pub key: String,
+    /// What it calls its host, and the listener there.
+    pub host: String,
+    pub listener: String,
+}
+
 /// Delays from receive to send, as counts in buckets.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Delay {
@@ -174,6 +198,9 @@ pub struct HopSnapshot {
     /// What is wrong with the destination at this moment; absent while nothing is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<Trouble>,
+    /// The Weirs at the other end, for what is an end of a link; absent elsewhere.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub peers: Vec<Peer>,
 }
 
 impl HopSnapshot {

@@ -26,7 +26,10 @@ pub use counters::{Amount, Counters, DelayHistogram, EventCounter, SinkCounters,
 pub use figures::{
     ConnectionEnd, Event, Gauge, IcmpError, NamespaceError, PollPhase, SendError, TcpState, Unit,
 };
-pub use hop::{Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot, Rejected, Trouble};
+pub use hop::{
+    Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot, Peer, PeerSender, Rejected,
+    Trouble,
+};
 pub use reason::Reason;
 pub use registry::{Ledger, Meter};
 pub use reject::RejectClass;

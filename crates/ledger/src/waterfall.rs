@@ -1,4 +1,6 @@
-use crate::{Accounting, Amount, Event, Gauge, HopKind, HopSnapshot, Reason, Snapshot, Way};
+use crate::{
+    Accounting, Amount, Event, Gauge, HopKind, HopSnapshot, Peer, PeerSender, Reason, Snapshot, Way,
+};
 use std::fmt::Write;
 use text::{escaped, grouped, short_time, size};
 
@@ -165,10 +167,35 @@ fn write_rest(text: &mut String, indent: &str, hop: &HopSnapshot) {
         write_count(text, indent, "network", &grouped(missing), note);
     }
 
+    write_peers(text, indent, &hop.peers);
+
     if let Some(trouble) = &hop.trouble {
         // They may quote what a server said.
         let (what, fix) = (escaped(&trouble.what), escaped(&trouble.fix));
         put(text, format_args!("{indent}  trouble: {what}\n{indent}  what helps: {fix}\n"));
+    }
+}
+
+/// Most Weirs at the other end that are shown.
+const PEERS_SHOWN: usize = 10;
+
+/// The other ends of a link, those first from which most came.
+fn write_peers(text: &mut String, indent: &str, peers: &[Peer]) {
+    let mut peers: Vec<&Peer> = peers.iter().collect();
+    peers.sort_by_key(|peer| std::cmp::Reverse(peer.accepted.count));
+    for peer in peers.iter().take(PEERS_SHOWN) {
+        let (what, note) = match &peer.sender {
+            None => ("there", "  accepted by the other Weir, of what is settled".to_owned()),
+            Some(PeerSender { key, host, listener }) => {
+                ("from", format!("  {key}: {} of {}", escaped(listener), escaped(host)))
+            }
+        };
+        write_count(text, indent, what, &grouped(peer.accepted.count), &note);
+    }
+    if let Some(more) = peers.get(PEERS_SHOWN..).filter(|more| !more.is_empty()) {
+        let count = more.iter().map(|peer| peer.accepted.count).sum();
+        let note = format!("  {} others", grouped(more.len() as u64));
+        write_count(text, indent, "from", &grouped(count), &note);
     }
 }
 

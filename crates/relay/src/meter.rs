@@ -15,6 +15,7 @@ use ledger::{
     HopSnapshot, IcmpError, Meter, Reason, SendError, Tally,
 };
 use link::LinkFigures;
+pub(crate) use link::{LinkPeer, PeerKind};
 use members::{Calls, Kernel, Members};
 use receiver::ReceiverCount;
 use standing::{Fate, Standing};

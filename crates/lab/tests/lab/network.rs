@@ -268,7 +268,9 @@ fn a_narrow_way_drops_what_comes_too_fast() {
     while sink.recv(&mut [0; 1_000]).is_ok() {
         received += 1;
     }
-    assert_eq!(received + network.queue_drops(), sent);
+    // The hosts say a few things of their own, to find neighbors of IPv6.
+    let accounted = received + network.queue_drops();
+    assert!((sent..=sent + 20).contains(&accounted), "{accounted}");
     let carries = 51 + began.elapsed().as_millis() as u64;
     assert!((50..=carries).contains(&received), "{received}");
 }

@@ -1,4 +1,4 @@
-use super::{Accounting, Delay, Dropped, HopKind, HopSnapshot, Rejected, Trouble};
+use super::{Accounting, Delay, Dropped, HopKind, HopSnapshot, Peer, Rejected, Trouble};
 use crate::{Amount, Counters, DelayHistogram, Event, Gauge, Reason, SinkCounters};
 use std::collections::BTreeMap;
 
@@ -37,6 +37,7 @@ impl HopBuilder {
                 gauges: BTreeMap::new(),
                 delay: None,
                 trouble: None,
+                peers: Vec::new(),
             },
             received_before,
             mismatch: 0,
@@ -120,6 +121,17 @@ impl HopBuilder {
     pub fn gauge(mut self, gauge: Gauge, value: u64) -> HopBuilder {
         self.snapshot.gauges.insert(gauge, value);
         self
+    }
+
+    /// Adds the Weirs at the other end of a link.
+    pub fn peers(mut self, peers: Vec<Peer>) -> HopBuilder {
+        self.snapshot.peers = peers;
+        self
+    }
+
+    /// What has left by the ordinary way, of what was added so far.
+    pub fn delivered_so_far(&self) -> Amount {
+        self.snapshot.delivered
     }
 
     /// Says what is wrong with the destination, if anything is.

@@ -3,9 +3,10 @@
 use super::LinkListenOptions;
 use super::target::source_of;
 use crate::intake::Intake;
+use crate::meter::{LinkPeer, PeerKind};
 use crate::pump::Targets;
 use crate::socket::ListenSocket;
-use hop::{Far, Heard};
+use hop::{Far, FarCounts, Heard};
 use ledger::{Amount, Event, Gauge};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,6 +19,9 @@ use sys::socket::{LocalAddress, leave_port, local_address};
 /// Time between two looks at what is shown of the link, in nanoseconds.
 const SHOW_NS: u64 = 100_000_000;
 
+/// Runs with which it is twice that time, with twice as many three times, and so on.
+const RUNS_SHOWN: u64 = 1_000;
+
 /// The socket of a listener of links, and what is known of who sends there.
 pub(crate) struct LinkInlet {
     pub(crate) socket: Arc<ListenSocket>,
@@ -29,6 +33,7 @@ pub(crate) struct LinkInlet {
     packet: Vec<u8>,
     answer: Vec<u8>,
     shown_ns: u64,
+    shown: FarCounts,
 }
 
 impl LinkInlet {
@@ -50,6 +55,7 @@ impl LinkInlet {
             packet: Vec::new(),
             answer: Vec::new(),
             shown_ns: 0,
+            shown: FarCounts::default(),
         }
     }
 
@@ -113,17 +119,19 @@ impl LinkInlet {
         }
     }
 
-    /// When the next report is due, by the monotonic clock.
+    /// When the next report is due, or something is to be shown, by the monotonic clock.
     pub(crate) fn due_ns(&mut self) -> u64 {
-        self.far.due_ns().unwrap_or(u64::MAX)
+        let has_news = self.far.counts() != self.shown;
+        let show_due_ns = if has_news { self.show_due_ns() } else { u64::MAX };
+        self.far.due_ns().unwrap_or(u64::MAX).min(show_due_ns)
     }
 
     fn show(&mut self, intake: &Intake, now_ns: u64) {
-        if now_ns < self.shown_ns + SHOW_NS {
+        let counts = self.far.counts();
+        if now_ns < self.show_due_ns() || counts == self.shown {
             return;
         }
         self.shown_ns = now_ns;
-        let counts = self.far.counts();
         let events = [
             (Event::Packets, counts.packets),
             (Event::Reports, counts.reports),
@@ -138,6 +146,20 @@ impl LinkInlet {
         ];
         let gauges = [(Gauge::SessionsOpen, self.far.session_count() as u64)];
         intake.meter.link.show(&events, &gauges);
+        let life = self.far.life();
+        let peers = self.far.runs().map(|(run, peer, accepted)| {
+            let accepted = Amount { count: accepted.datagrams, bytes: accepted.bytes };
+            let kind = PeerKind::Sender { peer: Arc::clone(peer), accepted };
+            LinkPeer { run, life, kind }
+        });
+        if intake.meter.link.show_peers(peers) {
+            self.shown = counts;
+        }
+    }
+
+    /// When what is known may be shown again: less often where many send, so that it costs little.
+    fn show_due_ns(&self) -> u64 {
+        self.shown_ns + SHOW_NS * (1 + self.far.run_count() as u64 / RUNS_SHOWN)
     }
 
     /// Reads what waits in the socket for the last time, and says what arrived.
@@ -154,8 +176,7 @@ impl LinkInlet {
             }
         }
         self.report(u64::MAX / 2);
-        self.shown_ns = 0;
-        self.show(intake, SHOW_NS);
+        self.show(intake, u64::MAX);
         leave_port(self.socket.as_fd());
     }
 }

@@ -6,7 +6,7 @@
 use super::LinkOptions;
 use crate::TargetKind;
 use crate::gate::Gate;
-use crate::meter::TargetMeter;
+use crate::meter::{LinkPeer, PeerKind, TargetMeter};
 use crate::pump::{Attends, Pump, Pumped, Replaced};
 use crate::ring::{Descriptor, Look, Reader};
 use hop::packet::{Origin, Sender as From};
@@ -256,6 +256,12 @@ impl LinkTarget {
             (Gauge::RateBytes, way.rate_bytes_per_sec),
         ];
         self.meter.link.show(&events, &gauges);
+        let peer = self.near.peer().map(|(run, life, before)| {
+            let delivered_before = Amount { count: before.datagrams, bytes: before.bytes };
+            LinkPeer { run, life, kind: PeerKind::Receiver { delivered_before } }
+        });
+        // If somebody reads, the next time is soon.
+        let _ = self.meter.link.show_peers(peer.into_iter());
         match self.near.is_answered(now_ns) {
             true => self.meter.note_state(now_ns),
             false => self.meter.note_unanswered(),

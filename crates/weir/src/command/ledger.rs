@@ -1,5 +1,6 @@
 //! `weir ledger`: what was received, what left, what was lost, where and why.
 
+mod through;
 mod watch;
 
 use crate::ask::ask;
@@ -16,12 +17,16 @@ use text::units::parse_duration;
 ///
 /// Asks a running daemon for one snapshot of every hop. Exit code 0: every datagram and record is accounted for; 1: with
 /// --fail-on-loss, some were lost that nobody asked to drop, were rejected by a store, or are uncertain; 2: the ledger
-/// does not balance, which is a bug of Weir's; 69: no daemon answers.
+/// does not balance, or two ends of a link disagree, which is a bug of Weir's; 69: no daemon answers.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The daemon's admin address
     #[arg(long, env = "WEIR_URL", default_value = "http://127.0.0.1:9464")]
     url: String,
+    /// The Weirs behind that one, in the order of the way: shows all their ledgers, whether both ends of each link between them agree,
+    /// and what was lost on the whole way
+    #[arg(long, value_name = "URL", num_args = 1.., conflicts_with = "watch")]
+    through: Vec<String>,
     /// Ask again and again, and show rates and the state of each sink; with --fail-on-loss, until something is lost
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1s", value_parser = parse_duration)]
     watch: Option<Duration>,
@@ -34,6 +39,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if !args.through.is_empty() {
+        let urls: Vec<&str> =
+            std::iter::once(&args.url).chain(&args.through).map(|url| &**url).collect();
+        return through::run(&urls, args.fail_on_loss, args.json);
+    }
     match args.watch {
         Some(interval) => watch(args, interval),
         None => {

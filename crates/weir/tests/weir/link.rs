@@ -1,11 +1,12 @@
 //! From one Weir to another by a repaired link: the commands, the keys, the daemon.
 
-use crate::support::{Place, Verifier, Weir, generate, hop};
+use crate::support::{Generator, Place, Verifier, Weir, generate, hop};
 use ledger::{Event, HopKind};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::TempDir;
+use text::grouped;
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
@@ -30,6 +31,17 @@ fn near(key: &Path, far: &Weir) -> Weir {
     Weir::tee(&Place::Here, &[to], &[])
 }
 
+/// The ledgers of both.
+fn through(near: &Weir, far: &Weir) -> String {
+    let url = |weir: &Weir| format!("http://{}", weir.admin);
+    let mut weir = Command::new(WEIR);
+    weir.args(["ledger", "--fail-on-loss", "--url", &url(near), "--through", &url(far)]);
+    let output = weir.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    text
+}
+
 #[test]
 fn what_one_weir_sends_another_has_to_the_datagram() {
     let folder = TempDir::new();
@@ -39,7 +51,11 @@ fn what_one_weir_sends_another_has_to_the_datagram() {
     let far = far(&key, &verifier.listens[0]);
     let near = near(&key, &far);
 
-    let sent = generate(&["--to", near.listen(), "--rate", "5000", "--count", "20000"]);
+    let load = ["--rate", "5000", "--count", "20000"];
+    let generator = Generator::start(&Place::Here, near.listen(), &load);
+    // Under load, too, what the ends say of different moments fits together.
+    assert!(through(&near, &far).contains("both ends say the same"));
+    let sent = generator.finish();
     let near_ledger = near.wait_for(|ledger| {
         let target = hop(ledger, HopKind::Target, "far");
         target.received.count == sent.all() && target.in_flight.is_zero()
@@ -48,6 +64,13 @@ fn what_one_weir_sends_another_has_to_the_datagram() {
     assert_eq!(target.delivered.count, sent.all(), "{target:#?}");
     assert_eq!(target.events[&Event::Sessions], 1);
     far.wait_for_rest(sent.all());
+    let text = through(&near, &far);
+    let count = grouped(sent.all());
+    assert!(
+        text.contains(&format!("{count} accepted there\n  both ends say the same\n")),
+        "{text}"
+    );
+    assert!(text.contains("lost on the whole way: nothing"), "{text}");
     // What the kernel dropped on the way was sent again and came later: order is the one thing not promised.
     let (_, report) = verifier.finish();
     let listener = &report["listeners"][0];
