@@ -1,12 +1,12 @@
 //! Both ends with their sessions: packets as they are on the wire.
 
+use crate::Amount;
 use crate::far::{Far, FarCounts, Heard};
 use crate::key::{Key, Keys};
 use crate::near::{Identity, Near};
 use crate::packet::{Kind, Origin, Sender as From};
 use crate::receiver::ReceiverOptions;
 use crate::sender::{Next, SenderOptions, Taken};
-use crate::{Amount, Totals};
 use std::net::SocketAddr;
 
 const MS: u64 = 1_000_000;
@@ -161,7 +161,9 @@ fn datagrams_arrive_once_and_both_say_so() {
     assert!(both.got.iter().all(|(listener, bytes)| {
         listener == "syslog" && bytes.iter().all(|byte| *byte == bytes[0])
     }));
-    let (peer, Totals { accepted, .. }) = both.far.peers().next().unwrap();
+    let (run, peer, accepted) = both.far.runs().next().unwrap();
+    let known = (run, both.far.life(), Amount::default());
+    assert_eq!(both.near.peer(), Some(known), "both ends have the same names");
     assert_eq!((peer.host.as_str(), peer.name.as_str(), accepted), ("web-1", "a", all));
     assert!(both.answered <= both.bytes_sent(), "{} {}", both.answered, both.bytes_sent());
     assert_eq!(both.far.counts().late + both.far.counts().forged, 0);
