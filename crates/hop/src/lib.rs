@@ -35,6 +35,8 @@ mod seal;
 mod sender;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod vector;
 
 pub use far::{Far, FarCounts, Heard, Peer, PeerIntake};
 pub use key::{KEY_BYTES, Key, KeyError, KeyId, Keys, is_name};
