@@ -3,8 +3,12 @@
 /// Bytes that may leave at once, at least.
 const BURST_BYTES_MIN: u64 = 64 * 1024;
 
-/// Packets that may be sent again at once.
+/// Packets that may be sent again at once, at least.
 const REPAIR_BURST_PACKETS: u64 = 200;
+
+/// Time of which what is new brings an allowance for repairs that is kept: what is on its way when nothing new comes any more is to be
+/// repaired, too.
+const REPAIR_KEPT_NS: u64 = 1_000_000_000;
 
 /// A bucket that fills with time, and one that fills with what is sent for the first time.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +23,10 @@ pub(super) struct Allowance {
     rest: u64,
     filled_ns: u64,
     repair_bytes: u64,
-    repair_bytes_max: u64,
+    repair_bytes_min: u64,
+    /// New bytes in this second and in the one before, and when this one began.
+    new_bytes: [u64; 2],
+    since_ns: u64,
 }
 
 impl Allowance {
@@ -30,7 +37,7 @@ impl Allowance {
         now_ns: u64,
     ) -> Allowance {
         let burst_bytes = (bytes_per_sec / 100).max(BURST_BYTES_MIN);
-        let repair_bytes_max = REPAIR_BURST_PACKETS * packet_bytes as u64;
+        let repair_bytes_min = REPAIR_BURST_PACKETS * packet_bytes as u64;
         Allowance {
             bytes_per_sec: bytes_per_sec.max(1),
             repair_percent: repair_percent.into(),
@@ -38,8 +45,10 @@ impl Allowance {
             left_bytes: burst_bytes.cast_signed(),
             rest: 0,
             filled_ns: now_ns,
-            repair_bytes: if repair_percent > 0 { repair_bytes_max } else { 0 },
-            repair_bytes_max,
+            repair_bytes: if repair_percent > 0 { repair_bytes_min } else { 0 },
+            repair_bytes_min,
+            new_bytes: [0; 2],
+            since_ns: now_ns,
         }
     }
 
@@ -52,6 +61,9 @@ impl Allowance {
     pub(super) fn fill(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.filled_ns).min(1_000_000_000);
         self.filled_ns = self.filled_ns.max(now_ns);
+        if now_ns >= self.since_ns + REPAIR_KEPT_NS {
+            (self.new_bytes, self.since_ns) = ([0, self.new_bytes[0]], now_ns);
+        }
         let gained =
             u128::from(elapsed_ns) * u128::from(self.bytes_per_sec) + u128::from(self.rest);
         self.rest = (gained % 1_000_000_000) as u64;
@@ -78,8 +90,10 @@ impl Allowance {
 
     pub(super) fn take_new(&mut self, bytes: u64) {
         self.left_bytes -= bytes.cast_signed();
-        let more = bytes * self.repair_percent / 100;
-        self.repair_bytes = (self.repair_bytes + more).min(self.repair_bytes_max);
+        self.new_bytes[0] += bytes;
+        let share = |bytes: u64| bytes * self.repair_percent / 100;
+        let most = share(self.new_bytes[0].max(self.new_bytes[1])).max(self.repair_bytes_min);
+        self.repair_bytes = (self.repair_bytes + share(bytes)).min(most);
     }
 
     pub(super) fn take_repair(&mut self, bytes: u64) {
@@ -129,6 +143,15 @@ mod tests {
         }
         // The first one finds the bucket full.
         assert_eq!(again, 200 + 4_999);
+
+        // What a second brought is there when nothing more comes.
+        let mut at_once = 0;
+        (0..10_000).for_each(|_| allowance.take_new(1_000));
+        while allowance.allows_repair(1_000) {
+            allowance.take_repair(1_000);
+            at_once += 1;
+        }
+        assert_eq!(at_once, 5_000);
         let none = Allowance::new(1, 0, 1_000, 0);
         assert!(!none.allows_repair(1));
     }
