@@ -297,7 +297,8 @@ fn who_sent_a_datagram_and_when_it_was_received_goes_with_it() {
     near.sender.send(b"one").unwrap();
     near.wait_until("it arrives", |hop| hop.delivered.count == 1);
     let after = realtime_ns();
-    (near.stop(), far.stop());
+    near.stop();
+    far.stop();
     let (source, received_ns) = seen.lock().unwrap()[0];
     let Some(SocketAddr::V4(from)) = source.address() else { panic!("{source:?}") };
     assert!(from.ip().is_loopback() && (before..=after).contains(&received_ns));
@@ -392,5 +393,6 @@ fn a_receiver_that_starts_anew_costs_no_datagram_without_a_name() {
     // What the former life had in its ring when it ended is its own loss; nothing here was slow.
     let least = hop.delivered.count;
     assert!((least..=least + hop.uncertain.count).contains(&arrived), "{arrived} {hop:#?}");
-    (near.stop(), far.map(FarWeir::stop));
+    near.stop();
+    far.map(FarWeir::stop);
 }
