@@ -159,7 +159,8 @@ impl LinkInlet {
 
     /// When what is known may be shown again: less often where many send, so that it costs little.
     fn show_due_ns(&self) -> u64 {
-        self.shown_ns + SHOW_NS * (1 + self.far.run_count() as u64 / RUNS_SHOWN)
+        let pause_ns = SHOW_NS * (1 + self.far.run_count() as u64 / RUNS_SHOWN);
+        self.shown_ns.saturating_add(pause_ns)
     }
 
     /// Reads what waits in the socket for the last time, and says what arrived.
