@@ -122,6 +122,11 @@ fn cpus_of(weir: &Weir, name: &str) -> Vec<String> {
     found
 }
 
+/// Waits until the threads of this name may run there and nowhere else: each says so itself, when it first runs.
+fn wait_for_cpus(weir: &Weir, name: &str, wanted: &[String]) {
+    wait_for(format!("{name} on {wanted:?}"), || (cpus_of(weir, name) == wanted).then_some(()));
+}
+
 #[test]
 fn a_listener_s_threads_run_where_they_are_told_to() {
     let all = sys::cpus::CpuList::of_this_thread().unwrap();
@@ -134,15 +139,17 @@ fn a_listener_s_threads_run_where_they_are_told_to() {
     let listen = format!("127.0.0.1:0?name=in&cpus={both}");
     let more = ["--to", "null:", "--schedule", "threaded"];
     let weir = Weir::relay(&[&["--listen", &listen][..], &more].concat());
-    assert_eq!(cpus_of(&weir, "rx-in"), [both.to_string()]);
-    assert!(cpus_of(&weir, "tx-").iter().all(|cpus| *cpus == both.to_string()));
+    wait_for_cpus(&weir, "rx-in", &[both.to_string()]);
+    wait_for("targets where their listener is", || {
+        cpus_of(&weir, "tx-").iter().all(|cpus| *cpus == both.to_string()).then_some(())
+    });
     weir.stop();
 
     // Of several that receive, each has one; the thread that merges has all.
     let weir = Weir::relay(&[&["--listen", &listen, "--sockets", "2"][..], &more].concat());
     let mut wanted = vec![both.to_string(), first.to_string(), last.to_string()];
     wanted.sort();
-    assert_eq!(cpus_of(&weir, "rx-in"), wanted);
+    wait_for_cpus(&weir, "rx-in", &wanted);
     weir.stop();
 
     let refused = Command::new(WEIR)
