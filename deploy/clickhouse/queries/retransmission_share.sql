@@ -13,5 +13,5 @@ FROM sockets_by_minute
 WHERE minute >= now() - INTERVAL 1 HOUR
 GROUP BY host, pod_uid, container_id, systemd_unit
 HAVING sent > 0
-ORDER BY percent DESC, retransmitted DESC
+ORDER BY percent DESC, retransmitted DESC, host, pod_uid, container_id, systemd_unit
 LIMIT 50;

@@ -35,5 +35,5 @@ LEFT JOIN
 ) AS server
 ON server.local = client.peer AND server.service_port = client.service_port AND server.only_on = client.only_on
 GROUP BY ALL
-ORDER BY bytes_sent + bytes_received DESC
+ORDER BY bytes_sent + bytes_received DESC, client_host, client, address, port
 LIMIT 200;

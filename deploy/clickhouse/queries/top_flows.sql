@@ -41,5 +41,5 @@ FROM
     GROUP BY ALL
 )
 WHERE bytes > 0
-ORDER BY bytes DESC
+ORDER BY bytes DESC, definition, host, source, destination
 LIMIT 50;

@@ -16,5 +16,5 @@ FROM sockets_by_minute
 WHERE minute >= now() - INTERVAL 1 HOUR
 GROUP BY ALL
 HAVING sent + received > 0
-ORDER BY sent + received DESC
+ORDER BY sent + received DESC, host, workload, role, peer, service_port
 LIMIT 50;
