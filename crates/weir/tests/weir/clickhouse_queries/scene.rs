@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use testkit::{DEADLINE, Peer, TempDir, skip, wait_for, within};
+use testkit::{Peer, TempDir, skip, wait_for, within};
 use wire::syslog::{Arrival, parse};
 
 /// The client's address, and the server's three.
@@ -29,7 +29,8 @@ pub(super) const RESETS: u64 = 5;
 pub(super) const REFUSED: u64 = 3;
 
 pub(super) const BULK_BYTES: u64 = 5_000_000;
-const LOSSY_BYTES: usize = 100_000;
+/// Less than the first receive window: it is not full, however late the server reads.
+const LOSSY_BYTES: usize = 60_000;
 
 /// Messages of each kind.
 pub(super) const ERRORS: u64 = 20;
@@ -49,6 +50,8 @@ pub(super) struct Scene {
     /// What lay in the stuck connection's send queue at the end.
     pub(super) stuck_queue_bytes: u64,
     pub(super) late: Connection,
+    /// Connections to the late address.
+    pub(super) late_tries: u64,
     pub(super) lossy: Counters,
     pub(super) short_port: u16,
     pub(super) reset_port: u16,
@@ -63,7 +66,7 @@ impl Scene {
 
         let bulk = hosts.bulk();
         let (stuck, stuck_queue_bytes) = hosts.stuck();
-        let late = hosts.late();
+        let (late, late_tries) = hosts.late();
         let (lossy, _client, _server) = hosts.lossy(&cgroup);
         let short_port = hosts.short();
         let reset_port = hosts.reset();
@@ -80,6 +83,7 @@ impl Scene {
             stuck,
             stuck_queue_bytes,
             late,
+            late_tries,
             lossy,
             short_port,
             reset_port,
@@ -224,15 +228,25 @@ impl Hosts {
         (connection, last)
     }
 
-    /// A send buffer of two segments, and a way that takes 12 ms for each.
-    fn late(&self) -> Connection {
+    /// A connection that its send buffer limits, and how many were tried.
+    ///
+    /// Time counts as limited if the last of a queue is sent while a write waits (`tcp_cwnd_validate` of net/ipv4/tcp_output.c), and
+    /// not if a write finds the buffer full. Which of them it is settles early: of connections with bbr, 5 of 38 had none of it
+    /// for 20 s and longer.
+    fn late(&self) -> (Connection, u64) {
         let listener = self.listen(LATE);
-        let mut connection = self.open(&listener, |socket| socket.set_send_buffer_size(1).unwrap());
+        let found = (1..=10).find_map(|tries| Some((self.limited(&listener)?, tries)));
+        found.expect("a connection that its send buffer limits")
+    }
+
+    /// A send buffer of two segments, and a way that takes 12 ms for each.
+    fn limited(&self, listener: &TcpListener) -> Option<Connection> {
+        let mut connection = self.open(listener, |socket| socket.set_send_buffer_size(1).unwrap());
         self.near.tc("qdisc add dev out root tbf rate 1mbit burst 3000 latency 1s");
 
         let (near, far) = (&mut connection.near, &mut connection.far);
         let is_over = AtomicBool::new(false);
-        let limited = thread::scope(|scope| {
+        let is_limited = thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     near.write_all(&[7; 1_000]).unwrap();
@@ -240,20 +254,23 @@ impl Hosts {
                 near.shutdown(Shutdown::Write).unwrap();
             });
             scope.spawn(|| far.read_to_end(&mut Vec::new()).unwrap());
-            let limited = within(DEADLINE, || {
+            // No longer, for it is to be a seventh of the time or more.
+            let is_limited = within(Duration::from_secs(6), || {
                 let limited_ms = self.ss(LATE).figure("sndbuf_limited:", 'm');
-                limited_ms >= Some(500)
+                limited_ms >= Some(1_000)
             });
             is_over.store(true, Ordering::Relaxed);
-            limited
+            is_limited
         });
 
-        assert!(limited, "not limited by its send buffer: {}", self.ss(LATE).0);
         self.near.tc("qdisc del dev out root");
+        if !is_limited {
+            return None;
+        }
         self.wait_for_host("near", "a late answer", 1, |record| {
-            record["dst_address"] == LATE && record["sndbuf_limited_us"].as_u64() >= Some(500_000)
+            record["dst_address"] == LATE && record["sndbuf_limited_us"].as_u64() >= Some(1_000_000)
         });
-        connection
+        Some(connection)
     }
 
     /// A client in a container whose segments get lost for a while.
