@@ -62,8 +62,6 @@ pub struct Receiver {
     /// From the floor on.
     above: Amount,
     parts: Parts,
-    duplicates: u64,
-    late: u64,
 }
 
 impl Receiver {
@@ -76,8 +74,6 @@ impl Receiver {
             accepted: Amount::default(),
             above: Amount::default(),
             parts: Parts::default(),
-            duplicates: 0,
-            late: 0,
         }
     }
 
@@ -93,19 +89,9 @@ impl Receiver {
         all
     }
 
-    /// Packets whose datagram was there already, and whose datagram was settled already.
-    pub fn duplicates_and_late(&self) -> (u64, u64) {
-        (self.duplicates, self.late)
-    }
-
     /// Sequence numbers from the floor on that it can hold.
     pub fn window(&self) -> u32 {
         self.options.window
-    }
-
-    /// Memory of incomplete datagrams, in bytes.
-    pub fn parts_bytes(&self) -> usize {
-        self.parts.bytes()
     }
 
     /// Takes a datagram, or a part of one. Datagrams that are complete then are handed to `intake`.
@@ -115,7 +101,6 @@ impl Receiver {
             self.adopt(sequence.saturating_sub(head.beyond_floor.into()));
         }
         if sequence < self.floor {
-            self.late += 1;
             return Outcome::Late;
         }
 
@@ -125,7 +110,6 @@ impl Receiver {
         }
         let at = at as usize;
         if self.slots.get(at).is_some_and(|slot| slot & HAS_ARRIVED != 0) {
-            self.duplicates += 1;
             return Outcome::Duplicate;
         }
 

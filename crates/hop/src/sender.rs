@@ -281,11 +281,6 @@ impl Sender {
         self.base
     }
 
-    /// The sequence number that comes next.
-    pub fn next_sequence(&self) -> u64 {
-        self.base + self.items.len() as u64
-    }
-
     /// What became of everything that was taken.
     pub fn fates(&self) -> Fates {
         self.fates

@@ -74,11 +74,6 @@ impl Arrivals {
         }
     }
 
-    /// Packets that have arrived.
-    pub fn packets(&self) -> u64 {
-        self.packets
-    }
-
     /// Of the last few hundred packets.
     fn lost_per_million(&self) -> u32 {
         self.lost_per_million.unwrap_or(0)

@@ -106,9 +106,4 @@ impl Parts {
             self.release(held.bytes);
         }
     }
-
-    /// Bytes that are held.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
 }
