@@ -6,14 +6,21 @@ use std::process::Command;
 /// Has a child process be killed when the thread that starts it ends, however it ends (`PR_SET_PDEATHSIG`). The thread has to
 /// live as long as the child is wanted.
 pub fn die_with_this_thread(command: &mut Command) -> &mut Command {
+    let parent = std::process::id();
     // An exec that changes credentials clears the signal (fs/exec.c, begin_new_exec); our children have ours.
-    let start = || {
+    let start = move || {
         // SAFETY: PR_SET_PDEATHSIG takes an integer.
         let set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-        check(set).map(drop).map_err(io::Error::from)
+        check(set).map_err(io::Error::from)?;
+        // A parent that was killed before that call sends nothing any more.
+        if std::os::unix::process::parent_id() == parent {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
     };
-    // SAFETY: between fork and exec only calls are allowed that take no lock another thread may have held: `start` makes one
-    // system call and allocates nothing.
+    // SAFETY: between fork and exec only calls are allowed that take no lock another thread may have held: `start` makes two
+    // system calls and allocates nothing.
     unsafe { command.pre_exec(start) }
 }
 
@@ -21,6 +28,36 @@ pub fn die_with_this_thread(command: &mut Command) -> &mut Command {
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
+
+    /// In a process of its own, which ends between the fork and the call that asks for the signal.
+    #[test]
+    fn a_child_whose_parent_is_gone_before_it_starts_ends_too() {
+        const NAME: &str = "a_child_whose_parent_is_gone_before_it_starts_ends_too";
+        const CHILD: &str = "WEIR_TEST_CHILD";
+        if std::env::var(CHILD).as_deref() == Ok(NAME) {
+            let parent = std::process::id().cast_signed();
+            let mut command = Command::new("echo");
+            let end_parent = move || {
+                // SAFETY: `kill` takes integers.
+                unsafe { libc::kill(parent, libc::SIGKILL) };
+                while std::os::unix::process::parent_id().cast_signed() == parent {}
+                Ok(())
+            };
+            // SAFETY: two system calls that allocate nothing.
+            unsafe { command.arg("survived").pre_exec(end_parent) };
+            let started = die_with_this_thread(&mut command).spawn();
+            panic!("{started:?}");
+        }
+        let path = format!("process::parent::tests::{NAME}");
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &path, "--nocapture", "--test-threads=1"])
+            .env(CHILD, NAME)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{said}");
+        assert!(!said.contains("survived"), "{said}");
+    }
 
     #[test]
     fn a_child_ends_with_the_thread_that_started_it() {
