@@ -21,6 +21,9 @@ keys! {
             default(RECEIVE_BUFFER_BYTES);
         /// Most datagrams, or parts of them, of each sender from the oldest missing one on: four bytes each, as they are needed.
         window => window: u32 = whole(128, 1 << 22), default(65_536);
+        /// File that is kept so that nothing is taken twice, and nothing is uncertain, after this process is killed. For this listener
+        /// alone, best on a file system in memory: 25 bytes are written for each datagram. It does not outlive a restart of the machine.
+        state => state: Option<PathBuf> = path("path", secret_path), unset("none");
         /// Most memory for the parts of a sender's datagrams that are not complete, but for the oldest one's.
         reassembly_size => parts_bytes: usize = size(64 << 10, 1 << 30), default(1 << 20);
     }

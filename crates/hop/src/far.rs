@@ -1,6 +1,7 @@
 //! The receiving end: sessions of many senders, and what each has sent.
 
 use crate::handshake::{Hello, Welcome, respond};
+use crate::kept::{KeptRun, Memory, Record};
 use crate::key::{KeyId, Keys};
 use crate::packet::{DataHead, Floor, Header, Kind, Report};
 use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions};
@@ -94,6 +95,8 @@ struct Session {
 }
 
 struct Run {
+    /// What records call it.
+    number: u32,
     peer: Arc<Peer>,
     key: KeyId,
     receiver: Receiver,
@@ -121,6 +124,10 @@ pub struct Far {
     runs: HashMap<[u8; 16], Run>,
     /// Sessions that have something to report, or may have.
     pending: Vec<u32>,
+    next_run: u32,
+    /// What outlives the process.
+    memory: Option<Box<dyn Memory>>,
+    record: Vec<u8>,
     counts: FarCounts,
     hellos_from_ns: u64,
     hellos: u32,
@@ -140,11 +147,73 @@ impl Far {
             sessions: Vec::new(),
             runs: HashMap::new(),
             pending: Vec::new(),
+            next_run: 0,
+            memory: None,
+            record: Vec::new(),
             counts: FarCounts::default(),
             hellos_from_ns: now_ns,
             hellos: 0,
             swept_ns: now_ns,
         }
+    }
+
+    /// Goes on with what a former process has noted, and notes what happens from here on. Runs whose key is not known any more are
+    /// forgotten. Returns false if nothing could be read: a new life begins.
+    pub fn remember(&mut self, now_ns: u64, noted: &[u8], memory: Box<dyn Memory>) -> bool {
+        let is_remembered = self.recall(now_ns, noted).is_some();
+        self.memory = Some(memory);
+        self.note_all();
+        is_remembered
+    }
+
+    fn recall(&mut self, now_ns: u64, mut noted: &[u8]) -> Option<()> {
+        let Record::Life(life) = Record::decode(&mut noted)? else { return None };
+        let mut runs: HashMap<u32, ([u8; 16], Run)> = HashMap::new();
+        while let Some(record) = Record::decode(&mut noted) {
+            match record {
+                Record::Life(_) => return None,
+                Record::Run(kept) => {
+                    let Some(key) = self.keys.by_id(KeyId(kept.key)) else { continue };
+                    let KeptRun { floor, accepted, slots, .. } = kept;
+                    let (name, host) = (key.name.clone(), kept.host.to_owned());
+                    let run = Run {
+                        number: kept.number,
+                        peer: Arc::new(Peer { name, host, listener: kept.listener.to_owned() }),
+                        key: KeyId(kept.key),
+                        receiver: Receiver::from_kept(self.options, floor, accepted, slots),
+                        said_unix_ns: kept.said_unix_ns,
+                        session: None,
+                        heard_ns: now_ns,
+                    };
+                    self.next_run = self.next_run.max(kept.number.saturating_add(1));
+                    runs.insert(kept.number, (kept.id, run));
+                }
+                Record::Said { run, unix_ns } => {
+                    if let Some((_, run)) = runs.get_mut(&run) {
+                        run.said_unix_ns = unix_ns;
+                    }
+                }
+                Record::Accepted { run, floor, last, parts, bytes } => {
+                    if let Some((_, run)) = runs.get_mut(&run) {
+                        run.receiver.accept_again(floor, last, parts, bytes);
+                    }
+                }
+            }
+        }
+        self.epoch = life;
+        self.runs = runs.into_values().collect();
+        Some(())
+    }
+
+    /// Writes everything that is known in the place of what was noted.
+    fn note_all(&mut self) {
+        let Some(memory) = &mut self.memory else { return };
+        let mut records = Vec::new();
+        Record::Life(self.epoch).encode(&mut records);
+        for (id, run) in &self.runs {
+            run.encode(*id, &mut records);
+        }
+        memory.begin_anew(&records);
     }
 
     pub fn counts(&self) -> FarCounts {
@@ -187,6 +256,9 @@ impl Far {
         intake: &mut PeerIntake<'_>,
         out: &mut Vec<u8>,
     ) -> Heard {
+        if self.memory.as_ref().is_some_and(|memory| memory.is_full()) {
+            self.note_all();
+        }
         match Header::decode(packet) {
             Ok(header) if header.kind == Kind::Hello => {
                 return self.on_hello(now_ns, from, KeyId(header.number), packet, out);
@@ -274,6 +346,12 @@ impl Far {
                 return None;
             }
             (run.said_unix_ns, run.heard_ns) = (hello.unix_ns, now_ns);
+            // Where a former process of the sender stopped: what that sent and comes now is late, so that both count the same.
+            run.receiver.adopt(hello.floor);
+            if let Some(memory) = &mut self.memory {
+                let said = Record::Said { run: run.number, unix_ns: hello.unix_ns };
+                note(memory.as_mut(), &mut self.record, &said);
+            }
             return Some(Some(run.receiver.totals()));
         }
 
@@ -282,7 +360,10 @@ impl Far {
         }
         let peer = Peer { name, host: hello.host.clone(), listener: hello.listener.clone() };
         let receiver = Receiver::new(self.options, hello.floor);
+        let number = self.next_run;
+        self.next_run = self.next_run.wrapping_add(1);
         let run = Run {
+            number,
             peer: Arc::new(peer),
             key,
             receiver,
@@ -290,6 +371,11 @@ impl Far {
             session: None,
             heard_ns: now_ns,
         };
+        if let Some(memory) = &mut self.memory {
+            self.record.clear();
+            run.encode(hello.run, &mut self.record);
+            memory.note(&self.record);
+        }
         self.runs.insert(hello.run, run);
         Some(None)
     }
@@ -335,7 +421,7 @@ impl Far {
         packet: &mut [u8],
         intake: &mut PeerIntake<'_>,
     ) {
-        let Far { sessions, runs, counts, pending, .. } = self;
+        let Far { sessions, runs, counts, pending, memory, record, .. } = self;
         let Some(session) = session_in(sessions, header.session) else {
             counts.unknown_session += 1;
             return;
@@ -355,34 +441,7 @@ impl Far {
         };
         counts.packets += 1;
 
-        let asks = match header.kind {
-            Kind::Floor => Floor::decode(opened).ok().map(|floor| {
-                run.receiver.adopt(floor.floor);
-                true
-            }),
-            _ => match DataHead::decode(opened) {
-                Ok((head, datagram)) => {
-                    let peer = &run.peer;
-                    let outcome = run.receiver.on_data(&head, datagram, &mut |accepted| {
-                        intake(peer, accepted);
-                    });
-                    match outcome {
-                        Outcome::New => {}
-                        Outcome::Duplicate => counts.duplicate += 1,
-                        Outcome::Late => counts.late += 1,
-                        Outcome::NoRoom => {
-                            // It counts as not arrived, and is sent again under another number.
-                            counts.no_room += 1;
-                            return;
-                        }
-                    }
-                    Some(head.asks)
-                }
-                Err(_) => None,
-            },
-        };
-        let Some(asks) = asks else {
-            counts.malformed += 1;
+        let Some(asks) = take_in(header.kind, opened, run, (memory, record), counts, intake) else {
             return;
         };
 
@@ -445,6 +504,74 @@ impl Far {
         });
         due.min()
     }
+}
+
+impl Run {
+    /// Appends a record of all that is known of it to `out`.
+    fn encode(&self, id: [u8; 16], out: &mut Vec<u8>) {
+        let Totals { floor, accepted } = self.receiver.totals();
+        let kept = KeptRun {
+            number: self.number,
+            id,
+            key: self.key.0,
+            said_unix_ns: self.said_unix_ns,
+            floor,
+            accepted,
+            host: &self.peer.host,
+            listener: &self.peer.listener,
+            slots: &self.receiver.kept_slots(),
+        };
+        Record::Run(kept).encode(out);
+    }
+}
+
+/// Takes what an authentic packet says. Whether it asks for a report at once; `None`: it counts as not arrived.
+fn take_in(
+    kind: Kind,
+    opened: &[u8],
+    run: &mut Run,
+    (memory, record): (&mut Option<Box<dyn Memory>>, &mut Vec<u8>),
+    counts: &mut FarCounts,
+    intake: &mut PeerIntake<'_>,
+) -> Option<bool> {
+    if kind == Kind::Floor {
+        let floor = Floor::decode(opened).ok();
+        counts.malformed += u64::from(floor.is_none());
+        run.receiver.adopt(floor?.floor);
+        return Some(true);
+    }
+    let Ok((head, datagram)) = DataHead::decode(opened) else {
+        counts.malformed += 1;
+        return None;
+    };
+    let (number, peer) = (run.number, &run.peer);
+    let outcome = run.receiver.on_data(&head, datagram, &mut |accepted| {
+        if let Some(memory) = memory {
+            // Before it is handed on: after a crash it may be missing, but it does not come twice.
+            let Accepted { sequence: last, parts, floor, bytes, .. } = accepted;
+            let bytes = bytes.len() as u16;
+            let one = Record::Accepted { run: number, floor, last, parts, bytes };
+            note(memory.as_mut(), record, &one);
+        }
+        intake(peer, accepted);
+    });
+    match outcome {
+        Outcome::New => {}
+        Outcome::Duplicate => counts.duplicate += 1,
+        Outcome::Late => counts.late += 1,
+        Outcome::NoRoom => {
+            // It is sent again under another number.
+            counts.no_room += 1;
+            return None;
+        }
+    }
+    Some(head.asks)
+}
+
+fn note(memory: &mut dyn Memory, buffer: &mut Vec<u8>, record: &Record<'_>) {
+    buffer.clear();
+    record.encode(buffer);
+    memory.note(buffer);
 }
 
 fn place(index: u32) -> usize {

@@ -2,6 +2,7 @@
 //!
 //! - [`Near`] and [`Far`]: the two ends with their sessions, as the relay drives them.
 //! - [`packet`]: what is on the wire. [`Key`]s, handshake, seals, replays: who may say it.
+//! - [`kept`]: what outlives the process of either end.
 //! - [`Sender`]: which datagrams are in which packets, what is sent again, what is given up, and what became of it all.
 //! - [`Receiver`]: what has arrived, and what is reported of it.
 //!
@@ -24,6 +25,7 @@
 
 mod far;
 mod handshake;
+pub mod kept;
 mod key;
 #[cfg(test)]
 mod meeting;

@@ -2,12 +2,14 @@
 
 use crate::Amount;
 use crate::far::{Far, FarCounts, Heard};
+use crate::kept::Memory;
 use crate::key::{Key, Keys};
 use crate::near::{Identity, Near};
 use crate::packet::{Kind, Origin, Sender as From};
 use crate::receiver::ReceiverOptions;
 use crate::sender::{Next, SenderOptions, Taken};
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 const MS: u64 = 1_000_000;
 const OPTIONS: SenderOptions = SenderOptions {
@@ -29,6 +31,10 @@ fn keys() -> (Key, Keys) {
     (key, keys)
 }
 
+fn identity() -> Identity {
+    Identity { host: "web-1".to_owned(), listener: "syslog".to_owned() }
+}
+
 struct Both {
     now_ns: u64,
     near: Near,
@@ -46,10 +52,9 @@ struct Both {
 impl Both {
     fn new() -> Both {
         let (key, keys) = keys();
-        let identity = Identity { host: "web-1".to_owned(), listener: "syslog".to_owned() };
         Both {
             now_ns: 0,
-            near: Near::new(key, identity, OPTIONS, 0),
+            near: Near::new(key, identity(), OPTIONS, 0),
             far: Far::new(keys, FAR_OPTIONS, 0),
             number: 0,
             got: Vec::new(),
@@ -62,7 +67,7 @@ impl Both {
     fn take(&mut self, bytes: u16) {
         assert!(self.near.has_room(self.now_ns, bytes));
         self.number += 1;
-        let expires_ns = self.now_ns + 1_000 * MS;
+        let expires_ns = self.now_ns + 5_000 * MS;
         self.near.take(self.now_ns, Taken { number: self.number, bytes, expires_ns });
     }
 
@@ -162,8 +167,7 @@ fn datagrams_arrive_once_and_both_say_so() {
         listener == "syslog" && bytes.iter().all(|byte| *byte == bytes[0])
     }));
     let (run, peer, accepted) = both.far.runs().next().unwrap();
-    let known = (run, both.far.life(), Amount::default());
-    assert_eq!(both.near.peer(), Some(known), "both ends have the same names");
+    assert_eq!(both.near.peer(), Some((run, both.far.life())), "both ends have the same names");
     assert_eq!((peer.host.as_str(), peer.name.as_str(), accepted), ("web-1", "a", all));
     assert!(both.answered <= both.bytes_sent(), "{} {}", both.answered, both.bytes_sent());
     assert_eq!(both.far.counts().late + both.far.counts().forged, 0);
@@ -240,4 +244,105 @@ fn a_receiver_without_memory_is_told_again_and_a_dead_one_is_left_alone() {
     assert_eq!(fates.delivered.datagrams + fates.uncertain.datagrams, 12, "{fates:?}");
     // The one that went to the dead, and those that had arrived and were not reported yet.
     assert!((1..=3).contains(&fates.uncertain.datagrams), "{fates:?}");
+}
+
+/// Memory that outlives a receiving end: few records fit behind what it began with.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<(Vec<u8>, usize)>>);
+
+impl Memory for Shared {
+    fn note(&mut self, record: &[u8]) {
+        self.0.lock().unwrap().0.extend(record);
+    }
+
+    fn is_full(&self) -> bool {
+        let (records, begun) = &*self.0.lock().unwrap();
+        records.len() > begun + 1_000
+    }
+
+    fn begin_anew(&mut self, records: &[u8]) {
+        *self.0.lock().unwrap() = (records.to_vec(), records.len());
+    }
+}
+
+#[test]
+fn either_end_ends_at_any_moment_and_goes_on_with_what_it_kept() {
+    let mut both = Both::new();
+    let shared = Shared::default();
+    assert!(!both.far.remember(0, &[], Box::new(shared.clone())));
+    let life = both.far.life();
+    let (mut at, mut crashes) = (0u64, 0);
+    let mut is_lost = |_: &[u8]| {
+        at += 1;
+        at % 7 == 0
+    };
+    while both.number < 400 {
+        let bytes = both.len_of(both.number + 1);
+        if both.near.has_room(both.now_ns, bytes) {
+            both.take(bytes);
+        }
+        // What is kept is written before anything leaves.
+        let kept = both.near.keep();
+        both.turn(&mut is_lost);
+        let (key, keys) = keys();
+        match both.number {
+            number if number < 40 * (crashes + 1) => continue,
+            number if number.is_multiple_of(80) => {
+                both.near = Near::resume(key, identity(), OPTIONS, &kept, both.now_ns);
+            }
+            _ => {
+                both.far = Far::new(keys, FAR_OPTIONS, both.now_ns);
+                let noted = shared.0.lock().unwrap().0.clone();
+                let memory = Box::new(shared.clone());
+                assert!(both.far.remember(both.now_ns, &noted, memory), "at {}", both.number);
+                assert_eq!(both.far.life(), life);
+            }
+        }
+        crashes += 1;
+    }
+    both.near.begin_drain();
+    for _ in 0..10_000 {
+        both.turn(&mut |_| false);
+    }
+
+    let mut fates = both.near.earlier();
+    fates += both.near.fates();
+    assert!(both.near.is_at_rest(), "{fates:?}");
+    assert_eq!((crashes, fates.taken.datagrams), (10, 400));
+    assert_eq!(fates.taken, fates.settled(), "{fates:?}");
+    assert!(fates.lost_in_crash.datagrams > 0, "{fates:?}");
+    assert_eq!((fates.uncertain.datagrams, fates.possible_duplicates), (0, 0), "{fates:?}");
+    assert_eq!(both.got.len() as u64, fates.delivered.datagrams, "{fates:?}");
+    assert_eq!(both.far.accepted(), fates.delivered, "both count the same");
+    let (run, _, accepted) = both.far.runs().next().unwrap();
+    assert_eq!((both.near.peer(), accepted), (Some((run, life)), fates.delivered));
+    let mut said = both.near.fates().delivered;
+    said += both.near.accepted_earlier();
+    assert_eq!(said, fates.delivered, "so does a process that knows of the former ones");
+}
+
+#[test]
+fn a_sender_whose_memory_is_older_than_what_it_sent_begins_a_run_of_its_own() {
+    let mut both = Both::new();
+    both.turn(&mut |_| false);
+    let old = both.near.keep();
+    for number in 1..=10 {
+        both.take(both.len_of(number));
+        both.turn(&mut |_| false);
+    }
+    for _ in 0..300 {
+        both.turn(&mut |_| false);
+    }
+    let (key, _) = keys();
+    both.near = Near::resume(key, identity(), OPTIONS, &old, both.now_ns);
+    for _ in 0..300 {
+        both.turn(&mut |_| false);
+    }
+    both.take(100);
+    both.near.begin_drain();
+    for _ in 0..300 {
+        both.turn(&mut |_| false);
+    }
+    assert_eq!((both.got.len(), both.far.run_count()), (11, 2));
+    assert_eq!(both.near.fates().delivered, Amount::one(100));
 }

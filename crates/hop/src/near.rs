@@ -1,6 +1,7 @@
 //! The sending end with its session: what leaves is sealed, and what comes is opened, checked and handed on.
 
 use crate::handshake::{Hello, Initiator};
+use crate::kept::KeptSender;
 use crate::key::Key;
 use crate::packet::{
     DataHead, Floor, HEADER_BYTES, Header, Kind, Origin, PACKET_BYTES_MIN, Part, Report, TAG_BYTES,
@@ -65,6 +66,7 @@ pub struct Near {
     hello_pause_ns: u64,
     /// The receiver's life, and what it had accepted when it last said so.
     epoch: Option<u64>,
+    is_ended: bool,
     counts: NearCounts,
 }
 
@@ -81,8 +83,35 @@ impl Near {
             hello_due_ns: now_ns,
             hello_pause_ns: HELLO_PAUSE_MIN_NS,
             epoch: None,
+            is_ended: false,
             counts: NearCounts::default(),
         }
+    }
+
+    /// A sending end that goes on with the run of a former process.
+    pub fn resume(
+        key: Key,
+        identity: Identity,
+        options: SenderOptions,
+        kept: &KeptSender,
+        now_ns: u64,
+    ) -> Near {
+        Near {
+            run: kept.run,
+            sender: Sender::resume(options, kept, now_ns),
+            epoch: (kept.life != 0).then_some(kept.life),
+            ..Near::new(key, identity, options, now_ns)
+        }
+    }
+
+    /// What is to be kept, before anything more is sent.
+    pub fn keep(&self) -> KeptSender {
+        self.sender.keep(self.run, self.epoch.unwrap_or(0))
+    }
+
+    /// What became of everything that former processes took in the same run, as far as it is known.
+    pub fn earlier(&self) -> Fates {
+        self.sender.earlier()
     }
 
     /// What became of everything that was taken.
@@ -95,9 +124,19 @@ impl Near {
         self.sender.way()
     }
 
-    /// The run, the receiver's life, and what was delivered before that; `None`: no receiver has answered.
-    pub fn peer(&self) -> Option<([u8; 16], u64, Amount)> {
-        Some((self.run, self.epoch?, self.sender.delivered_before()))
+    /// The run and the receiver's life; `None`: no receiver has answered.
+    pub fn peer(&self) -> Option<([u8; 16], u64)> {
+        Some((self.run, self.epoch.filter(|_| self.counts.sessions > 0 && !self.is_ended)?))
+    }
+
+    /// As [`Sender::delivered_before`].
+    pub fn delivered_before(&self) -> Amount {
+        self.sender.delivered_before()
+    }
+
+    /// As [`Sender::accepted_earlier`].
+    pub fn accepted_earlier(&self) -> Amount {
+        self.sender.accepted_earlier()
     }
 
     pub fn counts(&self) -> NearCounts {
@@ -146,7 +185,7 @@ impl Near {
 
     /// As [`Sender::end`].
     pub fn end(&mut self) {
-        self.epoch = None;
+        self.is_ended = true;
         self.sender.end();
     }
 
@@ -179,6 +218,7 @@ impl Near {
             run: self.run,
             unix_ns,
             session: random_u32(),
+            // After a former process this is where it stopped: the receiver takes nothing of what that sent any more.
             floor: self.sender.confirmed(),
             host: self.identity.host.clone(),
             listener: self.identity.listener.clone(),
@@ -219,6 +259,10 @@ impl Near {
         let known = welcome.known.filter(|_| is_same_life);
         if known.is_none() && before.is_some() {
             self.counts.lost_memories += 1;
+        }
+        if known.is_some_and(|known| known.floor > self.sender.floor()) {
+            // What was kept is older than what was sent: what goes on there would be taken for what is settled.
+            (self.run, self.session, self.hello_due_ns) = (random_bytes(), None, now_ns);
         }
         self.sender.begin_session(now_ns, known);
         Some(())

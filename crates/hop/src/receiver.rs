@@ -37,7 +37,11 @@ pub enum Outcome {
 /// A whole datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted<'a> {
+    /// Of its last part.
     pub sequence: u64,
+    pub parts: u16,
+    /// What the receiver's floor is.
+    pub floor: u64,
     pub origin: Origin,
     pub bytes: &'a [u8],
 }
@@ -50,6 +54,7 @@ pub type Intake<'a> = dyn FnMut(Accepted<'_>) + 'a;
 type Slot = u32;
 const HAS_ARRIVED: Slot = 1 << 31;
 const IS_ACCEPTED: Slot = 1 << 30;
+const BYTES: Slot = 0xffff;
 
 /// The receiving end of one run.
 #[derive(Debug)]
@@ -113,39 +118,73 @@ impl Receiver {
             return Outcome::Duplicate;
         }
 
-        let bytes_max = self.options.parts_bytes;
-        let completed = match (head.part, head.origin) {
+        let floor = self.floor;
+        let Receiver { slots, above, parts, options, .. } = self;
+        let mark = |slots: &mut _, sequence, bits| mark(slots, sequence - floor, bits);
+        match (head.part, head.origin) {
             (Part::Only, Some(origin)) => {
-                intake(Accepted { sequence, origin, bytes });
-                Some((sequence, bytes.len()))
+                *above += Amount::one(bytes.len() as u64);
+                mark(slots, sequence, HAS_ARRIVED | IS_ACCEPTED | bytes.len() as Slot);
+                intake(Accepted { sequence, parts: 1, floor, origin, bytes });
             }
             (part, origin) => {
-                if !self.parts.has_room(sequence, self.floor, bytes.len(), bytes_max) {
+                if !parts.has_room(sequence, floor, bytes.len(), options.parts_bytes) {
                     return Outcome::NoRoom;
                 }
-                let whole = self.parts.add(sequence, part, origin, bytes);
-                whole.map(|whole| {
-                    let Whole { origin, bytes, last } = whole;
-                    intake(Accepted { sequence: last, origin, bytes });
-                    (last, bytes.len())
-                })
+                mark(slots, sequence, HAS_ARRIVED);
+                let whole = parts.add(sequence, part, origin, bytes);
+                if let Some(Whole { origin, bytes, first, last }) = whole {
+                    *above += Amount::one(bytes.len() as u64);
+                    mark(slots, last, HAS_ARRIVED | IS_ACCEPTED | bytes.len() as Slot);
+                    let parts = (last - first + 1) as u16;
+                    intake(Accepted { sequence: last, parts, floor, origin, bytes });
+                }
             }
-        };
-
-        self.mark(sequence, HAS_ARRIVED);
-        if let Some((last, bytes)) = completed {
-            self.above += Amount::one(bytes as u64);
-            self.mark(last, HAS_ARRIVED | IS_ACCEPTED | bytes as Slot);
         }
         Outcome::New
     }
 
-    fn mark(&mut self, sequence: u64, bits: Slot) {
-        let at = (sequence - self.floor) as usize;
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, 0);
+    /// Does again what a record says that was done: accepts a datagram that was handed on before.
+    pub fn accept_again(&mut self, floor: u64, last: u64, parts: u16, bytes: u16) {
+        self.adopt(floor);
+        let Some(at) = last.checked_sub(self.floor) else { return };
+        let is_new = |slot: &Slot| slot & IS_ACCEPTED == 0;
+        if at >= self.options.window.into() || !self.slots.get(at as usize).is_none_or(is_new) {
+            return;
         }
-        self.slots[at] |= bits;
+        let first = last.saturating_sub(u64::from(parts).saturating_sub(1)).max(self.floor);
+        for part in first..=last {
+            mark(&mut self.slots, part - self.floor, HAS_ARRIVED);
+        }
+        mark(&mut self.slots, at, IS_ACCEPTED | Slot::from(bytes));
+        self.above += Amount::one(bytes.into());
+    }
+
+    /// What is to be kept of each sequence number from the floor on: not of parts whose datagram is not complete, which are gone with
+    /// the memory.
+    pub fn kept_slots(&self) -> Vec<u8> {
+        let slots = (self.floor..).zip(&self.slots);
+        let kept = slots.map(|(at, slot)| if self.parts.has(at) { 0 } else { *slot });
+        kept.flat_map(Slot::to_le_bytes).collect()
+    }
+
+    /// A run as it was kept.
+    pub fn from_kept(
+        options: ReceiverOptions,
+        floor: u64,
+        accepted: Amount,
+        slots: &[u8],
+    ) -> Receiver {
+        let mut receiver = Receiver { accepted, ..Receiver::new(options, floor) };
+        let (slots, _) = slots.as_chunks();
+        for slot in slots.iter().take(options.window as usize) {
+            let slot = Slot::from_le_bytes(*slot) & (HAS_ARRIVED | IS_ACCEPTED | BYTES);
+            if slot & IS_ACCEPTED != 0 {
+                receiver.above += Amount::one((slot & BYTES).into());
+            }
+            receiver.slots.push_back(slot);
+        }
+        receiver
     }
 
     /// The sequence number with this lower half that is nearest to what is expected.
@@ -164,7 +203,7 @@ impl Receiver {
         let passed = (floor - self.floor).min(self.slots.len() as u64) as usize;
         for slot in self.slots.drain(..passed) {
             if slot & IS_ACCEPTED != 0 {
-                let bytes = u64::from(slot & 0xffff);
+                let bytes = u64::from(slot & BYTES);
                 self.accepted += Amount::one(bytes);
                 self.above.datagrams -= 1;
                 self.above.bytes -= bytes;
@@ -173,4 +212,12 @@ impl Receiver {
         self.floor = floor;
         self.parts.forget_below(floor);
     }
+}
+
+fn mark(slots: &mut VecDeque<Slot>, at: u64, bits: Slot) {
+    let at = at as usize;
+    if slots.len() <= at {
+        slots.resize(at + 1, 0);
+    }
+    slots[at] |= bits;
 }

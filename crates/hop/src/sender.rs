@@ -5,6 +5,7 @@ mod congestion;
 mod round_trip;
 mod transmissions;
 
+use crate::kept::KeptSender;
 use crate::packet::{HEADER_BYTES, PACKET_BYTES_MIN, Part, Report, TAG_BYTES};
 use crate::{Amount, Totals};
 use allowance::Allowance;
@@ -72,6 +73,8 @@ pub struct Fates {
     pub ended: Amount,
     /// Sent, and nobody will ever say what became of them.
     pub uncertain: Amount,
+    /// On their way when a former process of this end ended, and not accepted since.
+    pub lost_in_crash: Amount,
     /// Beside the law: those that were sent again to a receiver that may have had them.
     pub possible_duplicates: u64,
     /// Reports that cannot be true.
@@ -201,6 +204,12 @@ pub struct Sender {
     /// A session has begun and nothing was said in it.
     greets: bool,
     fates: Fates,
+    /// What became of what former processes of this end took in the same run.
+    earlier: Fates,
+    /// What of that is open was not asked for yet.
+    asks_for_earlier: bool,
+    /// What the receiver's life had accepted of the run when this process began to count.
+    accepted_earlier: Amount,
     repairs: u64,
     spurious: u64,
     loss: Loss,
@@ -235,6 +244,16 @@ pub struct Way {
 }
 
 impl Sender {
+    /// A sender that goes on with the run of a former process.
+    pub fn resume(options: SenderOptions, kept: &KeptSender, now_ns: u64) -> Sender {
+        Sender {
+            accepted: kept.accepted,
+            earlier: kept.fates,
+            asks_for_earlier: true,
+            ..Sender::new(options, kept.next, now_ns)
+        }
+    }
+
     /// A sender whose run begins at sequence number `base`: 0 for the first one.
     pub fn new(options: SenderOptions, base: u64, now_ns: u64) -> Sender {
         let packet_bytes = usize::from(options.part_bytes) + HEADER_BYTES + TAG_BYTES;
@@ -265,6 +284,9 @@ impl Sender {
             is_draining: false,
             greets: false,
             fates: Fates::default(),
+            earlier: Fates::default(),
+            asks_for_earlier: false,
+            accepted_earlier: Amount::default(),
             repairs: 0,
             spurious: 0,
             loss: Loss::default(),
@@ -286,9 +308,27 @@ impl Sender {
         self.fates
     }
 
+    /// What became of everything that former processes took in the same run.
+    pub fn earlier(&self) -> Fates {
+        self.earlier
+    }
+
+    /// What is to be kept, before anything more is sent.
+    pub fn keep(&self, run: [u8; 16], life: u64) -> KeptSender {
+        let next = self.base + self.items.len() as u64;
+        let mut fates = self.fates;
+        fates += self.earlier;
+        KeptSender { run, life, next, accepted: self.accepted, fates }
+    }
+
     /// What was delivered before the receiver's life began: all else that was delivered it has accepted in this one.
     pub fn delivered_before(&self) -> Amount {
         self.delivered_before
+    }
+
+    /// What the receiver's life had accepted of the run before this process took anything.
+    pub fn accepted_earlier(&self) -> Amount {
+        self.accepted_earlier
     }
 
     /// What is known of the way.
@@ -716,9 +756,18 @@ impl Sender {
         self.peer_window = self.options.window;
         self.lost.clear();
 
+        if std::mem::take(&mut self.asks_for_earlier) {
+            self.settle_earlier(known);
+        }
         match known {
-            Some(totals) if totals.floor <= self.floor() => self.confirm(totals),
-            Some(_) => self.fates.contradictions += 1,
+            Some(totals) if totals.floor <= self.floor() => {
+                self.ask_for_parts_again();
+                self.confirm(totals);
+            }
+            Some(_) => {
+                self.fates.contradictions += 1;
+                self.begin_run();
+            }
             None => self.begin_run(),
         }
 
@@ -732,9 +781,46 @@ impl Sender {
         self.base
     }
 
+    /// Names what former processes left open: the receiver has settled everything that they sent.
+    fn settle_earlier(&mut self, known: Option<Totals>) {
+        let open = difference(self.earlier.taken, self.earlier.settled());
+        let Some(totals) = known.filter(|totals| totals.floor == self.base) else {
+            self.earlier.uncertain += open;
+            return;
+        };
+        let accepted = difference(totals.accepted, self.accepted);
+        let delivered = least(accepted, open);
+        self.earlier.delivered += delivered;
+        self.earlier.lost_in_crash += difference(open, delivered);
+        // An end without an answer left some uncertain that now are known.
+        let known_now = least(difference(accepted, delivered), self.earlier.uncertain);
+        self.earlier.delivered += known_now;
+        self.earlier.uncertain = difference(self.earlier.uncertain, known_now);
+        self.accepted = totals.accepted;
+        self.accepted_earlier = totals.accepted;
+    }
+
+    /// A receiver that has begun anew with what it kept has no parts of datagrams that were not complete.
+    fn ask_for_parts_again(&mut self) {
+        let mut at = 0;
+        while at < self.items.len() {
+            let number = self.items[at].number;
+            let parts = self.items.iter().skip(at).take_while(|item| item.number == number).count();
+            let items = || self.items.iter().skip(at).take(parts);
+            let has_missing = items()
+                .any(|item| matches!(item.state, State::Sent { .. } | State::Lost | State::Fresh));
+            for item in self.items.iter_mut().skip(at).take(parts) {
+                if has_missing && item.state == State::Arrived {
+                    item.state = State::Lost;
+                }
+            }
+            at += parts;
+        }
+    }
+
     /// The receiver knows nothing of what it had: what was reported was accepted, and the rest is decided here.
     fn begin_run(&mut self) {
-        self.accepted = Amount::default();
+        (self.accepted, self.accepted_earlier) = Default::default();
         let mut at = 0;
         while at < self.items.len() {
             let number = self.items[at].number;
@@ -797,7 +883,10 @@ impl Sender {
                 item.state = State::GivenUp { why: GivenUp::Ended, was_sent: false };
             }
         }
+        let (mut accepted, before) = (self.accepted, self.fates.delivered);
         self.begin_run();
+        accepted += difference(self.fates.delivered, before);
+        self.accepted = accepted;
     }
 }
 
@@ -813,11 +902,30 @@ impl Fates {
     /// Everything whose fate is known, or known to stay unknown.
     pub fn settled(&self) -> Amount {
         let mut all = Amount::default();
-        for one in [self.delivered, self.expired, self.lapped, self.ended, self.uncertain] {
+        let Fates { delivered, expired, lapped, ended, uncertain, lost_in_crash, .. } = *self;
+        for one in [delivered, expired, lapped, ended, uncertain, lost_in_crash] {
             all += one;
         }
         all
     }
+}
+
+impl std::ops::AddAssign for Fates {
+    fn add_assign(&mut self, more: Fates) {
+        self.taken += more.taken;
+        self.delivered += more.delivered;
+        self.expired += more.expired;
+        self.lapped += more.lapped;
+        self.ended += more.ended;
+        self.uncertain += more.uncertain;
+        self.lost_in_crash += more.lost_in_crash;
+        self.possible_duplicates += more.possible_duplicates;
+        self.contradictions += more.contradictions;
+    }
+}
+
+fn least(a: Amount, b: Amount) -> Amount {
+    Amount { datagrams: a.datagrams.min(b.datagrams), bytes: a.bytes.min(b.bytes) }
 }
 
 fn difference(a: Amount, b: Amount) -> Amount {

@@ -1,15 +1,17 @@
 //! Both ends over a bad network, with both ledgers: one seed, one history.
 //!
 //! Packets are lost, doubled, late and overtaken in both directions; the rate, the window and the deadline are short or ample; the
-//! sender's memory is taken from it; the link is dead for a while; either end loses its memory. At every step what was taken must be
-//! settled or open; each datagram must have arrived unchanged, and once, but for those that are said to be possible duplicates; and
-//! at the end both ends must have counted the same.
+//! sender's memory is taken from it; the link is dead for a while; either end ends at any moment and begins again with what it kept, and
+//! the receiver loses its memory. At every step what was taken must be settled or open; each datagram must have arrived unchanged, and
+//! once, but for those that are said to be possible duplicates; and at the end both ends must have counted the same.
 //!
 //! `WEIR_SIM_SEEDS` sets the number of seeds, `WEIR_SIM_SEED` runs a single one again.
 
+use crate::kept::{KeptSender, Record};
 use crate::packet::{DataHead, Floor, Origin, Report, Sender as From};
-use crate::receiver::{Arrivals, Outcome, Receiver, ReceiverOptions};
+use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions};
 use crate::sender::{Next, Sender, SenderOptions, Taken, Transmission};
+use crate::{Amount, Totals};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Sebastiano Vigna's splitmix64.
@@ -75,6 +77,34 @@ struct Far {
     seen: HashSet<u64>,
     /// Accepted, by the number in the datagram: how often.
     got: HashMap<u64, u32>,
+    kept: KeptFar,
+}
+
+/// What outlives the receiver's process: how it once was, and records of what it accepted since.
+#[derive(Default)]
+struct KeptFar {
+    floor: u64,
+    accepted: Amount,
+    slots: Vec<u8>,
+    records: Vec<u8>,
+}
+
+impl KeptFar {
+    fn of(receiver: &Receiver) -> KeptFar {
+        let Totals { floor, accepted } = receiver.totals();
+        KeptFar { floor, accepted, slots: receiver.kept_slots(), records: Vec::new() }
+    }
+
+    fn read(&self, options: ReceiverOptions) -> Receiver {
+        let KeptFar { floor, accepted, slots, records } = self;
+        let mut receiver = Receiver::from_kept(options, *floor, *accepted, slots);
+        let mut at = &records[..];
+        while let Some(record) = Record::decode(&mut at) {
+            let Record::Accepted { floor, last, parts, bytes, .. } = record else { panic!() };
+            receiver.accept_again(floor, last, parts, bytes);
+        }
+        receiver
+    }
 }
 
 fn payload(number: u64, len: usize) -> Vec<u8> {
@@ -90,6 +120,7 @@ impl Far {
             session,
             seen: HashSet::new(),
             got: HashMap::new(),
+            kept: KeptFar { floor, ..KeptFar::default() },
         }
     }
 
@@ -99,8 +130,11 @@ impl Far {
             return;
         }
         let (head, bytes) = DataHead::decode(sealed).unwrap();
-        let got = &mut self.got;
+        let Far { got, kept, .. } = self;
         let outcome = self.receiver.on_data(&head, bytes, &mut |accepted| {
+            let Accepted { sequence: last, parts, floor, bytes, .. } = accepted;
+            let bytes = bytes.len() as u16;
+            Record::Accepted { run: 0, floor, last, parts, bytes }.encode(&mut kept.records);
             let number = u64::from_le_bytes(*accepted.bytes.first_chunk().unwrap());
             assert_eq!(accepted.bytes, payload(number, accepted.bytes.len()), "changed");
             assert_eq!(accepted.origin.received_unix_ns, number);
@@ -119,6 +153,8 @@ struct Near {
     session: u32,
     lens: HashMap<u64, u16>,
     number: u64,
+    /// What outlives its process.
+    kept: KeptSender,
 }
 
 impl Near {
@@ -143,7 +179,9 @@ impl Near {
 
 /// How hard a history is.
 struct Plan {
+    forgets: bool,
     crashes: bool,
+    near: SenderOptions,
     datagrams: u64,
     deadline_ns: u64,
     gap_ns: u64,
@@ -169,7 +207,7 @@ struct History {
     ends_ns: u64,
 }
 
-fn plan(random: &mut Random) -> (Plan, SenderOptions, Wire) {
+fn plan(random: &mut Random) -> (Plan, Wire) {
     let delay_ns = [10_000, MS, 10 * MS, 50 * MS][random.below(4) as usize];
     let wire = Wire {
         flying: BTreeMap::new(),
@@ -188,7 +226,9 @@ fn plan(random: &mut Random) -> (Plan, SenderOptions, Wire) {
         redelivers: random.one_in(2),
     };
     let plan = Plan {
-        crashes: random.one_in(3),
+        forgets: random.one_in(3),
+        crashes: random.one_in(2),
+        near: options,
         datagrams: 50 + random.below(400),
         deadline_ns: [20 * MS, 200 * MS, 5_000 * MS][random.below(3) as usize],
         gap_ns: [10_000, MS, 20 * MS][random.below(3) as usize],
@@ -197,21 +237,22 @@ fn plan(random: &mut Random) -> (Plan, SenderOptions, Wire) {
             parts_bytes: [0, 10_000][random.below(2) as usize],
         },
     };
-    (plan, options, wire)
+    (plan, wire)
 }
 
 impl History {
     fn begin(seed: u64) -> History {
         let mut random = Random(seed);
-        let (plan, options, wire) = plan(&mut random);
+        let (plan, wire) = plan(&mut random);
         let now_ns = 1_000 * MS;
-        let sender = Sender::new(options, 0, now_ns);
+        let sender = Sender::new(plan.near, 0, now_ns);
+        let kept = sender.keep([1; 16], 1);
         let back = Wire { flying: BTreeMap::new(), ..wire };
         History {
             seed,
             random,
             now_ns,
-            near: Near { sender, session: 1, lens: HashMap::new(), number: 0 },
+            near: Near { sender, session: 1, lens: HashMap::new(), number: 0, kept },
             far: Far::new(plan.far, 0, 1, now_ns),
             wires: [Wire { flying: BTreeMap::new(), ..back }, back],
             got_before: HashMap::new(),
@@ -275,6 +316,7 @@ impl History {
     /// Has both ends send, and returns when one of them wants to be asked again.
     fn send(&mut self) -> u64 {
         let (now_ns, session) = (self.now_ns, self.near.session);
+        self.near.kept = self.near.sender.keep([1; 16], 1);
         let until_ns = loop {
             let (packet, sealed, is_data) = match self.near.sender.next(now_ns) {
                 Next::Data(one) => (one.packet, self.near.seal(&one), true),
@@ -320,7 +362,7 @@ impl History {
     fn happen(&mut self) {
         let now_ns = self.now_ns;
         if self.random.one_in(200) && now_ns < self.ends_ns {
-            match self.random.below(4) {
+            match self.random.below(6) {
                 0 => {
                     let lapped = self.near.number.saturating_sub(self.random.below(50));
                     self.near.sender.give_up_below(lapped);
@@ -330,7 +372,9 @@ impl History {
                     self.wires[wire].dead_until_ns = now_ns + self.random.below(4_000) * MS;
                 }
                 2 => self.meet_again(),
-                _ if self.plan.crashes => self.forget(),
+                3 if self.plan.forgets => self.forget(),
+                4 if self.plan.crashes => self.end_receiver(),
+                5 if self.plan.crashes => self.end_sender(),
                 _ => {}
             }
         }
@@ -346,6 +390,28 @@ impl History {
         self.far.seen.clear();
         self.far.session = self.near.session;
         self.near.sender.begin_session(self.now_ns, Some(self.far.receiver.totals()));
+    }
+
+    /// The receiver's process ends, and another goes on with what it kept. Now and then it wrote that anew.
+    fn end_receiver(&mut self) {
+        if self.random.one_in(2) {
+            self.far.kept = KeptFar::of(&self.far.receiver);
+        }
+        self.far.receiver = self.far.kept.read(self.plan.far);
+        self.meet_again();
+    }
+
+    /// The sender's process ends, and another goes on with what it kept.
+    fn end_sender(&mut self) {
+        let kept = KeptSender::decode(&self.near.kept.encode()).unwrap();
+        assert_eq!(kept.fates.taken.datagrams + self.unsent, self.near.number);
+        self.near.sender = Sender::resume(self.plan.near, &kept, self.now_ns);
+        if self.ends_ns != u64::MAX {
+            self.near.sender.begin_drain();
+        }
+        // Its hello says where it stopped.
+        self.far.receiver.adopt(kept.next);
+        self.meet_again();
     }
 
     /// The receiver loses its memory.
@@ -401,7 +467,8 @@ impl History {
 
     /// Holds both ends' counts against each other, and returns how many were delivered of how many.
     fn compare(self) -> (u64, u64) {
-        let (seed, fates) = (self.seed, self.near.sender.fates());
+        let (seed, mut fates) = (self.seed, self.near.sender.fates());
+        fates += self.near.sender.earlier();
         assert_eq!(fates.taken, fates.settled(), "seed {seed}: {fates:?}");
         assert_eq!(fates.taken.datagrams + self.unsent, self.plan.datagrams);
         let far = self.far.got;
@@ -417,7 +484,7 @@ impl History {
         assert!(twice <= fates.possible_duplicates, "seed {seed}: {twice} twice: {fates:?}");
 
         if self.has_forgotten {
-            // A former life has accepted some of what is uncertain, or was sent again and then given up.
+            // A former life has accepted some of what is uncertain, or was sent again and then given up or lost.
             let more = fates.uncertain.datagrams + fates.possible_duplicates;
             let expected = delivered.datagrams..=delivered.datagrams + more;
             assert!(expected.contains(&arrived), "seed {seed}: {arrived}, {fates:?}");

@@ -247,6 +247,8 @@ figures! {
             "Sessions with another Weir that had lost its memory of what it received.";
         Contradictions = "contradictions", Count,
             "Reports of another Weir that cannot be true. Anything but 0 is a bug of Weir.";
+        LostInCrash = "lost_in_crash", Count,
+            "Datagrams that former processes of this link had sent or were about to send when they ended without a stop, and that the other Weir did not get. Known where the target has a state.";
         ForgedPackets = "forged_packets", Count,
             "Packets that were not made with the key.";
         ReplayedPackets = "replayed_packets", Count,
@@ -340,6 +342,8 @@ figures! {
             "Bytes that may be sent to the other Weir in a second: the bandwidth that is set, or less while the way is full.";
         SessionsOpen = "sessions_open", Count,
             "Sessions of other Weirs that there are.";
+        StateKept = "state_kept", Flag,
+            "1 while what is to name losses after a crash is kept in the link's state.";
         DatagramLimitBytes = "datagram_limit_bytes", Bytes,
             "Largest datagram that the path to the sink's destination takes, in bytes of UDP payload.";
     } each {

@@ -125,6 +125,22 @@ pub struct Peer {
     /// Who sends; absent at the sender.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sender: Option<PeerSender>,
+    /// What became of what former processes of this end sent in the same run; absent if there were none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub earlier: Option<Earlier>,
+}
+
+/// What became of all that former processes of a link's sending end took, beside the law of this one:
+/// received = delivered + dropped + uncertain + lost in a crash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Earlier {
+    pub received: Amount,
+    pub delivered: Amount,
+    pub dropped: Amount,
+    /// Sent to a receiver that has lost its memory.
+    pub uncertain: Amount,
+    /// On their way when a process ended without a stop, and not accepted by the other end.
+    pub lost_in_crash: Amount,
 }
 
 /// Who sends to a listener of other Weirs.

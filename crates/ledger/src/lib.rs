@@ -27,8 +27,8 @@ pub use figures::{
     ConnectionEnd, Event, Gauge, IcmpError, NamespaceError, PollPhase, SendError, TcpState, Unit,
 };
 pub use hop::{
-    Accounting, Delay, Dropped, HopBuilder, HopKind, HopSnapshot, Peer, PeerSender, Rejected,
-    Trouble,
+    Accounting, Delay, Dropped, Earlier, HopBuilder, HopKind, HopSnapshot, Peer, PeerSender,
+    Rejected, Trouble,
 };
 pub use reason::Reason;
 pub use registry::{Ledger, Meter};

@@ -1,5 +1,6 @@
 use crate::{
-    Accounting, Amount, Event, Gauge, HopKind, HopSnapshot, Peer, PeerSender, Reason, Snapshot, Way,
+    Accounting, Amount, Earlier, Event, Gauge, HopKind, HopSnapshot, Peer, PeerSender, Reason,
+    Snapshot, Way,
 };
 use std::fmt::Write;
 use text::{escaped, grouped, short_time, size};
@@ -191,6 +192,16 @@ fn write_peers(text: &mut String, indent: &str, peers: &[Peer]) {
             }
         };
         write_count(text, indent, what, &grouped(peer.accepted.count), &note);
+        if let Some(Earlier { received, delivered, dropped, uncertain, lost_in_crash }) =
+            peer.earlier
+        {
+            let [delivered, dropped, uncertain, lost] =
+                [delivered, dropped, uncertain, lost_in_crash].map(|of| grouped(of.count));
+            let note = format!(
+                "  by former processes: {delivered} delivered, {dropped} dropped, {lost} lost in a crash, {uncertain} uncertain"
+            );
+            write_count(text, indent, "earlier", &grouped(received.count), &note);
+        }
     }
     if let Some(more) = peers.get(PEERS_SHOWN..).filter(|more| !more.is_empty()) {
         let count = more.iter().map(|peer| peer.accepted.count).sum();

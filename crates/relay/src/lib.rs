@@ -42,7 +42,7 @@ mod waker;
 mod worker;
 
 pub use error::Error;
-pub use link::{LinkListenOptions, LinkOptions};
+pub use link::{LinkListenOptions, LinkOptions, check_link_state};
 pub use listener::{ChangesUnderWay, Listener, TargetChange};
 pub use options::{
     FileFormat, FileOptions, Gso, Header, ListenerOptions, Order, Sample, SampleBy, Schedule,

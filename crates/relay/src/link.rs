@@ -3,11 +3,14 @@
 //! What repairs is the crate `hop`, which has neither sockets nor clocks; here it gets both.
 
 mod inlet;
+mod kept;
 mod target;
 
 pub(crate) use inlet::LinkInlet;
+pub use kept::check_link_state;
 pub(crate) use target::LinkTarget;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A target that is another Weir.
@@ -21,6 +24,8 @@ pub struct LinkOptions {
     pub sender: hop::SenderOptions,
     /// How long after it was received here a datagram is worth sending.
     pub deadline: Duration,
+    /// Where is kept what names after a crash what was on its way; `None`: nowhere.
+    pub state: Option<PathBuf>,
 }
 
 /// A listener that other Weirs send to.
@@ -30,4 +35,12 @@ pub struct LinkListenOptions {
     pub keys: hop::Keys,
     /// What is kept of what they sent.
     pub receiver: hop::ReceiverOptions,
+    /// Where is kept what was accepted, so that nothing comes twice after a crash; `None`: nowhere.
+    pub state: Option<PathBuf>,
 }
+
+/// How long a state that another one has is waited for: who goes leaves it to who comes, as with a reload.
+const STATE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is tried.
+const STATE_PAUSE: Duration = Duration::from_millis(10);

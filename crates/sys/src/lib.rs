@@ -37,6 +37,7 @@
 //!
 //! - [`cpus`]: which processors a thread runs on.
 //! - [`prefetch`], [`memory`]: memory that is about to be read, and pages of it.
+//! - [`mapped`]: memory that outlives the process.
 //!
 //! With the feature `kafka`, `kafka`: the one thing that librdkafka knows and its safe bindings do not say.
 
@@ -51,6 +52,7 @@ pub mod gro;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod link;
+pub mod mapped;
 pub mod memory;
 pub mod namespace;
 pub mod netlink;

@@ -10,6 +10,7 @@
 mod alone;
 mod folder;
 mod generated;
+mod lossy;
 mod mmdb;
 mod need;
 mod net;
@@ -26,6 +27,7 @@ mod wait;
 pub use alone::alone;
 pub use folder::{SmallDisk, TempDir};
 pub use generated::{generated, generated_part, root};
+pub use lossy::LossyWay;
 pub use mmdb::{Field as MmdbField, mmdb};
 pub use need::{find_tool, need_python_module, need_root, need_root_netns, need_tool, say, skip};
 pub use net::{free_port, get, receive, receiver, sender, try_get};

@@ -188,6 +188,7 @@ families! {
     LinkSessions Counter "weir_relay_target_link_sessions_total" = Target Event::Sessions ["origin", "target"];
     LinkPeerRestarts Counter "weir_relay_target_link_peer_restarts_total" = Target Event::PeerRestarts ["origin", "target"];
     LinkDuplicates Counter "weir_relay_target_link_possible_duplicates_total" = Target Event::PossibleDuplicates ["origin", "target"];
+    LinkLostInCrash Counter "weir_relay_target_link_lost_in_crash_total" = Target Event::LostInCrash ["origin", "target"];
     LinkRoundTrip Gauge "weir_relay_target_link_round_trip_seconds" = Target Gauge::RoundTripUs ["origin", "target"];
     LinkLoss Gauge "weir_relay_target_link_loss_ppm" = Target Gauge::PathLossPpm ["origin", "target"];
     LinkRate Gauge "weir_relay_target_link_rate_bytes" = Target Gauge::RateBytes ["origin", "target"];

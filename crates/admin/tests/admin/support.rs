@@ -197,6 +197,7 @@ fn busy_target(hop: HopBuilder) -> HopBuilder {
         .event(Event::Sessions, 2)
         .event(Event::PeerRestarts, 1)
         .event(Event::PossibleDuplicates, 5)
+        .event(Event::LostInCrash, 6)
         .gauge(Gauge::RoundTripUs, 20_500)
         .gauge(Gauge::PathLossPpm, 200_000)
         .gauge(Gauge::RateBytes, 1_250_000)

@@ -38,6 +38,9 @@ keys! {
         /// Whether what was sent and not reported is sent again to a Weir that has lost its memory, which may have had it. If not,
         /// it counts as uncertain.
         redeliver => redelivers: bool = Bool, default(true);
+        /// File that is kept so that what was on its way when this process is killed has a name when it starts again. For this target
+        /// alone, best on a file system in memory. It does not outlive a restart of the machine.
+        state => state: Option<PathBuf> = path("path", secret_path), unset("none");
     }
 }
 

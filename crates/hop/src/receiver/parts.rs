@@ -29,7 +29,8 @@ pub(super) struct Parts {
 pub(super) struct Whole<'a> {
     pub(super) origin: Origin,
     pub(super) bytes: &'a [u8],
-    /// Sequence number of its last part.
+    /// Sequence numbers of its first and last part.
+    pub(super) first: u64,
     pub(super) last: u64,
 }
 
@@ -43,6 +44,11 @@ impl Parts {
         bytes_max: usize,
     ) -> bool {
         sequence < floor + ALWAYS_TAKEN || self.bytes + bytes <= bytes_max
+    }
+
+    /// Whether the part with this sequence number waits for others.
+    pub(super) fn has(&self, sequence: u64) -> bool {
+        self.held.contains_key(&sequence)
     }
 
     /// Keeps a part, and returns the datagram if that was the last one missing.
@@ -66,7 +72,7 @@ impl Parts {
             self.take(at);
         }
         (self.whole.len() == usize::from(origin.bytes)).then_some(())?;
-        Some(Whole { origin, bytes: &self.whole, last })
+        Some(Whole { origin, bytes: &self.whole, first, last })
     }
 
     /// From a part on, in one direction, the end of its datagram, if all parts up to there are held.

@@ -1,16 +1,20 @@
 //! A listener that other Weirs send to: packets in, datagrams to the ring, reports back.
 
-use super::LinkListenOptions;
+use super::kept::ReceiverFile;
 use super::target::source_of;
+use super::{LinkListenOptions, STATE_PATIENCE, STATE_PAUSE};
 use crate::intake::Intake;
 use crate::meter::{LinkPeer, PeerKind};
 use crate::pump::Targets;
 use crate::socket::ListenSocket;
 use hop::{Far, FarCounts, Heard};
 use ledger::{Amount, Event, Gauge};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock::{Clock, Now, monotonic_ns};
 use sys::recv::{Aggregates, Ask, BATCH, Payload, ReceiveBatch, Sources, Stamps, Wait};
 use sys::send::send_to;
@@ -26,6 +30,9 @@ const RUNS_SHOWN: u64 = 1_000;
 pub(crate) struct LinkInlet {
     pub(crate) socket: Arc<ListenSocket>,
     far: Far,
+    /// What is to outlive the process, and somebody else has yet: where, and until when it is waited for.
+    awaited: Option<(PathBuf, u64)>,
+    is_kept: Arc<AtomicBool>,
     batch: ReceiveBatch,
     clock: Clock,
     is_v6: bool,
@@ -38,6 +45,7 @@ pub(crate) struct LinkInlet {
 
 impl LinkInlet {
     pub(crate) fn new(socket: Arc<ListenSocket>, options: LinkListenOptions) -> LinkInlet {
+        let now_ns = monotonic_ns();
         let local = local_address(socket.as_fd());
         let is_v6 = matches!(local, Some(LocalAddress::Inet(SocketAddr::V6(_))));
         // What the kernel drops here is missing in the packets' numbers, so that nothing depends on its count.
@@ -47,7 +55,9 @@ impl LinkInlet {
         };
         LinkInlet {
             socket,
-            far: Far::new(options.keys, options.receiver, monotonic_ns()),
+            far: Far::new(options.keys, options.receiver, now_ns),
+            awaited: options.state.map(|path| (path, now_ns + STATE_PATIENCE.as_nanos() as u64)),
+            is_kept: Arc::default(),
             batch: ReceiveBatch::default(),
             clock: Clock::default(),
             is_v6,
@@ -61,6 +71,11 @@ impl LinkInlet {
 
     /// Takes what waits in the socket into the ring, one batch, and answers. Returns whether there was something, and when.
     pub(crate) fn receive(&mut self, intake: &mut Intake, targets: &mut Targets) -> (bool, Now) {
+        if self.awaited.is_some() && !self.open_state() {
+            // Nothing is read of what its memory is not there for. What waits in the socket is not lost.
+            std::thread::sleep(STATE_PAUSE);
+            return (false, self.clock.now());
+        }
         let ask = Ask {
             count_max: BATCH,
             sources: Sources::Wanted,
@@ -77,6 +92,24 @@ impl LinkInlet {
         self.report(now.monotonic_ns);
         self.show(intake, now.monotonic_ns);
         (received.is_ok(), now)
+    }
+
+    /// Takes the memory of a former process if it can be had. Returns whether it is not to be waited for.
+    fn open_state(&mut self) -> bool {
+        let Some((path, until_ns)) = &self.awaited else { return true };
+        let now_ns = monotonic_ns();
+        match ReceiverFile::open(path, Arc::clone(&self.is_kept)) {
+            Ok((file, noted)) => {
+                self.far.remember(now_ns, &noted, Box::new(file));
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock && now_ns < *until_ns => {
+                return false;
+            }
+            // It is shown, and no reason to take nothing.
+            Err(_) => {}
+        }
+        self.awaited = None;
+        true
     }
 
     fn take_in(&mut self, now: Now, intake: &mut Intake, targets: &mut Targets) {
@@ -144,7 +177,10 @@ impl LinkInlet {
             (Event::PacketsWithoutRoom, counts.no_room),
             (Event::HellosRefused, counts.hellos_refused),
         ];
-        let gauges = [(Gauge::SessionsOpen, self.far.session_count() as u64)];
+        let gauges = [
+            (Gauge::SessionsOpen, self.far.session_count() as u64),
+            (Gauge::StateKept, self.is_kept.load(Ordering::Relaxed).into()),
+        ];
         intake.meter.link.show(&events, &gauges);
         let life = self.far.life();
         let peers = self.far.runs().map(|(run, peer, accepted)| {

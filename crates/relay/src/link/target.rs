@@ -3,7 +3,8 @@
 //! The ring is the memory of what may have to be sent again: the reader's cursor is the oldest datagram that is not settled. A look
 //! at the ring lasts for as long as it takes to seal a batch, and no call of the kernel is made meanwhile.
 
-use super::LinkOptions;
+use super::kept::SenderFile;
+use super::{LinkOptions, STATE_PATIENCE, STATE_PAUSE};
 use crate::TargetKind;
 use crate::gate::Gate;
 use crate::meter::{LinkPeer, PeerKind, TargetMeter};
@@ -12,6 +13,7 @@ use crate::ring::{Descriptor, Look, Reader};
 use hop::packet::{Origin, Sender as From};
 use hop::{Fates, Near, Next, Taken};
 use ledger::{Amount, Event, Gauge, Reason};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -99,6 +101,7 @@ pub(crate) struct LinkTarget {
     /// What of the fates is counted.
     counted: Fates,
     sealed: Sealed,
+    state: State,
     /// The kernel takes runs.
     runs: bool,
     answers: ReceiveBatch,
@@ -118,17 +121,19 @@ impl LinkTarget {
         meter: Arc<TargetMeter>,
         joined: Amount,
     ) -> LinkTarget {
-        let LinkOptions { key, identity, sender, deadline } = options;
+        let deadline_ns = options.deadline.as_nanos() as u64;
+        let LinkOptions { key, identity, sender, .. } = options.clone();
         LinkTarget {
             reader,
             gate,
             meter,
             socket,
             near: Near::new(key, identity, sender, monotonic_ns()),
-            deadline_ns: deadline.as_nanos() as u64,
+            deadline_ns,
             offered: joined,
             counted: Fates::default(),
             sealed: Sealed::default(),
+            state: State::new(options),
             runs: true,
             answers: ReceiveBatch::with_buffer_bytes(ANSWER_BYTES_MAX),
             answer: Vec::new(),
@@ -158,7 +163,9 @@ impl LinkTarget {
     fn seal(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
         self.sealed.clear();
         self.looked_to = self.reader.end();
-        if self.near.hello(now_ns, realtime_ns, &mut self.sealed.bytes) {
+        self.state.open(&mut self.near, now_ns);
+        let has_state = !matches!(self.state, State::Awaited { .. });
+        if has_state && self.near.hello(now_ns, realtime_ns, &mut self.sealed.bytes) {
             self.sealed.note_end();
         }
 
@@ -184,6 +191,8 @@ impl LinkTarget {
             None => turn.fill(None),
         };
         self.due_ns = due_ns;
+        // Before anything of it leaves.
+        self.state.keep(&self.near);
         has_more
     }
 
@@ -249,16 +258,23 @@ impl LinkTarget {
             (Event::ReplayedPackets, counts.replayed),
             (Event::PossibleDuplicates, fates.possible_duplicates),
             (Event::Contradictions, fates.contradictions),
+            (Event::LostInCrash, self.near.earlier().lost_in_crash.datagrams),
         ];
         let gauges = [
             (Gauge::RoundTripUs, way.round_trip_ns.unwrap_or(0) / 1_000),
             (Gauge::PathLossPpm, way.lost_per_million.into()),
             (Gauge::RateBytes, way.rate_bytes_per_sec),
+            (Gauge::StateKept, matches!(self.state, State::Kept(_)).into()),
         ];
         self.meter.link.show(&events, &gauges);
-        let peer = self.near.peer().map(|(run, life, before)| {
-            let delivered_before = Amount { count: before.datagrams, bytes: before.bytes };
-            LinkPeer { run, life, kind: PeerKind::Receiver { delivered_before } }
+        let near = &self.near;
+        let peer = near.peer().map(|(run, life)| {
+            let kind = PeerKind::Receiver {
+                delivered_before: near.delivered_before(),
+                accepted_earlier: near.accepted_earlier(),
+                earlier: near.earlier(),
+            };
+            LinkPeer { run, life, kind }
         });
         // If somebody reads, the next time is soon.
         let _ = self.meter.link.show_peers(peer.into_iter());
@@ -272,7 +288,61 @@ impl LinkTarget {
         if !self.is_ended {
             self.is_ended = true;
             self.near.end();
+            self.state.keep(&self.near);
             self.count();
+        }
+    }
+}
+
+/// What is to outlive the process.
+enum State {
+    Unwanted,
+    /// Somebody else has the file yet.
+    Awaited {
+        options: Box<LinkOptions>,
+        due_ns: u64,
+        until_ns: u64,
+    },
+    Kept(SenderFile),
+    /// It could not be opened. That is shown, and no reason to send nothing.
+    Failed,
+}
+
+impl State {
+    fn new(options: LinkOptions) -> State {
+        let now_ns = monotonic_ns();
+        let until_ns = now_ns + STATE_PATIENCE.as_nanos() as u64;
+        match options.state {
+            Some(_) => State::Awaited { options: Box::new(options), due_ns: now_ns, until_ns },
+            None => State::Unwanted,
+        }
+    }
+
+    /// Opens it if it can be had now: nothing was said before.
+    fn open(&mut self, near: &mut Near, now_ns: u64) {
+        let State::Awaited { options, due_ns, until_ns } = self else { return };
+        if now_ns < *due_ns {
+            return;
+        }
+        *due_ns = now_ns + STATE_PAUSE.as_nanos() as u64;
+        let LinkOptions { key, identity, sender, state: Some(path), .. } = &**options else {
+            return;
+        };
+        match SenderFile::open(path) {
+            Ok((file, kept)) => {
+                if let Some(kept) = kept {
+                    *near = Near::resume(key.clone(), identity.clone(), *sender, &kept, now_ns);
+                }
+                *self = State::Kept(file);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock && now_ns < *until_ns => {}
+            Err(_) => *self = State::Failed,
+        }
+    }
+
+    fn keep(&mut self, near: &Near) {
+        if let State::Kept(file) = self {
+            file.keep(near.keep());
         }
     }
 }

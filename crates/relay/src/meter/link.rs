@@ -1,10 +1,10 @@
 //! What one end of a link knows of the other.
 
-use ledger::{Amount, Event, EventCounter, Gauge, HopBuilder, PeerSender};
+use ledger::{Amount, Earlier, Event, EventCounter, Gauge, HopBuilder, PeerSender};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-const EVENTS: [Event; 15] = [
+const EVENTS: [Event; 16] = [
     Event::Packets,
     Event::Repairs,
     Event::RepairsSpurious,
@@ -12,6 +12,7 @@ const EVENTS: [Event; 15] = [
     Event::Sessions,
     Event::PeerRestarts,
     Event::Contradictions,
+    Event::LostInCrash,
     Event::PossibleDuplicates,
     Event::ForgedPackets,
     Event::ReplayedPackets,
@@ -22,8 +23,13 @@ const EVENTS: [Event; 15] = [
     Event::HellosRefused,
 ];
 
-const GAUGES: [Gauge; 4] =
-    [Gauge::RoundTripUs, Gauge::PathLossPpm, Gauge::RateBytes, Gauge::SessionsOpen];
+const GAUGES: [Gauge; 5] = [
+    Gauge::RoundTripUs,
+    Gauge::PathLossPpm,
+    Gauge::RateBytes,
+    Gauge::SessionsOpen,
+    Gauge::StateKept,
+];
 
 /// The other end of a link, by the random numbers of the sender's run and of the receiver's life.
 #[derive(Debug)]
@@ -35,8 +41,9 @@ pub(crate) struct LinkPeer {
 
 #[derive(Debug)]
 pub(crate) enum PeerKind {
-    /// It receives. What was delivered before its life began.
-    Receiver { delivered_before: Amount },
+    /// It receives. What was delivered before its life began; what it had accepted in it before this process took anything; and what
+    /// became of all that former processes took.
+    Receiver { delivered_before: hop::Amount, accepted_earlier: hop::Amount, earlier: hop::Fates },
     /// It sends, and so much was accepted of that.
     Sender { peer: Arc<hop::Peer>, accepted: Amount },
 }
@@ -44,19 +51,39 @@ pub(crate) enum PeerKind {
 impl LinkPeer {
     /// `delivered`: by the hop, in all.
     fn show(&self, delivered: Amount) -> ledger::Peer {
-        let (accepted, sender) = match &self.kind {
-            PeerKind::Receiver { delivered_before } => {
-                (delivered.saturating_sub(*delivered_before), None)
+        let (accepted, sender, earlier) = match &self.kind {
+            PeerKind::Receiver { delivered_before, accepted_earlier, earlier } => {
+                let mut accepted = delivered.saturating_sub(amount(*delivered_before));
+                accepted += amount(*accepted_earlier);
+                (accepted, None, earlier_of(earlier))
             }
             PeerKind::Sender { peer, accepted } => {
                 let hop::Peer { name, host, listener } = &**peer;
                 let (key, host, listener) = (name.clone(), host.clone(), listener.clone());
-                (*accepted, Some(PeerSender { key, host, listener }))
+                (*accepted, Some(PeerSender { key, host, listener }), None)
             }
         };
         let run = format!("{:032x}", u128::from_be_bytes(self.run));
-        ledger::Peer { run, life: format!("{:016x}", self.life), accepted, sender }
+        ledger::Peer { run, life: format!("{:016x}", self.life), accepted, sender, earlier }
     }
+}
+
+fn amount(of: hop::Amount) -> Amount {
+    Amount { count: of.datagrams, bytes: of.bytes }
+}
+
+/// What former processes took, if any.
+fn earlier_of(fates: &hop::Fates) -> Option<Earlier> {
+    let mut dropped = fates.expired;
+    dropped += fates.lapped;
+    dropped += fates.ended;
+    (fates.taken.datagrams > 0).then(|| Earlier {
+        received: amount(fates.taken),
+        delivered: amount(fates.delivered),
+        dropped: amount(dropped),
+        uncertain: amount(fates.uncertain),
+        lost_in_crash: amount(fates.lost_in_crash),
+    })
 }
 
 /// Written by the thread that drives the link.

@@ -16,76 +16,7 @@ use std::time::{Duration, Instant};
 use sys::Source;
 use sys::clock::realtime_ns;
 use sys::socket::{LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
-use testkit::{DEADLINE, Random};
-
-/// A way that loses packets in both directions, at random.
-struct Way {
-    addr: SocketAddr,
-    lost_per_1000: Arc<AtomicU32>,
-    is_over: Arc<AtomicBool>,
-    /// Packets that went there and back, lost ones included.
-    packets: [Arc<AtomicU64>; 2],
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Way {
-    fn to(far: SocketAddr, lost_per_1000: u32) -> Way {
-        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let out = UdpSocket::bind("127.0.0.1:0").unwrap();
-        out.connect(far).unwrap();
-        for socket in [&near, &out] {
-            sys::socket::set_receive_buffer(socket.as_fd(), 8 << 20).unwrap();
-            socket.set_nonblocking(true).unwrap();
-        }
-        let addr = near.local_addr().unwrap();
-        let mut way = Way {
-            addr,
-            lost_per_1000: Arc::new(AtomicU32::new(lost_per_1000)),
-            is_over: Arc::default(),
-            packets: Default::default(),
-            thread: None,
-        };
-        let (lost, is_over) = (Arc::clone(&way.lost_per_1000), Arc::clone(&way.is_over));
-        let packets = way.packets.clone();
-        let thread = thread::spawn(move || {
-            let mut random = Random(7);
-            let mut is_lost =
-                move || (random.next() % 1_000) < u64::from(lost.load(Ordering::Relaxed));
-            let (mut buffer, mut sender) = (vec![0; 65_536], None);
-            let mut set = sys::poll::PollSet::default();
-            while !is_over.load(Ordering::Relaxed) {
-                set.clear();
-                set.add(near.as_fd(), sys::poll::Interest::Readable);
-                set.add(out.as_fd(), sys::poll::Interest::Readable);
-                let _ = set.wait(Duration::from_millis(10));
-                while let Ok((len, from)) = near.recv_from(&mut buffer) {
-                    sender = Some(from);
-                    packets[0].fetch_add(1, Ordering::Relaxed);
-                    if !is_lost() {
-                        let _ = out.send(&buffer[..len]);
-                    }
-                }
-                while let (Ok(len), Some(to)) = (out.recv(&mut buffer), sender) {
-                    packets[1].fetch_add(1, Ordering::Relaxed);
-                    if !is_lost() {
-                        let _ = near.send_to(&buffer[..len], to);
-                    }
-                }
-            }
-        });
-        way.thread = Some(thread);
-        way
-    }
-}
-
-impl Drop for Way {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-    }
-}
+use testkit::{DEADLINE, LossyWay};
 
 fn key() -> Key {
     Key::new("near", [7; 32])
@@ -109,6 +40,7 @@ impl FarWeir {
         let link = LinkListenOptions {
             keys: Keys::parse(&key().line()).unwrap(),
             receiver: ReceiverOptions { window: 65_536, parts_bytes: 8 << 20 },
+            state: None,
         };
         let ledger = Arc::new(Ledger::new("far".into()));
         let options = ListenerOptions { link: Some(link), ..options(Schedule::Inline) };
@@ -155,6 +87,7 @@ impl NearWeir {
                 redelivers: true,
             },
             deadline,
+            state: None,
         };
         let out =
             connect_udp(to, &SendOptions { is_answered: true, ..Default::default() }).unwrap();
@@ -224,7 +157,7 @@ fn len_of(number: u32) -> usize {
 fn carry(count: u32, per_sec: u32, lost_per_1000: u32) -> (Snapshot, Snapshot) {
     let (out, to) = sink();
     let far = FarWeir::start("127.0.0.1:0", to);
-    let way = Way::to(far.addr, lost_per_1000);
+    let way = LossyWay::to(far.addr, lost_per_1000);
     let near = NearWeir::start(way.addr, Duration::from_secs(20));
     let collector = thread::spawn(move || collect(out, count as usize, len_of));
 
@@ -309,7 +242,7 @@ fn a_dead_way_costs_its_own_datagrams_alone_and_the_next_ones_arrive_when_it_is_
     let (out, to) = sink();
     let (beside, beside_to) = sink();
     let far = FarWeir::start("127.0.0.1:0", to);
-    let way = Way::to(far.addr, 0);
+    let way = LossyWay::to(far.addr, 0);
     let others = vec![(named("beside"), udp_to(beside_to))];
     let near = NearWeir::beside(way.addr, Duration::from_millis(500), others);
     near.sender.send(&payload(0, 4)).unwrap();

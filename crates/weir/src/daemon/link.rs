@@ -8,8 +8,9 @@ use config::{ListenerConfig, TargetConfig, WeirTarget};
 use hop::{Identity, Key, Keys};
 use relay::{LinkListenOptions, LinkOptions, TargetKind};
 use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use sys::route::Ends;
 use sys::socket::{self, SendOptions};
 
@@ -19,8 +20,10 @@ use sys::socket::{self, SendOptions};
 /// The file of keys cannot be read, or is wrong.
 pub(crate) fn listen_options(config: &ListenerConfig) -> anyhow::Result<Option<LinkListenOptions>> {
     let Some(weir) = config.weir() else { return Ok(None) };
-    let keys = read_keys(&format!("listener {}", config.name), &weir.keys_file)?;
-    Ok(Some(LinkListenOptions { keys, receiver: weir.receiver_options() }))
+    let what = format!("listener {}", config.name);
+    let keys = read_keys(&what, &weir.keys_file)?;
+    let state = checked_state(&what, weir.state.as_deref())?;
+    Ok(Some(LinkListenOptions { keys, receiver: weir.receiver_options(), state }))
 }
 
 /// Opens the way to another Weir, for a target of the listener `origin`.
@@ -64,8 +67,27 @@ pub(crate) fn target(
         identity: Identity { host, listener: origin.to_owned() },
         sender: weir.sender_options(),
         deadline: weir.deadline,
+        state: checked_state(&what, weir.state.as_deref())?,
     };
     Ok((TargetKind::Link { socket, options: Box::new(options) }, addr))
+}
+
+/// The file that is to outlive the process, if there is to be one and it can be used.
+fn checked_state(what: &str, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+    let Some(path) = path else { return Ok(None) };
+    relay::check_link_state(path).map_err(|error| {
+        let (failure, fix) = match error.kind() {
+            ErrorKind::PermissionDenied => {
+                (Failure::Permission, "a file in a folder that this process may write to")
+            }
+            ErrorKind::NotFound => (Failure::Config, "make its folder, which is not there"),
+            ErrorKind::InvalidData => (Failure::Config, "a file of its own, made by Weir"),
+            _ => (Failure::Config, "a file in a folder of this host, as /run/weir"),
+        };
+        let shown = path.display();
+        failure.error(format!("{what}: its state cannot be kept in {shown}: {error}. Fix: {fix}"))
+    })?;
+    Ok(Some(path.to_owned()))
 }
 
 fn read_keys(what: &str, path: &Path) -> anyhow::Result<Keys> {

@@ -58,7 +58,7 @@ enum Fate {
     /// Hands its socket on to a listener with other settings.
     Renew { at: usize, targets: Targets },
     /// Is new.
-    Open { socket: OpenSocket, targets: Targets },
+    Open { socket: Box<OpenSocket>, targets: Targets },
 }
 
 /// What becomes of a target of a listener that goes on.
@@ -209,7 +209,9 @@ impl Daemon {
         let fates = fates.filter_map(|((ways, at), socket)| match (ways, at, socket) {
             (Ways::Steps(steps), Some(at), _) => Some(Fate::Keep { at, steps }),
             (Ways::All(targets), Some(at), _) => Some(Fate::Renew { at, targets }),
-            (Ways::All(targets), None, Some(socket)) => Some(Fate::Open { socket, targets }),
+            (Ways::All(targets), None, Some(socket)) => {
+                Some(Fate::Open { socket: Box::new(socket), targets })
+            }
             _ => None,
         });
         let (config, fates) = (config.clone(), fates.collect());

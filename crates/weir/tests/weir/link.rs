@@ -11,7 +11,7 @@ use text::grouped;
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
 /// A new key in a file.
-fn key(folder: &TempDir, name: &str) -> PathBuf {
+pub(crate) fn key(folder: &TempDir, name: &str) -> PathBuf {
     let output = Command::new(WEIR).args(["hop", "key", name]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let path = folder.file(&format!("{name}.key"));

@@ -29,6 +29,7 @@ mod lab_more;
 mod layers;
 mod ledger_command;
 mod link;
+mod link_crash;
 mod many;
 mod metrics_contract;
 mod mitigate_command;

@@ -227,7 +227,8 @@ mod tests {
     }
 
     fn peer(life: &str, accepted: u64, sender: Option<PeerSender>) -> Peer {
-        Peer { run: "r".to_owned(), life: life.to_owned(), accepted: amount(accepted), sender }
+        let accepted = amount(accepted);
+        Peer { run: "r".to_owned(), life: life.to_owned(), accepted, sender, earlier: None }
     }
 
     /// A target that took 100, of which so many were delivered, and the listener that it sends to.

@@ -63,7 +63,7 @@ impl Daemon {
                 Fate::Open { socket, targets } => {
                     match Running::start(
                         listener.clone(),
-                        socket,
+                        *socket,
                         targets,
                         &self.drops,
                         &self.ledger,
