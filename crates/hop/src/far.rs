@@ -3,13 +3,13 @@
 use crate::handshake::{Hello, Welcome, respond};
 use crate::kept::{KeptRun, Memory, Record};
 use crate::key::{KeyId, Keys};
-use crate::packet::{DataHead, Floor, Header, Kind, Report};
+use crate::packet::{BITMAP_BYTES_MAX, DataHead, Floor, Header, Kind, Report};
 use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions};
-use crate::replay::ReplayWindow;
 use crate::seal::{Opener, Sealer};
 use crate::{Amount, Totals};
 use crate::{random_bytes, random_u32};
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const RUN_IDLE_NS: u64 = 86_400_000_000_000;
 const CLOCK_BACK_NS: u64 = 60_000_000_000;
 
 /// Most hellos that are answered in a second: each costs a tenth of a millisecond.
-const HELLOS_PER_SEC: u32 = 2_000;
+const HELLOS_PER_SEC: u32 = 6_000;
 
 /// What arrived and was not accepted, by why.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -83,7 +83,6 @@ struct Session {
     address: SocketAddr,
     sealer: Sealer,
     opener: Opener,
-    replay: ReplayWindow,
     arrivals: Arrivals,
     /// Number of the next packet to the sender.
     next_packet: u64,
@@ -91,7 +90,8 @@ struct Session {
     heard_ns: u64,
     /// It has had a packet: only then it takes the place of the one before it.
     is_used: bool,
-    is_pending: bool,
+    /// Its entry among those that are due.
+    due_ns: Option<u64>,
 }
 
 struct Run {
@@ -121,9 +121,12 @@ pub struct Far {
     options: ReceiverOptions,
     epoch: u64,
     sessions: Vec<Option<Box<Session>>>,
+    /// Places in the table that are free.
+    free: Vec<u32>,
     runs: HashMap<[u8; 16], Run>,
-    /// Sessions that have something to report, or may have.
-    pending: Vec<u32>,
+    /// When sessions have something to report, the first one on top. An entry counts if its session is due then.
+    due: BinaryHeap<Reverse<(u64, u32)>>,
+    bitmap: Vec<u8>,
     next_run: u32,
     /// What outlives the process.
     memory: Option<Box<dyn Memory>>,
@@ -145,8 +148,10 @@ impl Far {
             options,
             epoch: u64::from_le_bytes(random_bytes()),
             sessions: Vec::new(),
+            free: Vec::new(),
             runs: HashMap::new(),
-            pending: Vec::new(),
+            due: BinaryHeap::new(),
+            bitmap: Vec::with_capacity(BITMAP_BYTES_MAX),
             next_run: 0,
             memory: None,
             record: Vec::new(),
@@ -320,13 +325,12 @@ impl Far {
             address: from,
             sealer: Sealer::new(secrets.send),
             opener: Opener::new(secrets.receive),
-            replay: ReplayWindow::default(),
             arrivals: Arrivals::new(1_000_000, now_ns),
             next_packet: 0,
             welcomed_ns: now_ns,
             heard_ns: now_ns,
             is_used: false,
-            is_pending: false,
+            due_ns: None,
         }));
         Heard::Answer
     }
@@ -381,8 +385,8 @@ impl Far {
     }
 
     fn free_place(&mut self) -> Option<usize> {
-        match self.sessions.iter().position(Option::is_none) {
-            Some(place) => Some(place),
+        match self.free.pop() {
+            Some(place) => Some(place as usize),
             None if self.sessions.len() < SESSIONS_MAX => {
                 self.sessions.push(None);
                 Some(self.sessions.len() - 1)
@@ -397,20 +401,17 @@ impl Far {
             return;
         }
         self.swept_ns = now_ns;
-        for place in &mut self.sessions {
+        for (at, place) in self.sessions.iter_mut().enumerate() {
             let is_over = place.as_ref().is_some_and(|session| {
                 let kept_ns = if session.is_used { SESSION_IDLE_NS } else { SESSION_UNUSED_NS };
                 now_ns > session.heard_ns + kept_ns
             });
             if is_over {
                 *place = None;
+                self.free.push(at as u32);
             }
         }
         self.runs.retain(|_, run| now_ns <= run.heard_ns + RUN_IDLE_NS);
-    }
-
-    fn session(&mut self, index: u32) -> Option<&mut Session> {
-        session_in(&mut self.sessions, index)
     }
 
     fn on_sealed(
@@ -421,12 +422,12 @@ impl Far {
         packet: &mut [u8],
         intake: &mut PeerIntake<'_>,
     ) {
-        let Far { sessions, runs, counts, pending, memory, record, .. } = self;
+        let Far { sessions, free, runs, counts, due, memory, record, .. } = self;
         let Some(session) = session_in(sessions, header.session) else {
             counts.unknown_session += 1;
             return;
         };
-        if !session.replay.is_new(header.number) {
+        if !session.arrivals.is_new(header.number) {
             counts.replayed += 1;
             return;
         }
@@ -445,7 +446,6 @@ impl Far {
             return;
         };
 
-        session.replay.note(header.number);
         if !session.is_used {
             // The first packet says how long the way is: it answers the welcome.
             let interval_ns = now_ns.saturating_sub(session.welcomed_ns) / 8;
@@ -455,54 +455,57 @@ impl Far {
         // Where the newest authentic packet came from is where reports go.
         (session.heard_ns, session.address, run.heard_ns) = (now_ns, from, now_ns);
         let index = session.index;
-        if !std::mem::replace(&mut session.is_pending, true) {
-            pending.push(index);
-        }
+        session.fall_due(due);
         if !std::mem::replace(&mut session.is_used, true)
             && let Some(former) = run.session.replace(index).filter(|former| *former != index)
             && session_in(sessions, former).is_some()
         {
             sessions[place(former)] = None;
+            free.push(place(former) as u32);
         }
     }
 
     /// Appends a report that is due to `out` and returns where it goes; `None`: there is none.
     pub fn next_report(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Option<SocketAddr> {
-        let mut at = 0;
-        while let Some(&index) = self.pending.get(at) {
-            let Far { sessions, runs, counts, .. } = self;
-            let session = session_in(sessions, index);
-            let due_ns = session.as_ref().and_then(|session| session.arrivals.due_ns());
-            let (Some(session), Some(due_ns)) = (session, due_ns) else {
-                self.pending.swap_remove(at);
-                if let Some(session) = self.session(index) {
-                    session.is_pending = false;
-                }
-                continue;
-            };
-            at += 1;
-            if now_ns < due_ns {
-                continue;
-            }
-            let Some(run) = runs.get(&session.run) else { continue };
-            if let Some(report) = session.arrivals.report(now_ns, &run.receiver) {
+        let Far { sessions, runs, counts, due, bitmap, .. } = self;
+        while let Some(&Reverse((due_ns, index))) = due.peek()
+            && due_ns <= now_ns
+        {
+            due.pop();
+            let session = session_in(sessions, index).filter(|of| of.due_ns == Some(due_ns));
+            let Some(session) = session else { continue };
+            session.due_ns = None;
+            let run = runs.get(&session.run);
+            let report = run.and_then(|run| session.arrivals.report(now_ns, &run.receiver, bitmap));
+            if let Some(report) = &report {
                 counts.reports += 1;
                 let number = session.next_packet;
                 session.next_packet += 1;
-                seal(&mut session.sealer, session.far_index, number, &report, out);
+                seal(&mut session.sealer, session.far_index, number, report, out);
+            }
+            session.fall_due(due);
+            if report.is_some() {
                 return Some(session.address);
             }
         }
         None
     }
 
-    /// When the next report is due; `None`: nothing is to be reported.
-    pub fn due_ns(&mut self) -> Option<u64> {
-        let sessions = &mut self.sessions;
-        let due = self.pending.iter().filter_map(|index| {
-            session_in(sessions, *index).and_then(|session| session.arrivals.due_ns())
-        });
-        due.min()
+    /// When the next report is due, or may be; `None`: nothing is to be reported.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((due_ns, _))| *due_ns)
+    }
+}
+
+impl Session {
+    /// Notes when it has something to report, if that is sooner than was noted.
+    fn fall_due(&mut self, due: &mut BinaryHeap<Reverse<(u64, u32)>>) {
+        if let Some(due_ns) = self.arrivals.due_ns()
+            && self.due_ns.is_none_or(|noted| due_ns < noted)
+        {
+            self.due_ns = Some(due_ns);
+            due.push(Reverse((due_ns, self.index)));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64;
 use ring::digest;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use thiserror::Error;
 use zeroize::Zeroize;
@@ -92,13 +92,14 @@ impl Keys {
     /// With the number of the first line that is no key, or repeats one.
     pub fn parse(text: &str) -> Result<Keys, KeyError> {
         let mut keys = Keys { all: Vec::new(), by_id: HashMap::new() };
+        let mut names = HashSet::new();
         for (at, line) in text.lines().enumerate() {
             let (line, number) = (line.trim(), at + 1);
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             let key = parse_line(line, number)?;
-            let is_twice = keys.all.iter().any(|other| other.name == key.name);
+            let is_twice = !names.insert(key.name.clone());
             if is_twice || keys.by_id.insert(key.id, keys.all.len()).is_some() {
                 return Err(KeyError::Twice(number));
             }

@@ -9,9 +9,6 @@ pub use arrivals::Arrivals;
 use parts::{Parts, Whole};
 use std::collections::VecDeque;
 
-/// Sequence numbers for which there is room from the beginning.
-const WINDOW_MIN: usize = 128;
-
 /// How a receiver behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverOptions {
@@ -75,7 +72,7 @@ impl Receiver {
         Receiver {
             options,
             floor,
-            slots: VecDeque::with_capacity(WINDOW_MIN.min(options.window as usize)),
+            slots: VecDeque::new(),
             accepted: Amount::default(),
             above: Amount::default(),
             parts: Parts::default(),

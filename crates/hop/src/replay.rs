@@ -1,7 +1,7 @@
 //! Which packets were seen before (RFC 6479, WireGuard section 5.4.6).
 
 /// Packets back from the largest that are told apart.
-const WINDOW: u64 = 2_048;
+pub(crate) const WINDOW: u64 = 2_048;
 
 const WORDS: usize = WINDOW as usize / 64;
 

@@ -119,13 +119,12 @@ impl Sealer {
     }
 }
 
-/// Opens the packets of one direction of a session.
+/// Opens the packets of one direction of a session. A receiver has many: what is needed once an hour is not kept at hand.
 pub(crate) struct Opener {
     /// From which the next key comes.
-    chain: Chain,
-    previous: Option<LessSafeKey>,
+    next: Chain,
+    previous: Option<Box<LessSafeKey>>,
     current: Option<LessSafeKey>,
-    next: Option<LessSafeKey>,
     epoch: u8,
 }
 
@@ -133,8 +132,7 @@ impl Opener {
     /// Begins with the secret of a direction, as the handshake gave it.
     pub(crate) fn new(secret: [u8; 32]) -> Opener {
         let chain = Chain(secret);
-        let (current, next) = (chain.key(), chain.next());
-        Opener { current, previous: None, next: next.key(), chain: next, epoch: 0 }
+        Opener { current: chain.key(), previous: None, next: chain.next(), epoch: 0 }
     }
 
     /// Opens a packet in place and returns what was sealed.
@@ -153,28 +151,25 @@ impl Opener {
             return Err(OpenError::TooShort);
         }
 
-        let ahead = epoch.wrapping_sub(self.epoch);
-        let key = match ahead {
-            0 => &self.current,
-            1 => &self.next,
-            u8::MAX => &self.previous,
-            _ => &None,
+        let mut next = None;
+        let key = match epoch.wrapping_sub(self.epoch) {
+            0 => self.current.as_ref(),
+            1 => {
+                next = self.next.key();
+                next.as_ref()
+            }
+            u8::MAX => self.previous.as_deref(),
+            _ => None,
         };
-        let key = key.as_ref().ok_or(OpenError::Forged)?;
+        let key = key.ok_or(OpenError::Forged)?;
         let opened = key.open_in_place(nonce(number), Aad::from(*header), sealed);
         let inside = opened.map_err(|_| OpenError::Forged)?.len();
-        if ahead == 1 {
-            self.move_on();
+        if next.is_some() {
+            self.previous = std::mem::replace(&mut self.current, next).map(Box::new);
+            self.next = self.next.next();
+            self.epoch = epoch;
         }
         Ok(&sealed[..inside])
-    }
-
-    fn move_on(&mut self) {
-        self.chain = self.chain.next();
-        self.previous = self.current.take();
-        self.current = self.next.take();
-        self.next = self.chain.key();
-        self.epoch = self.epoch.wrapping_add(1);
     }
 }
 

@@ -338,7 +338,8 @@ impl History {
         };
 
         let Far { arrivals, receiver, session, .. } = &mut self.far;
-        if let Some(report) = arrivals.report(now_ns, receiver) {
+        let mut bitmap = Vec::new();
+        if let Some(report) = arrivals.report(now_ns, receiver, &mut bitmap) {
             let mut sealed = Vec::new();
             report.encode(&mut sealed);
             let session = *session;

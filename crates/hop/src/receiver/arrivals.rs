@@ -1,9 +1,10 @@
 //! Which packets of a session have arrived, and what is reported of them.
 
-use crate::packet::{BITMAP_BYTES_MAX, Report};
+use crate::packet::Report;
+use crate::replay::{self, ReplayWindow};
 
 /// Packets that are kept in mind, from the largest back.
-const KEPT: u64 = 2_048;
+const KEPT: u64 = replay::WINDOW;
 
 /// Packets back from the largest that each report speaks of at least.
 const SPOKEN_MIN: u64 = 64;
@@ -31,8 +32,7 @@ const INTERVAL_MAX_NS: u64 = 10_000_000;
 pub struct Arrivals {
     largest: Option<u64>,
     largest_ns: u64,
-    /// Bit `n % KEPT`: whether packet `n` has arrived, for those from the largest back.
-    bits: [u64; KEPT as usize / 64],
+    arrived: ReplayWindow,
     packets: u64,
     interval_ns: u64,
     /// Since when something has arrived that was not reported.
@@ -48,7 +48,6 @@ pub struct Arrivals {
     loss_packets: u64,
     /// Smoothed over some times; `None`: too few have come.
     lost_per_million: Option<u32>,
-    bitmap: Vec<u8>,
 }
 
 impl Arrivals {
@@ -57,7 +56,7 @@ impl Arrivals {
         Arrivals {
             largest: None,
             largest_ns: now_ns,
-            bits: [0; KEPT as usize / 64],
+            arrived: ReplayWindow::default(),
             packets: 0,
             interval_ns: interval_ns.clamp(INTERVAL_MIN_NS, INTERVAL_MAX_NS),
             unreported_since_ns: None,
@@ -70,7 +69,6 @@ impl Arrivals {
             loss_from: 0,
             loss_packets: 0,
             lost_per_million: None,
-            bitmap: Vec::with_capacity(BITMAP_BYTES_MAX),
         }
     }
 
@@ -85,15 +83,11 @@ impl Arrivals {
         match self.largest {
             Some(largest) if number <= largest => {
                 if largest - number < KEPT {
-                    self.set(number);
+                    self.arrived.note(number);
                 }
             }
-            before => {
-                let from = before.map_or(0, |largest| largest + 1);
-                for skipped in from.max(number.saturating_sub(KEPT - 1))..number {
-                    self.clear(skipped);
-                }
-                self.set(number);
+            _ => {
+                self.arrived.note(number);
                 (self.largest, self.largest_ns) = (Some(number), now_ns);
             }
         }
@@ -117,16 +111,9 @@ impl Arrivals {
         }
     }
 
-    fn set(&mut self, number: u64) {
-        self.bits[(number % KEPT / 64) as usize] |= 1 << (number % 64);
-    }
-
-    fn clear(&mut self, number: u64) {
-        self.bits[(number % KEPT / 64) as usize] &= !(1 << (number % 64));
-    }
-
-    fn has(&self, number: u64) -> bool {
-        self.bits[(number % KEPT / 64) as usize] >> (number % 64) & 1 == 1
+    /// Whether a packet of this number may be new. To be asked before it is opened.
+    pub fn is_new(&self, number: u64) -> bool {
+        self.arrived.is_new(number)
     }
 
     /// When the next report is due; `None`: nothing is to be reported.
@@ -143,8 +130,13 @@ impl Arrivals {
     }
 
     /// The report that is due now, if there is one: what it says of datagrams is filled in from `of_run`. Never more bytes go
-    /// back than came.
-    pub fn report(&mut self, now_ns: u64, of_run: &super::Receiver) -> Option<Report<'_>> {
+    /// back than came. `bitmap`: memory for what it says.
+    pub fn report<'a>(
+        &mut self,
+        now_ns: u64,
+        of_run: &super::Receiver,
+        bitmap: &'a mut Vec<u8>,
+    ) -> Option<Report<'a>> {
         if self.due_ns().is_none_or(|due_ns| now_ns < due_ns) {
             return None;
         }
@@ -163,7 +155,7 @@ impl Arrivals {
             return None;
         }
 
-        self.fill_bitmap(largest, bitmap_bytes);
+        self.fill_bitmap(largest, bitmap_bytes, bitmap);
         if is_new {
             self.reported.rotate_left(1);
             self.reported[REPORTS_BACK - 1] = largest;
@@ -183,20 +175,20 @@ impl Arrivals {
             accepted_bytes: totals.accepted.bytes,
             packets: self.packets,
             window: of_run.window(),
-            bitmap: &self.bitmap,
+            bitmap,
         })
     }
 
-    fn fill_bitmap(&mut self, largest: u64, bytes: usize) {
-        self.bitmap.clear();
+    fn fill_bitmap(&self, largest: u64, bytes: usize, bitmap: &mut Vec<u8>) {
+        bitmap.clear();
         for byte in 0..bytes as u64 {
             let bit = |bit: u64| {
                 let back = byte * 8 + bit + 1;
-                let is_there = back <= largest && back < KEPT && self.has(largest - back);
+                let is_there = back <= largest && back < KEPT && !self.is_new(largest - back);
                 u8::from(is_there) << bit
             };
             let all = (0..8).map(bit).fold(0, |all, one| all | one);
-            self.bitmap.push(all);
+            bitmap.push(all);
         }
     }
 }

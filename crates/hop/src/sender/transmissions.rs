@@ -51,6 +51,8 @@ pub(super) struct Transmissions {
     /// Number of the first record.
     first: u64,
     records: VecDeque<Record>,
+    /// Records from the front of which none is open.
+    closed: usize,
     data_packets: u64,
     /// When the newest packet that arrived was sent.
     newest_arrived_ns: u64,
@@ -70,8 +72,7 @@ impl Transmissions {
 
     pub(super) fn add(&mut self, what: What, now_ns: u64) -> u64 {
         if self.records.len() == RECORDS_MAX {
-            self.records.pop_front();
-            self.first += 1;
+            self.pop_front();
         }
         let number = self.next();
         self.data_packets += u64::from(matches!(what, What::Item(_)));
@@ -81,14 +82,27 @@ impl Transmissions {
 
     /// When the oldest packet was sent that nothing was heard of.
     pub(super) fn oldest_open_ns(&self) -> Option<u64> {
-        let open = self.records.iter().find(|record| record.state == State::Open);
-        open.map(|record| record.sent_ns)
+        self.records.get(self.closed).map(|record| record.sent_ns)
+    }
+
+    fn pop_front(&mut self) {
+        self.records.pop_front();
+        self.first += 1;
+        self.closed = self.closed.saturating_sub(1);
+    }
+
+    /// To be called when records were closed.
+    fn find_open(&mut self) {
+        let is_closed = |record: &Record| record.state != State::Open;
+        while self.records.get(self.closed).is_some_and(is_closed) {
+            self.closed += 1;
+        }
     }
 
     /// Takes everything for lost that was sent until then and not heard of.
     pub(super) fn lose_until(&mut self, until_ns: u64, lost: &mut dyn FnMut(u64, u64)) {
         let first = self.first;
-        for (at, record) in self.records.iter_mut().enumerate() {
+        for (at, record) in self.records.iter_mut().enumerate().skip(self.closed) {
             if record.sent_ns > until_ns {
                 break;
             }
@@ -99,6 +113,7 @@ impl Transmissions {
                 }
             }
         }
+        self.find_open();
     }
 
     /// Marks what a report speaks of: `mark` is told of each sequence number, its packet, and whether that has arrived.
@@ -112,7 +127,9 @@ impl Transmissions {
         let Some(until) = (report.largest + 1).checked_sub(self.first) else { return news };
         let until = (until as usize).min(self.records.len());
 
-        for at in 0..until {
+        // It does not speak of those before.
+        let spoken = report.largest.saturating_sub(8 * report.bitmap.len() as u64);
+        for at in spoken.saturating_sub(self.first) as usize..until {
             let number = self.first + at as u64;
             let record = &mut self.records[at];
             if record.state == State::Arrived || report.has(number) != Some(true) {
@@ -133,13 +150,14 @@ impl Transmissions {
 
         self.note_reordering(proofs, round_trip_ns);
         self.lose_overtaken(until, mark);
+        self.find_open();
         self.forget(round_trip_ns);
         news
     }
 
     /// What was sent before something that has arrived is lost, but for what may only be late.
     fn lose_overtaken(&mut self, until: usize, mark: &mut dyn FnMut(u64, u64, bool)) {
-        for at in 0..until {
+        for at in self.closed..until {
             let number = self.first + at as u64;
             let record = &mut self.records[at];
             let is_overtaken = record.sent_ns + self.reordering_ns <= self.newest_arrived_ns;
@@ -173,8 +191,7 @@ impl Transmissions {
             if !is_forgotten {
                 break;
             }
-            self.records.pop_front();
-            self.first += 1;
+            self.pop_front();
         }
     }
 }
