@@ -102,6 +102,8 @@ pub(crate) enum DeadEnd {
     StuckFile,
     /// An address on the cable at which there is no host. Only where targets are behind one.
     DeadNextHop,
+    /// A link to another Weir that never answers.
+    SilentWeir,
 }
 
 impl DeadEnd {
@@ -111,6 +113,7 @@ impl DeadEnd {
             DeadEnd::StoppedUnix => "a stopped unix receiver",
             DeadEnd::StuckFile => "a stuck file",
             DeadEnd::DeadNextHop => "a dead next hop",
+            DeadEnd::SilentWeir => "a link to a dead Weir",
         }
     }
 }

@@ -12,12 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// A key as `weir hop key` prints it. Nobody has it.
+const HOP_KEY: &str = "bench AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
+
 /// One of each kind. Files and processes go when this does.
 pub(crate) struct DeadEnds {
     refusing: UdpSocket,
     _stopped: UnixDatagram,
     stuck: Option<StuckTerminal>,
     dead_next_hop: Option<SocketAddr>,
+    silent: UdpSocket,
     // Last: the others lie in it.
     folder: Folder,
 }
@@ -30,7 +34,10 @@ impl DeadEnds {
         let stopped = UnixDatagram::bind(folder.0.join("stopped")).context("a unix receiver")?;
         let stuck = socat.map(|socat| StuckTerminal::open(socat, &folder.0)).transpose()?;
         let dead_next_hop = site.dead_next_hop();
-        Ok(DeadEnds { refusing, _stopped: stopped, stuck, dead_next_hop, folder })
+        let silent = site.at_targets(|| UdpSocket::bind((site.target_addr(), 0)))?;
+        let silent = silent.context("a port that says nothing")?;
+        fs::write(folder.0.join("hop.key"), HOP_KEY).context("a key")?;
+        Ok(DeadEnds { refusing, _stopped: stopped, stuck, dead_next_hop, silent, folder })
     }
 
     /// The address, as `weir relay --to` takes it.
@@ -44,6 +51,10 @@ impl DeadEnds {
             }
             DeadEnd::DeadNextHop => {
                 self.dead_next_hop.context("no next hop to be dead on loopback")?.to_string()
+            }
+            DeadEnd::SilentWeir => {
+                let (addr, key) = (self.silent.local_addr()?, self.folder.0.join("hop.key"));
+                format!("weir://{addr}?bandwidth=10Gbit/s&key={}", key.display())
             }
         })
     }

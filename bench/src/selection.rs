@@ -199,10 +199,13 @@ impl Selection {
             }),
             Question::Isolation(schedule) => {
                 let dead_ends: &[DeadEnd] = match case.reach {
-                    Reach::Loopback => {
-                        &[DeadEnd::Refusing, DeadEnd::StoppedUnix, DeadEnd::StuckFile]
-                    }
-                    Reach::Cable => &[DeadEnd::Refusing, DeadEnd::DeadNextHop],
+                    Reach::Loopback => &[
+                        DeadEnd::Refusing,
+                        DeadEnd::StoppedUnix,
+                        DeadEnd::StuckFile,
+                        DeadEnd::SilentWeir,
+                    ],
+                    Reach::Cable => &[DeadEnd::Refusing, DeadEnd::DeadNextHop, DeadEnd::SilentWeir],
                 };
 
                 // A file that is stuck is made with socat.

@@ -218,3 +218,51 @@ fn mark(slots: &mut VecDeque<Slot>, at: u64, bits: Slot) {
     }
     slots[at] |= bits;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Sender;
+
+    const OPTIONS: ReceiverOptions = ReceiverOptions { window: 1 << 20, parts_bytes: 1 << 20 };
+
+    fn head(sequence: u64, part: Part, bytes: u16) -> DataHead {
+        let origin = Origin { received_unix_ns: 1, sender: Sender::Nobody, bytes };
+        DataHead {
+            sequence_low: sequence as u32,
+            beyond_floor: sequence as u32,
+            part,
+            asks: false,
+            may_be_second: false,
+            origin: part.begins().then_some(origin),
+        }
+    }
+
+    #[test]
+    fn first_parts_without_the_others_take_no_more_than_their_bound() {
+        let mut receiver = Receiver::new(OPTIONS, 0);
+        let (mut kept, mut refused) = (0, 0);
+        for orphan in 0..100_000u64 {
+            let head = head(3 * orphan, Part::First, 3_000);
+            match receiver.on_data(&head, &[1; 1_000], &mut |_| panic!("whole")) {
+                Outcome::New => kept += 1_000,
+                Outcome::NoRoom => refused += 1,
+                outcome => panic!("{outcome:?}"),
+            }
+        }
+        assert!(kept <= OPTIONS.parts_bytes + 64 * 1_000, "{kept}");
+        assert!(refused > 98_000, "{refused}");
+
+        // What fits one packet passes, and the oldest one can be completed.
+        let mut whole = Vec::new();
+        let one = head(300_001, Part::Only, 10);
+        assert_eq!(receiver.on_data(&one, &[2; 10], &mut |_| whole.push(10)), Outcome::New);
+        for (sequence, part) in [(2, Part::Last), (1, Part::Middle)] {
+            let rest = head(sequence, part, 3_000);
+            let outcome =
+                receiver.on_data(&rest, &[1; 1_000], &mut |of| whole.push(of.bytes.len()));
+            assert_eq!(outcome, Outcome::New);
+        }
+        assert_eq!(whole, [10, 3_000]);
+    }
+}
