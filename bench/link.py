@@ -18,14 +18,17 @@ import tempfile
 import time
 import urllib.request
 
+# The link has a thread of its own beside that of the listener, as a target of the threaded schedule has.
+KINDS = ["udp", "udp, threaded", "link"]
+
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Relay:
     """A `weir relay` with one listener and one target."""
 
-    def __init__(self, weir, listen, to):
-        command = [weir, "relay", "--progress", "off", "--json", "--admin", "127.0.0.1:0", "--listen", listen, "--to", to]
+    def __init__(self, weir, listen, to, *more):
+        command = [weir, "relay", "--progress", "off", "--json", "--admin", "127.0.0.1:0", "--listen", listen, "--to", to, *more]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.listen = self.admin = None
         for line in self.process.stderr:
@@ -67,7 +70,8 @@ def one(weir, key, kind, rate, size, seconds):
     else:
         far = Relay(weir, f"127.0.0.1:0?name=in&{buffer}", "null:")
         to = f"udp://{far.listen}?name=far"
-    near = Relay(weir, f"127.0.0.1:0?name=in&{buffer}&ring_size=256MiB", to)
+    near = Relay(weir, f"127.0.0.1:0?name=in&{buffer}&ring_size=256MiB", to,
+                 "--schedule", "threaded" if kind == "udp, threaded" else "inline")
     time.sleep(0.5)
     before = near.cpu() + far.cpu()
     gen = subprocess.run(
@@ -101,18 +105,19 @@ def main():
             subprocess.run([weir, "hop", "key", "bench"], stdout=file, check=True)
         for rate in map(int, args.rates.split(",")):
             for size in map(int, args.sizes.split(",")):
-                costs = {"udp": [], "link": []}
-                arrived = {"udp": [], "link": []}
+                costs = {kind: [] for kind in KINDS}
+                arrived = {kind: [] for kind in KINDS}
                 for turn in range(args.rounds):
-                    for kind in ("udp", "link") if turn % 2 == 0 else ("link", "udp"):
+                    for kind in KINDS if turn % 2 == 0 else reversed(KINDS):
                         cost, share, _ = one(weir, key, kind, rate, size, args.seconds)
                         costs[kind].append(cost)
                         arrived[kind].append(share)
-                ratios = [link / udp for udp, link in zip(costs["udp"], costs["link"])]
                 words = [f"{kind} {statistics.median(all_):.2f} us ({min(all_):.2f} to {max(all_):.2f}), "
                          f"{100 * statistics.median(arrived[kind]):.2f} % arrived" for kind, all_ in costs.items()]
-                print(f"{rate}/s of {size} bytes: {'; '.join(words)}; link over udp {statistics.median(ratios):.2f} "
-                      f"({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+                for kind in KINDS[:-1]:
+                    ratios = [link / udp for udp, link in zip(costs[kind], costs["link"])]
+                    words.append(f"link over {kind} {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+                print(f"{rate}/s of {size} bytes: {'; '.join(words)}", flush=True)
 
 
 main()

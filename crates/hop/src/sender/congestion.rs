@@ -2,7 +2,8 @@
 //!
 //! A link has a declared rate and does not slow down for losses: on a noisy way that would make it slow without helping anybody (RFC 8085 section
 //! 3.1.3 lets traffic of a known rate do without, where a circuit breaker ends it). What is lost because there is too much is another matter:
-//! then packets wait in a queue before some are lost, so that the round trip grows with the loss, or nearly all of them are lost.
+//! then packets wait in a queue before some are lost, so that the round trip grows with the loss, or nearly all of them are lost. A host that is
+//! busy makes the round trip grow, too: what is lost without a queue is noise, and only what is lost beyond it counts.
 
 use super::round_trip::RoundTrip;
 
@@ -12,9 +13,12 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// How often in a row it must look full until less is sent, each time.
 const LOOKS: u32 = 2;
 
-/// From this loss on, in a million, together with a queue; and from this one on without.
+/// From this loss on beyond the noise, in a million, together with a queue; and from this one on without.
 const LOSS_QUEUED: u64 = 5_000;
 const LOSS_ALONE: u64 = 400_000;
+
+/// How many standard deviations of the noise the loss must lie beyond it, too.
+const NOISE_DEVIATIONS: u64 = 3;
 
 /// Shortest time in a queue that counts as one: this, in nanoseconds, and this part of the round trip.
 const QUEUED_MIN_NS: u64 = 10_000_000;
@@ -62,6 +66,8 @@ pub(super) struct Congestion {
     looked_ns: u64,
     /// What the receiver had, and the largest packet that it knew of, at the last look.
     seen: Seen,
+    /// What is lost where nothing waits in a queue, in a million; smoothed over a few looks.
+    noise: u64,
     /// Looks in a row at which the way looked full, and at which it did not.
     full: u32,
     empty: u32,
@@ -76,6 +82,7 @@ impl Congestion {
             sent_bytes: 0,
             looked_ns: now_ns,
             seen: Seen::default(),
+            noise: 0,
             full: 0,
             empty: EMPTY_LOOKS,
         }
@@ -102,13 +109,21 @@ impl Congestion {
         // A new session counts from 0.
         let is_same = seen.sent >= self.seen.sent;
         let lost = if is_same { seen.lost_per_million_since(self.seen) } else { 0 };
+        let packets = seen.sent.saturating_sub(self.seen.sent).max(1);
         (self.looked_ns, self.sent_bytes, self.seen) = (now_ns, 0, seen);
 
         // What a round trip takes longer than it must, it waits in queues.
         let shortest_ns = round_trip.shortest_ns();
         let is_queued =
             round_trip.smoothed_ns() > shortest_ns + shortest_ns / QUEUED_PART + QUEUED_MIN_NS;
-        let is_full = (is_queued && lost > LOSS_QUEUED) || lost > LOSS_ALONE;
+        let deviation = (self.noise * (1_000_000 - self.noise) / packets).isqrt();
+        let beyond = lost.saturating_sub(self.noise);
+        let is_beyond = beyond > LOSS_QUEUED + NOISE_DEVIATIONS * deviation;
+        let is_full = (is_queued && is_beyond) || lost > LOSS_ALONE;
+        // Noise is no more than what is lost in all.
+        if (!is_queued && lost <= LOSS_ALONE) || lost < self.noise {
+            self.noise = (3 * self.noise + lost) / 4;
+        }
         if !is_full {
             self.full = 0;
             self.empty = (self.empty + 1).min(EMPTY_LOOKS);
@@ -117,6 +132,8 @@ impl Congestion {
         }
         self.full += 1;
         if self.full >= LOOKS {
+            // What the way carries, before the noise takes its part.
+            let lost = if lost > LOSS_ALONE { lost } else { beyond };
             let arrived = scaled(sent.min(self.rate), 1_000_000 - lost.min(LOSS_MAX));
             if self.empty == EMPTY_LOOKS {
                 self.least = arrived / LEAST_PART;
@@ -161,10 +178,15 @@ mod tests {
         assert_eq!(after(&mut congestion, 0, 60, 21, 300_000), 1_000_000, "noise");
         assert_eq!(after(&mut congestion, 60, 60, 300, 4_000), 1_000_000, "a longer way");
         assert_eq!(after(&mut congestion, 120, 1, 70, 100_000), 1_000_000, "a moment");
-        assert_eq!(after(&mut congestion, 121, 1, 70, 100_000), 810_000, "of what arrives");
-        assert_eq!(after(&mut congestion, 122, 60, 70, 100_000), 225_000, "the least");
-        assert_eq!(after(&mut congestion, 182, 1, 21, 300_000), 236_251);
+        assert_eq!(after(&mut congestion, 121, 1, 70, 100_000), 813_600, "of what arrives");
+        assert_eq!(after(&mut congestion, 122, 60, 70, 100_000), 226_000, "the least");
+        assert_eq!(after(&mut congestion, 182, 1, 21, 300_000), 237_301);
         assert_eq!(after(&mut congestion, 183, 40, 21, 300_000), 1_000_000);
         assert_eq!(after(&mut congestion, 223, 2, 21, 600_000), 450_000, "most of it is lost");
+
+        let mut congestion = Congestion::new(1_000_000, 0);
+        after(&mut congestion, 0, 20, 21, 200_000);
+        assert_eq!(after(&mut congestion, 20, 20, 300, 200_000), 1_000_000, "a busy host");
+        assert_eq!(after(&mut congestion, 40, 2, 300, 300_000), 809_370, "a queue beside noise");
     }
 }
