@@ -24,7 +24,8 @@ const SENDER: SenderOptions = SenderOptions {
     window: 4_096,
     redelivers: true,
 };
-const RECEIVER: ReceiverOptions = ReceiverOptions { window: 65_536, parts_bytes: 1 << 20 };
+const RECEIVER: ReceiverOptions =
+    ReceiverOptions { window: 65_536, parts_bytes: 1 << 20, hold_ns: None };
 
 /// Both ends of all links.
 struct Both {

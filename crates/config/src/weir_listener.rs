@@ -1,11 +1,12 @@
 //! A listener that other Weirs send to.
 
 use crate::address::HostPort;
-use crate::form::{path, size, whole};
+use crate::form::{Choice, Span, path, size, whole};
 use crate::keys::keys;
 use crate::listener::RECEIVE_BUFFER_BYTES;
 use crate::sink::secret_path;
 use std::path::PathBuf;
+use std::time::Duration;
 
 keys! {
     /// What a listener that other Weirs send to has.
@@ -21,6 +22,13 @@ keys! {
             default(RECEIVE_BUFFER_BYTES);
         /// Most datagrams, or parts of them, of each sender from the oldest missing one on: four bytes each, as they are needed.
         window => window: u32 = whole(128, 1 << 22), default(65_536);
+        /// Whether a sender's datagrams are handed on in the order in which it took them: `any` hands each on as it comes, so that one that had
+        /// to be repaired holds up nothing.
+        order => order: Order = Choice(&[("any", Order::Any), ("arrival", Order::Arrival)]),
+            default(Order::Any);
+        /// With `order = "arrival"`, how long a datagram waits for those before it, in at most `reassembly_size` of memory.
+        hold => hold: Duration =
+            Span(Duration::from_millis(1), Duration::from_secs(60)), default(Duration::from_millis(100));
         /// File that is kept so that nothing is taken twice, and nothing is uncertain, after this process is killed. For this listener
         /// alone, best on a file system in memory: 25 bytes are written for each datagram. It does not outlive a restart of the machine.
         state => state: Option<PathBuf> = path("path", secret_path), unset("none");
@@ -29,9 +37,19 @@ keys! {
     }
 }
 
+/// In which order a sender's datagrams are handed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// As they come.
+    Any,
+    /// As the sender took them.
+    Arrival,
+}
+
 impl WeirListener {
     /// What is kept of what others send.
     pub fn receiver_options(&self) -> hop::ReceiverOptions {
-        hop::ReceiverOptions { window: self.window, parts_bytes: self.parts_bytes }
+        let hold_ns = (self.order == Order::Arrival).then(|| self.hold.as_nanos() as u64);
+        hop::ReceiverOptions { window: self.window, parts_bytes: self.parts_bytes, hold_ns }
     }
 }

@@ -100,6 +100,8 @@ struct Run {
     peer: Arc<Peer>,
     key: KeyId,
     receiver: Receiver,
+    /// Its entry among the runs of which something stops to wait.
+    hold_due_ns: Option<u64>,
     /// When its newest hello was said, by its own clock.
     said_unix_ns: u64,
     session: Option<u32>,
@@ -127,6 +129,8 @@ pub struct Far {
     /// When sessions have something to report, the first one on top. An entry counts if its session is due then.
     due: BinaryHeap<Reverse<(u64, u32)>>,
     bitmap: Vec<u8>,
+    /// As `due`, of the runs of which datagrams wait for others.
+    holds: BinaryHeap<Reverse<(u64, [u8; 16])>>,
     next_run: u32,
     /// What outlives the process.
     memory: Option<Box<dyn Memory>>,
@@ -152,6 +156,7 @@ impl Far {
             runs: HashMap::new(),
             due: BinaryHeap::new(),
             bitmap: Vec::with_capacity(BITMAP_BYTES_MAX),
+            holds: BinaryHeap::new(),
             next_run: 0,
             memory: None,
             record: Vec::new(),
@@ -186,6 +191,7 @@ impl Far {
                         peer: Arc::new(Peer { name, host, listener: kept.listener.to_owned() }),
                         key: KeyId(kept.key),
                         receiver: Receiver::from_kept(self.options, floor, accepted, slots),
+                        hold_due_ns: None,
                         said_unix_ns: kept.said_unix_ns,
                         session: None,
                         heard_ns: now_ns,
@@ -371,6 +377,7 @@ impl Far {
             peer: Arc::new(peer),
             key,
             receiver,
+            hold_due_ns: None,
             said_unix_ns: hello.unix_ns,
             session: None,
             heard_ns: now_ns,
@@ -422,7 +429,7 @@ impl Far {
         packet: &mut [u8],
         intake: &mut PeerIntake<'_>,
     ) {
-        let Far { sessions, free, runs, counts, due, memory, record, .. } = self;
+        let Far { sessions, free, runs, counts, due, holds, memory, record, .. } = self;
         let Some(session) = session_in(sessions, header.session) else {
             counts.unknown_session += 1;
             return;
@@ -442,9 +449,10 @@ impl Far {
         };
         counts.packets += 1;
 
-        let Some(asks) = take_in(header.kind, opened, run, (memory, record), counts, intake) else {
-            return;
-        };
+        let notes = (memory, record);
+        let taken = take_in(now_ns, header.kind, opened, run, notes, counts, intake);
+        run.fall_due(session.run, holds);
+        let Some(asks) = taken else { return };
 
         if !session.is_used {
             // The first packet says how long the way is: it answers the welcome.
@@ -462,6 +470,22 @@ impl Far {
         {
             sessions[place(former)] = None;
             free.push(place(former) as u32);
+        }
+    }
+
+    /// Hands on what has waited for others for as long as it may.
+    pub fn release(&mut self, now_ns: u64, intake: &mut PeerIntake<'_>) {
+        while let Some(&Reverse((due_ns, id))) = self.holds.peek()
+            && due_ns <= now_ns
+        {
+            self.holds.pop();
+            let run = self.runs.get_mut(&id).filter(|run| run.hold_due_ns == Some(due_ns));
+            if let Some(run) = run {
+                run.hold_due_ns = None;
+                let Run { peer, receiver, .. } = run;
+                receiver.release(now_ns, &mut |accepted| intake(peer, accepted));
+                run.fall_due(id, &mut self.holds);
+            }
         }
     }
 
@@ -491,9 +515,11 @@ impl Far {
         None
     }
 
-    /// When the next report is due, or may be; `None`: nothing is to be reported.
+    /// When the next report is due or something is to be [released](Self::release), or may be; `None`: there is neither.
     pub fn due_ns(&self) -> Option<u64> {
-        self.due.peek().map(|Reverse((due_ns, _))| *due_ns)
+        let report = self.due.peek().map(|Reverse((due_ns, _))| *due_ns);
+        let hold = self.holds.peek().map(|Reverse((due_ns, _))| *due_ns);
+        report.into_iter().chain(hold).min()
     }
 }
 
@@ -510,6 +536,16 @@ impl Session {
 }
 
 impl Run {
+    /// Notes when something of it stops to wait, if that is sooner than was noted.
+    fn fall_due(&mut self, id: [u8; 16], holds: &mut BinaryHeap<Reverse<(u64, [u8; 16])>>) {
+        if let Some(due_ns) = self.receiver.hold_due_ns()
+            && self.hold_due_ns.is_none_or(|noted| due_ns < noted)
+        {
+            self.hold_due_ns = Some(due_ns);
+            holds.push(Reverse((due_ns, id)));
+        }
+    }
+
     /// Appends a record of all that is known of it to `out`.
     fn encode(&self, id: [u8; 16], out: &mut Vec<u8>) {
         let Totals { floor, accepted } = self.receiver.totals();
@@ -530,6 +566,7 @@ impl Run {
 
 /// Takes what an authentic packet says. Whether it asks for a report at once; `None`: it counts as not arrived.
 fn take_in(
+    now_ns: u64,
     kind: Kind,
     opened: &[u8],
     run: &mut Run,
@@ -541,6 +578,8 @@ fn take_in(
         let floor = Floor::decode(opened).ok();
         counts.malformed += u64::from(floor.is_none());
         run.receiver.adopt(floor?.floor);
+        let Run { peer, receiver, .. } = run;
+        receiver.release(now_ns, &mut |accepted| intake(peer, accepted));
         return Some(true);
     }
     let Ok((head, datagram)) = DataHead::decode(opened) else {
@@ -548,7 +587,7 @@ fn take_in(
         return None;
     };
     let (number, peer) = (run.number, &run.peer);
-    let outcome = run.receiver.on_data(&head, datagram, &mut |accepted| {
+    let mut noted = |accepted: Accepted<'_>| {
         if let Some(memory) = memory {
             // Before it is handed on: after a crash it may be missing, but it does not come twice.
             let Accepted { sequence: last, parts, floor, bytes, .. } = accepted;
@@ -556,6 +595,8 @@ fn take_in(
             let one = Record::Accepted { run: number, floor, last, parts, bytes };
             note(memory.as_mut(), record, &one);
         }
+    };
+    let outcome = run.receiver.on_data(now_ns, &head, datagram, &mut noted, &mut |accepted| {
         intake(peer, accepted);
     });
     match outcome {

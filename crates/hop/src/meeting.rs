@@ -19,7 +19,8 @@ const OPTIONS: SenderOptions = SenderOptions {
     window: 4_096,
     redelivers: true,
 };
-const FAR_OPTIONS: ReceiverOptions = ReceiverOptions { window: 4_096, parts_bytes: 1 << 20 };
+const FAR_OPTIONS: ReceiverOptions =
+    ReceiverOptions { window: 4_096, parts_bytes: 1 << 20, hold_ns: None };
 
 fn from() -> SocketAddr {
     "192.0.2.1:7000".parse().unwrap()

@@ -1,11 +1,13 @@
 //! The receiving end: what is accepted, what was there already, and how far it is settled.
 
 mod arrivals;
+mod line;
 mod parts;
 
 use crate::packet::{BEYOND_FLOOR_MAX, DataHead, Origin, Part};
 use crate::{Amount, Totals};
 pub use arrivals::Arrivals;
+use line::Line;
 use parts::{Parts, Whole};
 use std::collections::VecDeque;
 
@@ -16,6 +18,9 @@ pub struct ReceiverOptions {
     pub window: u32,
     /// Most memory of datagrams of which parts are missing, in bytes, but for the oldest one.
     pub parts_bytes: usize,
+    /// Whether datagrams are handed on in the order in which they were taken at the sending end: each waits so long for those before
+    /// it, in nanoseconds, in at most `parts_bytes` of memory. `None`: each is handed on at once.
+    pub hold_ns: Option<u64>,
 }
 
 /// What became of a packet's datagram, or part of one.
@@ -43,6 +48,13 @@ pub struct Accepted<'a> {
     pub bytes: &'a [u8],
 }
 
+impl Accepted<'_> {
+    /// The sequence number of its first part.
+    fn first(&self) -> u64 {
+        (self.sequence + 1).saturating_sub(self.parts.into())
+    }
+}
+
 /// What accepted datagrams are handed to: each once.
 pub type Intake<'a> = dyn FnMut(Accepted<'_>) + 'a;
 
@@ -64,6 +76,7 @@ pub struct Receiver {
     /// From the floor on.
     above: Amount,
     parts: Parts,
+    line: Option<Line>,
 }
 
 impl Receiver {
@@ -76,6 +89,7 @@ impl Receiver {
             accepted: Amount::default(),
             above: Amount::default(),
             parts: Parts::default(),
+            line: options.hold_ns.map(|hold_ns| Line::new(hold_ns, options.parts_bytes, floor)),
         }
     }
 
@@ -96,49 +110,80 @@ impl Receiver {
         self.options.window
     }
 
-    /// Takes a datagram, or a part of one. Datagrams that are complete then are handed to `intake`.
-    pub fn on_data(&mut self, head: &DataHead, bytes: &[u8], intake: &mut Intake<'_>) -> Outcome {
+    /// Takes a datagram, or a part of one. One that is complete then is accepted: `note` is told, before it is handed to `intake`, now or
+    /// [later](Self::release).
+    pub fn on_data(
+        &mut self,
+        now_ns: u64,
+        head: &DataHead,
+        bytes: &[u8],
+        note: &mut Intake<'_>,
+        intake: &mut Intake<'_>,
+    ) -> Outcome {
         let sequence = self.expand(head.sequence_low);
         if head.beyond_floor < BEYOND_FLOOR_MAX {
             self.adopt(sequence.saturating_sub(head.beyond_floor.into()));
         }
-        if sequence < self.floor {
-            return Outcome::Late;
-        }
+        let outcome = self.take(sequence, (head.part, head.origin), bytes, &mut |line, one| {
+            note(one);
+            match line {
+                Some(line) => line.take(now_ns, &one, intake),
+                None => intake(one),
+            }
+        });
+        self.release(now_ns, intake);
+        outcome
+    }
 
-        let at = sequence - self.floor;
+    fn take(
+        &mut self,
+        sequence: u64,
+        (part, origin): (Part, Option<Origin>),
+        bytes: &[u8],
+        accept: &mut dyn FnMut(Option<&mut Line>, Accepted<'_>),
+    ) -> Outcome {
+        let floor = self.floor;
+        let Some(at) = sequence.checked_sub(floor) else { return Outcome::Late };
         if at >= self.options.window.into() {
             return Outcome::NoRoom;
         }
-        let at = at as usize;
-        if self.slots.get(at).is_some_and(|slot| slot & HAS_ARRIVED != 0) {
+        if self.slots.get(at as usize).is_some_and(|slot| slot & HAS_ARRIVED != 0) {
             return Outcome::Duplicate;
         }
 
-        let floor = self.floor;
-        let Receiver { slots, above, parts, options, .. } = self;
-        let mark = |slots: &mut _, sequence, bits| mark(slots, sequence - floor, bits);
-        match (head.part, head.origin) {
-            (Part::Only, Some(origin)) => {
-                *above += Amount::one(bytes.len() as u64);
-                mark(slots, sequence, HAS_ARRIVED | IS_ACCEPTED | bytes.len() as Slot);
-                intake(Accepted { sequence, parts: 1, floor, origin, bytes });
-            }
+        let Receiver { slots, above, parts, options, line, .. } = self;
+        let mut accept = |first: u64, last: u64, origin, bytes: &[u8]| {
+            *above += Amount::one(bytes.len() as u64);
+            mark(slots, last - floor, HAS_ARRIVED | IS_ACCEPTED | bytes.len() as Slot);
+            let parts = (last - first + 1) as u16;
+            accept(line.as_mut(), Accepted { sequence: last, parts, floor, origin, bytes });
+        };
+        match (part, origin) {
+            (Part::Only, Some(origin)) => accept(sequence, sequence, origin, bytes),
             (part, origin) => {
                 if !parts.has_room(sequence, floor, bytes.len(), options.parts_bytes) {
                     return Outcome::NoRoom;
                 }
-                mark(slots, sequence, HAS_ARRIVED);
                 let whole = parts.add(sequence, part, origin, bytes);
                 if let Some(Whole { origin, bytes, first, last }) = whole {
-                    *above += Amount::one(bytes.len() as u64);
-                    mark(slots, last, HAS_ARRIVED | IS_ACCEPTED | bytes.len() as Slot);
-                    let parts = (last - first + 1) as u16;
-                    intake(Accepted { sequence: last, parts, floor, origin, bytes });
+                    accept(first, last, origin, bytes);
                 }
+                mark(slots, at, HAS_ARRIVED);
             }
         }
         Outcome::New
+    }
+
+    /// Hands on what waited for what does not come any more, or has waited for as long as it may. With the end of time, everything.
+    pub fn release(&mut self, now_ns: u64, intake: &mut Intake<'_>) {
+        if let Some(line) = &mut self.line {
+            line.release(now_ns, self.floor, intake);
+        }
+    }
+
+    /// When something has waited for as long as it may; `None`: nothing waits.
+    pub fn hold_due_ns(&self) -> Option<u64> {
+        self.line.as_ref().and_then(Line::due_ns)
     }
 
     /// Does again what a record says that was done: accepts a datagram that was handed on before.
@@ -155,6 +200,9 @@ impl Receiver {
         }
         mark(&mut self.slots, at, IS_ACCEPTED | Slot::from(bytes));
         self.above += Amount::one(bytes.into());
+        if let Some(line) = &mut self.line {
+            line.skip_to(last + 1);
+        }
     }
 
     /// What is to be kept of each sequence number from the floor on: not of parts whose datagram is not complete, which are gone with
@@ -180,6 +228,9 @@ impl Receiver {
                 receiver.above += Amount::one((slot & BYTES).into());
             }
             receiver.slots.push_back(slot);
+        }
+        if let Some(line) = &mut receiver.line {
+            line.skip_to(floor + receiver.slots.len() as u64);
         }
         receiver
     }
@@ -224,7 +275,8 @@ mod tests {
     use super::*;
     use crate::packet::Sender;
 
-    const OPTIONS: ReceiverOptions = ReceiverOptions { window: 1 << 20, parts_bytes: 1 << 20 };
+    const OPTIONS: ReceiverOptions =
+        ReceiverOptions { window: 1 << 20, parts_bytes: 1 << 20, hold_ns: None };
 
     fn head(sequence: u64, part: Part, bytes: u16) -> DataHead {
         let origin = Origin { received_unix_ns: 1, sender: Sender::Nobody, bytes };
@@ -244,7 +296,7 @@ mod tests {
         let (mut kept, mut refused) = (0, 0);
         for orphan in 0..100_000u64 {
             let head = head(3 * orphan, Part::First, 3_000);
-            match receiver.on_data(&head, &[1; 1_000], &mut |_| panic!("whole")) {
+            match receiver.on_data(0, &head, &[1; 1_000], &mut |_| {}, &mut |_| panic!("whole")) {
                 Outcome::New => kept += 1_000,
                 Outcome::NoRoom => refused += 1,
                 outcome => panic!("{outcome:?}"),
@@ -256,11 +308,14 @@ mod tests {
         // What fits one packet passes, and the oldest one can be completed.
         let mut whole = Vec::new();
         let one = head(300_001, Part::Only, 10);
-        assert_eq!(receiver.on_data(&one, &[2; 10], &mut |_| whole.push(10)), Outcome::New);
+        assert_eq!(
+            receiver.on_data(0, &one, &[2; 10], &mut |_| {}, &mut |_| whole.push(10)),
+            Outcome::New
+        );
         for (sequence, part) in [(2, Part::Last), (1, Part::Middle)] {
             let rest = head(sequence, part, 3_000);
-            let outcome =
-                receiver.on_data(&rest, &[1; 1_000], &mut |of| whole.push(of.bytes.len()));
+            let outcome = receiver
+                .on_data(0, &rest, &[1; 1_000], &mut |_| {}, &mut |of| whole.push(of.bytes.len()));
             assert_eq!(outcome, Outcome::New);
         }
         assert_eq!(whole, [10, 3_000]);

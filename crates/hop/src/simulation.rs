@@ -130,21 +130,32 @@ impl Far {
             return;
         }
         let (head, bytes) = DataHead::decode(sealed).unwrap();
-        let Far { got, kept, .. } = self;
-        let outcome = self.receiver.on_data(&head, bytes, &mut |accepted| {
+        let Far { got, kept, receiver, .. } = self;
+        let mut note = |accepted: Accepted<'_>| {
             let Accepted { sequence: last, parts, floor, bytes, .. } = accepted;
             let bytes = bytes.len() as u16;
             Record::Accepted { run: 0, floor, last, parts, bytes }.encode(&mut kept.records);
-            let number = u64::from_le_bytes(*accepted.bytes.first_chunk().unwrap());
-            assert_eq!(accepted.bytes, payload(number, accepted.bytes.len()), "changed");
-            assert_eq!(accepted.origin.received_unix_ns, number);
-            *got.entry(number).or_default() += 1;
-        });
+        };
+        let outcome = receiver.on_data(now_ns, &head, bytes, &mut note, &mut |one| get(got, &one));
         if outcome != Outcome::NoRoom {
             self.seen.insert(packet);
             self.arrivals.note(packet, sealed.len() + 32, head.asks, now_ns);
         }
     }
+
+    /// Hands on what waited for long enough.
+    fn release(&mut self, now_ns: u64) {
+        let Far { got, receiver, .. } = self;
+        receiver.release(now_ns, &mut |one| get(got, &one));
+    }
+}
+
+/// Notes a datagram that was handed on.
+fn get(got: &mut HashMap<u64, u32>, one: &Accepted<'_>) {
+    let number = u64::from_le_bytes(*one.bytes.first_chunk().unwrap());
+    assert_eq!(one.bytes, payload(number, one.bytes.len()), "changed");
+    assert_eq!(one.origin.received_unix_ns, number);
+    *got.entry(number).or_default() += 1;
 }
 
 /// What is to be sent, as the relay's ring has it.
@@ -235,6 +246,7 @@ fn plan(random: &mut Random) -> (Plan, Wire) {
         far: ReceiverOptions {
             window: [64, 4_096][random.below(2) as usize],
             parts_bytes: [0, 10_000][random.below(2) as usize],
+            hold_ns: [None, None, Some(MS), Some(100 * MS)][random.below(4) as usize],
         },
     };
     (plan, wire)
@@ -348,7 +360,9 @@ impl History {
                 sealed: sealed.clone(),
             });
         }
-        until_ns.min(self.far.arrivals.due_ns().unwrap_or(u64::MAX))
+        self.far.release(now_ns);
+        let hold_ns = self.far.receiver.hold_due_ns().unwrap_or(u64::MAX);
+        until_ns.min(self.far.arrivals.due_ns().unwrap_or(u64::MAX)).min(hold_ns)
     }
 
     fn check_law(&self) {
@@ -395,6 +409,8 @@ impl History {
 
     /// The receiver's process ends, and another goes on with what it kept. Now and then it wrote that anew.
     fn end_receiver(&mut self) {
+        // What waits then is gone with the ring: it counts as what that had.
+        self.far.release(u64::MAX);
         if self.random.one_in(2) {
             self.far.kept = KeptFar::of(&self.far.receiver);
         }
@@ -418,6 +434,7 @@ impl History {
     /// The receiver loses its memory.
     fn forget(&mut self) {
         self.has_forgotten = true;
+        self.far.release(u64::MAX);
         self.near.session += 1;
         for (number, count) in self.far.got.drain() {
             *self.got_before.entry(number).or_default() += count;
@@ -467,7 +484,8 @@ impl History {
     }
 
     /// Holds both ends' counts against each other, and returns how many were delivered of how many.
-    fn compare(self) -> (u64, u64) {
+    fn compare(mut self) -> (u64, u64) {
+        self.far.release(u64::MAX);
         let (seed, mut fates) = (self.seed, self.near.sender.fates());
         fates += self.near.sender.earlier();
         assert_eq!(fates.taken, fates.settled(), "seed {seed}: {fates:?}");

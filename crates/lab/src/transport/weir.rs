@@ -35,7 +35,8 @@ const SENDER: SenderOptions = SenderOptions {
     window: 65_536,
     redelivers: true,
 };
-const RECEIVER: ReceiverOptions = ReceiverOptions { window: 65_536, parts_bytes: 1 << 20 };
+const RECEIVER: ReceiverOptions =
+    ReceiverOptions { window: 65_536, parts_bytes: 1 << 20, hold_ns: None };
 
 pub(super) struct Weir;
 

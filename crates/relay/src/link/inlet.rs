@@ -7,7 +7,7 @@ use crate::intake::Intake;
 use crate::meter::{LinkPeer, PeerKind};
 use crate::pump::Targets;
 use crate::socket::ListenSocket;
-use hop::{Far, FarCounts, Heard};
+use hop::{Accepted, Far, FarCounts, Heard, Peer};
 use ledger::{Amount, Event, Gauge};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -89,6 +89,7 @@ impl LinkInlet {
             intake.meter.batches.add(1);
             self.take_in(now, intake, targets);
         }
+        self.release(now.monotonic_ns, intake, targets);
         self.report(now.monotonic_ns);
         self.show(intake, now.monotonic_ns);
         (received.is_ok(), now)
@@ -115,6 +116,8 @@ impl LinkInlet {
     fn take_in(&mut self, now: Now, intake: &mut Intake, targets: &mut Targets) {
         let LinkInlet { socket, far, batch, is_v6, packet, answer, .. } = self;
         let mut accepted = Amount::default();
+        let mut hand_on =
+            |_: &Peer, one: Accepted<'_>| hand_on(one, intake, &mut accepted, targets);
         for received in batch.segments() {
             let (Payload::Bytes(bytes), Some(from)) = (received.payload, received.source.address())
             else {
@@ -123,23 +126,22 @@ impl LinkInlet {
             packet.clear();
             packet.extend_from_slice(bytes);
             answer.clear();
-            let heard = far.on_packet(
-                now.monotonic_ns,
-                from,
-                packet,
-                &mut |_, one| {
-                    let source = source_of(one.origin.sender);
-                    let received_ns = one.origin.received_unix_ns;
-                    intake.take_one(source, received_ns, one.bytes, &mut accepted, targets);
-                },
-                answer,
-            );
+            let heard = far.on_packet(now.monotonic_ns, from, packet, &mut hand_on, answer);
             if heard == Heard::Answer {
                 // One that does not leave is as one that is lost: the sender asks again.
                 let _ = send_to(socket.as_fd(), answer, to(*is_v6, from));
             }
         }
         intake.show(&mut accepted);
+    }
+
+    /// Hands on what has waited for others for as long as it may.
+    fn release(&mut self, now_ns: u64, intake: &mut Intake, targets: &mut Targets) {
+        let mut accepted = Amount::default();
+        self.far.release(now_ns, &mut |_, one| hand_on(one, intake, &mut accepted, targets));
+        if !accepted.is_zero() {
+            intake.show(&mut accepted);
+        }
     }
 
     /// Sends the reports that are due.
@@ -212,6 +214,7 @@ impl LinkInlet {
                 break;
             }
         }
+        self.release(u64::MAX, intake, targets);
         self.report(u64::MAX / 2);
         self.show(intake, u64::MAX);
         leave_port(self.socket.as_fd());
@@ -222,6 +225,11 @@ impl AsFd for LinkInlet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+fn hand_on(one: Accepted<'_>, intake: &mut Intake, accepted: &mut Amount, targets: &mut Targets) {
+    let source = source_of(one.origin.sender);
+    intake.take_one(source, one.origin.received_unix_ns, one.bytes, accepted, targets);
 }
 
 /// The address as a socket of this family has it.

@@ -35,11 +35,20 @@ impl FarWeir {
     }
 
     fn with(at: &str, targets: Vec<(TargetOptions, TargetKind)>) -> FarWeir {
+        FarWeir::holding(None, at, targets)
+    }
+
+    /// As [`with`](Self::with), in order if datagrams are held.
+    fn holding(
+        hold_ns: Option<u64>,
+        at: &str,
+        targets: Vec<(TargetOptions, TargetKind)>,
+    ) -> FarWeir {
         let socket = listen_udp(at.parse().unwrap(), &Default::default()).unwrap();
         let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
         let link = LinkListenOptions {
             keys: Keys::parse(&key().line()).unwrap(),
-            receiver: ReceiverOptions { window: 65_536, parts_bytes: 8 << 20 },
+            receiver: ReceiverOptions { window: 65_536, parts_bytes: 8 << 20, hold_ns },
             state: None,
         };
         let ledger = Arc::new(Ledger::new("far".into()));
@@ -199,6 +208,60 @@ fn on_a_clean_way_everything_arrives_once() {
 fn on_a_way_that_loses_a_fifth_everything_arrives_once() {
     let (near, far) = carry(5_000, 2_000, 200);
     compare(&near, &far, 5_000);
+}
+
+/// Keeps the numbers in the order in which they come.
+struct Numbers(Arc<Mutex<Vec<u32>>>);
+
+impl RowTarget for Numbers {
+    fn take(&mut self, datagram: &Datagram<'_>) -> Taken {
+        let number = u32::from_le_bytes(*datagram.bytes.first_chunk().unwrap());
+        self.0.lock().unwrap().push(number);
+        Taken::Yes
+    }
+
+    fn flush(&mut self) -> Flushed {
+        Flushed::Yes
+    }
+
+    fn ready_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// The numbers of so many datagrams as they come out of a Weir behind a way that loses a fifth.
+fn numbers(hold: Option<Duration>, count: u32) -> Vec<u32> {
+    let numbers = Arc::<Mutex<Vec<_>>>::default();
+    let rows = TargetKind::Rows(Box::new(Numbers(Arc::clone(&numbers))));
+    let hold_ns = hold.map(|hold| hold.as_nanos() as u64);
+    let far = FarWeir::holding(hold_ns, "127.0.0.1:0", vec![(named("rows"), rows)]);
+    let way = LossyWay::to(far.addr, 200);
+    let near = NearWeir::start(way.addr, Duration::from_secs(20));
+    for number in 0..count {
+        near.sender.send(&payload(number, len_of(number))).unwrap();
+        if number % 10 == 0 {
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+    near.wait_until("all settled", |hop| {
+        hop.received.count == u64::from(count) && hop.in_flight.is_zero()
+    });
+    let (near, far) = (near.stop(), far.stop());
+    compare(&near, &far, count.into());
+    std::mem::take(&mut numbers.lock().unwrap())
+}
+
+#[test]
+fn datagrams_come_out_in_the_order_in_which_they_came_in_if_that_is_asked_for() {
+    let in_order = numbers(Some(Duration::from_secs(60)), 3_000);
+    assert!(in_order.iter().copied().eq(0..3_000), "{in_order:?}");
+    // Without, nothing waits for what is missing; with too little time, not for long.
+    for hold in [None, Some(Duration::from_nanos(1))] {
+        let mut any = numbers(hold, 3_000);
+        assert!(!any.is_sorted(), "{hold:?}");
+        any.sort_unstable();
+        assert!(any.into_iter().eq(0..3_000), "{hold:?}");
+    }
 }
 
 /// Keeps who sent what, and when it was received.

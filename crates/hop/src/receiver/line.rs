@@ -1,0 +1,205 @@
+//! Datagrams in the order in which the sending end took them, with a bound on how long one waits for those before it.
+
+use super::{Accepted, Intake};
+use crate::packet::Origin;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Buffers that are kept for what is held next.
+const FREE_MAX: usize = 256;
+
+/// A datagram that waits for those before it.
+#[derive(Debug)]
+struct Held {
+    last: u64,
+    origin: Origin,
+    bytes: Vec<u8>,
+}
+
+/// What waits for what comes before it.
+#[derive(Debug)]
+pub(super) struct Line {
+    hold_ns: u64,
+    bytes_max: usize,
+    /// What is below was handed on, does not come any more, or is not waited for any more.
+    next: u64,
+    /// By the sequence number of the first part.
+    held: BTreeMap<u64, Held>,
+    bytes: usize,
+    /// When each stops to wait, in the order in which they came; some may have been handed on.
+    due: VecDeque<(u64, u64)>,
+    free: Vec<Vec<u8>>,
+}
+
+impl Line {
+    /// Begins at sequence number `next`. Nothing waits for longer than `hold_ns`, or while others take more than `bytes_max` bytes.
+    pub(super) fn new(hold_ns: u64, bytes_max: usize, next: u64) -> Line {
+        Line {
+            hold_ns,
+            bytes_max,
+            next,
+            held: BTreeMap::new(),
+            bytes: 0,
+            due: VecDeque::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Hands a datagram on if nothing before it is missing or it is late, with what waited for it, and holds it if not.
+    pub(super) fn take(&mut self, now_ns: u64, one: &Accepted<'_>, intake: &mut Intake<'_>) {
+        let (first, last) = (one.first(), one.sequence);
+        if first <= self.next {
+            intake(*one);
+            self.next = self.next.max(last + 1);
+            self.hand_on(one.floor, intake);
+            return;
+        }
+        let mut bytes = self.free.pop().unwrap_or_default();
+        bytes.extend_from_slice(one.bytes);
+        self.bytes += bytes.len();
+        self.held.insert(first, Held { last, origin: one.origin, bytes });
+        self.due.push_back((now_ns.saturating_add(self.hold_ns), first));
+        while self.bytes > self.bytes_max
+            && let Some(oldest) = self.held.keys().next()
+        {
+            self.next = *oldest;
+            self.hand_on(one.floor, intake);
+        }
+    }
+
+    /// What is below the floor does not come any more, and nothing waits for longer than it may.
+    pub(super) fn release(&mut self, now_ns: u64, floor: u64, intake: &mut Intake<'_>) {
+        self.pass(floor, floor, intake);
+        while let Some((due_ns, first)) = self.due.front().copied()
+            && (due_ns <= now_ns || !self.held.contains_key(&first))
+        {
+            self.due.pop_front();
+            if self.held.contains_key(&first) {
+                self.pass(first, floor, intake);
+            }
+        }
+    }
+
+    /// What is below was handed on by a former process, and is not waited for.
+    pub(super) fn skip_to(&mut self, next: u64) {
+        self.next = self.next.max(next);
+    }
+
+    /// When something stops to wait.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.due.front().map(|(due_ns, _)| *due_ns)
+    }
+
+    /// Hands on what is below `until`, and what follows without a gap.
+    fn pass(&mut self, until: u64, floor: u64, intake: &mut Intake<'_>) {
+        while let Some(first) = self.held.keys().next().copied().filter(|first| *first < until) {
+            self.next = self.next.max(first);
+            self.hand_on(floor, intake);
+        }
+        self.next = self.next.max(until);
+        self.hand_on(floor, intake);
+    }
+
+    /// Hands on what nothing before is missing of.
+    fn hand_on(&mut self, floor: u64, intake: &mut Intake<'_>) {
+        while let Some(entry) = self.held.first_entry()
+            && *entry.key() <= self.next
+        {
+            let (first, Held { last, origin, mut bytes }) = entry.remove_entry();
+            let parts = (last - first + 1) as u16;
+            intake(Accepted { sequence: last, parts, floor, origin, bytes: &bytes });
+            self.next = self.next.max(last + 1);
+            self.bytes -= bytes.len();
+            bytes.clear();
+            if self.free.len() < FREE_MAX {
+                self.free.push(bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Sender;
+
+    const MS: u64 = 1_000_000;
+
+    /// A line, what it handed on, and the time.
+    struct Test {
+        line: Line,
+        got: Vec<u64>,
+        now_ns: u64,
+    }
+
+    impl Test {
+        fn new(bytes_max: usize) -> Test {
+            Test { line: Line::new(100 * MS, bytes_max, 0), got: Vec::new(), now_ns: MS }
+        }
+
+        fn take(&mut self, first: u64, last: u64) -> &[u64] {
+            let origin = Origin { received_unix_ns: 1, sender: Sender::Nobody, bytes: 10 };
+            let parts = (last - first + 1) as u16;
+            let one =
+                Accepted { sequence: last, parts, floor: 0, origin, bytes: &[last as u8; 10] };
+            let got = &mut self.got;
+            self.line.take(self.now_ns, &one, &mut |one| {
+                assert_eq!(one.bytes, [one.sequence as u8; 10]);
+                got.push(one.sequence);
+            });
+            &self.got
+        }
+
+        fn release(&mut self, ms: u64, floor: u64) -> &[u64] {
+            self.now_ns = ms * MS;
+            let got = &mut self.got;
+            self.line.release(self.now_ns, floor, &mut |one| got.push(one.sequence));
+            &self.got
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_waited_for_and_not_for_ever() {
+        let mut test = Test::new(1_000);
+        assert_eq!(test.take(0, 0), [0]);
+        // One of three parts waits for 1, and 5 for both.
+        test.take(2, 4);
+        assert_eq!(test.take(5, 5), [0]);
+        assert_eq!(test.take(1, 1), [0, 1, 4, 5]);
+        // 6 does not come: 8 stops to wait first, and what came before it in the order goes with it.
+        test.take(8, 8);
+        test.now_ns = 50 * MS;
+        assert_eq!(test.take(7, 7).len(), 4);
+        assert_eq!(test.line.due_ns(), Some(101 * MS));
+        assert_eq!(test.release(100, 0).len(), 4);
+        assert_eq!(test.release(101, 0), [0, 1, 4, 5, 7, 8]);
+        // After all, 6 comes: late.
+        assert_eq!(test.take(6, 6), [0, 1, 4, 5, 7, 8, 6]);
+        assert_eq!(test.take(9, 9).last(), Some(&9));
+    }
+
+    #[test]
+    fn the_floor_says_what_does_not_come() {
+        let mut test = Test::new(1_000);
+        for one in [3, 5, 9] {
+            test.take(one, one);
+        }
+        assert_eq!(test.release(2, 5), [3, 5]);
+        assert_eq!(test.release(3, 8), [3, 5]);
+        assert_eq!(test.release(4, 9), [3, 5, 9]);
+        assert_eq!(test.line.due_ns(), None);
+        assert_eq!(test.line.bytes, 0);
+    }
+
+    #[test]
+    fn no_more_is_held_than_there_is_room_for() {
+        let mut test = Test::new(100);
+        for one in (2..1_000).rev() {
+            test.take(one, one);
+            assert!(test.line.bytes <= 100);
+        }
+        test.release(1_000_000, 0);
+        let mut all = test.got.clone();
+        all.sort_unstable();
+        assert_eq!(all, (2..1_000).collect::<Vec<_>>(), "each once");
+    }
+}
