@@ -49,7 +49,7 @@ pub enum Order {
 impl WeirListener {
     /// What is kept of what others send.
     pub fn receiver_options(&self) -> hop::ReceiverOptions {
-        let hold_ns = (self.order == Order::Arrival).then(|| self.hold.as_nanos() as u64);
+        let hold_ns = (self.order == Order::Arrival).then_some(self.hold.as_nanos() as u64);
         hop::ReceiverOptions { window: self.window, parts_bytes: self.parts_bytes, hold_ns }
     }
 }

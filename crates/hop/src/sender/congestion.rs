@@ -36,6 +36,10 @@ const MORE_PART: u64 = 20;
 /// The part of what arrived when the way became full that is always sent: others get most of the way, and not all of it.
 const LEAST_PART: u64 = 4;
 
+/// If so much is lost even so, in a million, others have a least part, too: it becomes less, down to this part of what arrived.
+const LOSS_CROWDED: u64 = 100_000;
+const LEAST_CROWDED_PART: u64 = 20;
+
 /// How often in a row the way must not look full until it is full anew.
 const EMPTY_LOOKS: u32 = 30;
 
@@ -59,7 +63,8 @@ impl Seen {
 pub(super) struct Congestion {
     declared: u64,
     rate: u64,
-    /// What is always sent.
+    /// What arrived in a second when the way became full, and what of that is always sent.
+    began: u64,
     least: u64,
     /// Since the last look.
     sent_bytes: u64,
@@ -78,6 +83,7 @@ impl Congestion {
         Congestion {
             declared,
             rate: declared,
+            began: 0,
             least: 0,
             sent_bytes: 0,
             looked_ns: now_ns,
@@ -127,22 +133,33 @@ impl Congestion {
         if !is_full {
             self.full = 0;
             self.empty = (self.empty + 1).min(EMPTY_LOOKS);
-            self.rate = (self.rate + self.rate / MORE_PART + 1).min(self.declared);
+            // Whoever became less than others comes back as fast as they grow.
+            let more = self.rate.max(self.began / LEAST_PART) / MORE_PART;
+            self.rate = (self.rate + more + 1).min(self.declared);
             return self.rate != before;
         }
         self.full += 1;
         if self.full >= LOOKS {
-            // What the way carries, before the noise takes its part.
-            let lost = if lost > LOSS_ALONE { lost } else { beyond };
-            let arrived = scaled(sent.min(self.rate), 1_000_000 - lost.min(LOSS_MAX));
-            if self.empty == EMPTY_LOOKS {
-                self.least = arrived / LEAST_PART;
-            }
-            // The next look still sees some of what was before.
-            (self.full, self.empty) = (0, 0);
-            self.rate = (arrived / 100 * LESS_PERCENT).max(self.least).min(self.rate).max(1);
+            self.slow_down(sent.min(self.rate), lost, beyond);
         }
         self.rate != before
+    }
+
+    /// Sends less than what was sent in a second, of which so much was lost, and so much of that beyond the noise, in a million.
+    fn slow_down(&mut self, sent: u64, lost: u64, beyond: u64) {
+        if self.empty == EMPTY_LOOKS {
+            // Where many begin at once, most of what each sends is lost at first: its part of the way is small.
+            self.began = scaled(sent, 1_000_000 - lost.min(1_000_000));
+            self.least = self.began / LEAST_PART;
+        } else if self.rate == self.least && lost > LOSS_CROWDED {
+            self.least = (self.least / 100 * LESS_PERCENT).max(self.began / LEAST_CROWDED_PART);
+        }
+        // The next look still sees some of what was before.
+        (self.full, self.empty) = (0, 0);
+        // What the way carries, before the noise takes its part.
+        let lost = if lost > LOSS_ALONE { lost } else { beyond };
+        let carried = scaled(sent, 1_000_000 - lost.min(LOSS_MAX));
+        self.rate = (carried / 100 * LESS_PERCENT).max(self.least).min(self.rate).max(1);
     }
 }
 
@@ -179,8 +196,8 @@ mod tests {
         assert_eq!(after(&mut congestion, 60, 60, 300, 4_000), 1_000_000, "a longer way");
         assert_eq!(after(&mut congestion, 120, 1, 70, 100_000), 1_000_000, "a moment");
         assert_eq!(after(&mut congestion, 121, 1, 70, 100_000), 813_600, "of what arrives");
-        assert_eq!(after(&mut congestion, 122, 60, 70, 100_000), 226_000, "the least");
-        assert_eq!(after(&mut congestion, 182, 1, 21, 300_000), 237_301);
+        assert_eq!(after(&mut congestion, 122, 60, 70, 100_000), 225_000, "the least");
+        assert_eq!(after(&mut congestion, 182, 1, 21, 300_000), 236_251);
         assert_eq!(after(&mut congestion, 183, 40, 21, 300_000), 1_000_000);
         assert_eq!(after(&mut congestion, 223, 2, 21, 600_000), 450_000, "most of it is lost");
 
@@ -188,5 +205,79 @@ mod tests {
         after(&mut congestion, 0, 20, 21, 200_000);
         assert_eq!(after(&mut congestion, 20, 20, 300, 200_000), 1_000_000, "a busy host");
         assert_eq!(after(&mut congestion, 40, 2, 300, 300_000), 809_370, "a queue beside noise");
+    }
+
+    /// A link on a way that it shares with others like it.
+    struct Flow {
+        congestion: Congestion,
+        round_trip: RoundTrip,
+        sent_bytes: f64,
+        lost_bytes: f64,
+    }
+
+    /// So many links, each of which is offered a third more than the way carries and has as much as it wants to declare, for two
+    /// minutes: what all sent of what the way carries, and what arrived of each, in the second one. Each begins so many steps after the
+    /// one before, when the queue may be full.
+    fn crowd(count: usize, apart: u64) -> (f64, Vec<f64>) {
+        const STEP_NS: u64 = 10 * MS;
+        let way = 1_000_000.0;
+        let (step_s, queue_max) = (0.01, 0.05 * way);
+        let mut flows: Vec<Flow> = (0..count)
+            .map(|_| Flow {
+                congestion: Congestion::new(100_000_000, 0),
+                round_trip: RoundTrip::unknown(),
+                sent_bytes: 0.0,
+                lost_bytes: 0.0,
+            })
+            .collect();
+        let (mut queue, mut halves) = (0.0, (vec![0.0; count], vec![0.0; count]));
+        for step in 1..=12_000u64 {
+            let now_ns = step * STEP_NS;
+            let sends: Vec<f64> = flows
+                .iter()
+                .zip(0..)
+                .map(|(flow, at)| match at * apart < step {
+                    true => (flow.congestion.rate() as f64).min(1.33 * way * 1.5) * step_s,
+                    false => 0.0,
+                })
+                .collect();
+            let all: f64 = sends.iter().sum();
+            queue = (queue + all - way * step_s).max(0.0);
+            let lost = (queue - queue_max).max(0.0) / all.max(1.0);
+            queue = queue.min(queue_max);
+            for (at, (flow, sent)) in flows.iter_mut().zip(&sends).enumerate() {
+                if *sent == 0.0 {
+                    continue;
+                }
+                flow.sent_bytes += sent;
+                flow.lost_bytes += sent * lost;
+                flow.congestion.note_sent(*sent as u64);
+                flow.round_trip.note(now_ns, 20 * MS + (queue / way * 1e9) as u64);
+                let sent_packets = (flow.sent_bytes / 1_000.0) as u64;
+                let received = sent_packets - (flow.lost_bytes / 1_000.0) as u64;
+                flow.congestion.look(
+                    now_ns,
+                    &flow.round_trip,
+                    Seen { sent: sent_packets, received },
+                );
+                if step > 6_000 {
+                    halves.0[at] += sent / 60.0 / way;
+                    halves.1[at] += sent * (1.0 - lost) / 60.0 / way;
+                }
+            }
+        }
+        (halves.0.iter().sum(), halves.1)
+    }
+
+    #[test]
+    fn many_links_share_a_way() {
+        for (count, apart) in [(1, 0), (2, 0), (5, 0), (20, 0), (5, 100)] {
+            let (sent, arrived) = crowd(count, apart);
+            let all: f64 = arrived.iter().sum();
+            assert!(sent < 1.2, "{count} links send {sent:.2} of what the way carries");
+            assert!(all > 0.85, "{count} links get {all:.2} of what the way carries");
+            let fair = all / count as f64;
+            assert!(arrived.iter().all(|one| *one > fair / 3.0), "{count} links: {arrived:.3?}");
+        }
     }
 }
