@@ -137,3 +137,28 @@ impl Journal {
         Ok(())
     }
 }
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Closing would be enough, had not a process that another thread is just starting a copy of the descriptor.
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that another thread starts has copies of all descriptors until it runs its own program.
+    #[test]
+    fn it_is_free_when_it_is_dropped_whoever_has_a_copy_of_its_descriptor() {
+        let folder = testkit::TempDir::new();
+        let path = folder.file("routes");
+        let journal = Journal::open(&path).unwrap();
+        let copy = journal.file.try_clone().unwrap();
+        assert!(Journal::open(&path).is_err());
+        drop(journal);
+        Journal::open(&path).unwrap();
+        drop(copy);
+    }
+}

@@ -15,7 +15,7 @@ pub struct MappedFile {
     begin: NonNull<u8>,
     len: usize,
     /// Held for as long as it is mapped, with its lock.
-    _file: File,
+    file: File,
 }
 
 // SAFETY: the mapping belongs to this value alone, and moves with it.
@@ -41,7 +41,7 @@ impl MappedFile {
             return Err(Errno::last().into());
         }
         let begin = NonNull::new(begin.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(MappedFile { begin, len, _file: file })
+        Ok(MappedFile { begin, len, file })
     }
 
     /// Bytes of the file.
@@ -84,6 +84,8 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing points into it any more.
         unsafe { libc::munmap(self.begin.as_ptr().cast(), self.len) };
+        // Closing would be enough, had not a process that another thread is just starting a copy of the descriptor.
+        let _ = self.file.unlock();
     }
 }
 
