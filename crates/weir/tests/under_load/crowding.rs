@@ -74,6 +74,15 @@ impl Drop for Quotas {
     }
 }
 
+/// Ends a load when it is dropped, as it is when a test fails: the threads that make it are waited for.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One of the tests wants an idle processor, the other none.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -92,9 +101,9 @@ fn under_flood(f: impl FnOnce(&Weir, &mut Quotas, &Rate)) {
 
     thread::scope(|scope| {
         let (to, rate) = (weir.address(), &rate);
+        let _ends = Ends(&rate.is_over);
         scope.spawn(move || send(to, rate));
         f(&weir, &mut quotas, rate);
-        rate.is_over.store(true, Ordering::Relaxed);
     });
     drop(quotas);
     let ended = weir.stop();
@@ -169,6 +178,7 @@ fn none_is_added_where_no_processor_is_idle_and_the_log_says_why() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _ends = Ends(&is_over);
         // Two each, so that programs of a lower priority, which count as idle, get little.
         for _ in 0..2 * sys::process::cpu_count() {
             scope.spawn(|| {
@@ -184,6 +194,5 @@ fn none_is_added_where_no_processor_is_idle_and_the_log_says_why() {
             assert!(line.contains("its thread would find no idle processor"), "{line}");
             assert!(weir.ledger().hops.iter().all(|hop| hop.hop != HopKind::Member));
         });
-        is_over.store(true, Ordering::Relaxed);
     });
 }
