@@ -30,7 +30,7 @@ pub use generated::{generated, generated_part, root};
 pub use lossy::LossyWay;
 pub use mmdb::{Field as MmdbField, mmdb};
 pub use need::{find_tool, need_python_module, need_root, need_root_netns, need_tool, say, skip};
-pub use net::{free_port, get, receive, receiver, sender, try_get};
+pub use net::{free_port, get, listen, receive, receiver, sender, try_get};
 pub use netns::Netns;
 pub use process::{OwnProgram, Peer, Process, run, signal};
 pub use random::Random;

@@ -1,21 +1,54 @@
 //! Sockets of loopback, and pages over HTTP.
 
-use crate::wait::DEADLINE;
-use std::io::{Read, Write};
+use crate::wait::{DEADLINE, wait_for};
+use std::collections::HashSet;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A port of loopback that was free a moment ago, for UDP and TCP; below the ports that the kernel chooses by itself.
+///
+/// It is looked up, not tried: a process that another thread is just starting has a copy of every descriptor until it calls `exec`,
+/// and would keep a port that was bound here for as long.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(97);
+    let used = used_ports();
     loop {
         let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let at = ("127.0.0.1", 20_000 + (step % 10_000) as u16);
-        if UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok() {
-            return at.1;
+        let port = 20_000 + (step % 10_000) as u16;
+        if !used.contains(&port) {
+            return port;
         }
     }
+}
+
+/// Local ports of all sockets of this network namespace, whatever their address and state (`Documentation/networking/proc_net_tcp.rst`).
+fn used_ports() -> HashSet<u16> {
+    let tables = ["tcp", "tcp6", "udp", "udp6"];
+    // Without IPv6 there are no tables of it.
+    let texts = tables
+        .iter()
+        .filter_map(|table| fs::read_to_string(format!("/proc/thread-self/net/{table}")).ok());
+    texts.flat_map(|text| text.lines().filter_map(local_port).collect::<Vec<_>>()).collect()
+}
+
+/// The local port in a line such as `  0: 0100007F:15B3 00000000:0000 0A …`.
+fn local_port(line: &str) -> Option<u16> {
+    let (_, port) = line.split_whitespace().nth(1)?.rsplit_once(':')?;
+    u16::from_str_radix(port, 16).ok()
+}
+
+/// Listens at an address that a test has chosen. It waits for one that was listened at before: a process that another thread is just
+/// starting has a copy of the listener that was closed.
+#[track_caller]
+pub fn listen(addr: SocketAddr) -> TcpListener {
+    wait_for(format!("a listener at {addr}"), || match TcpListener::bind(addr) {
+        Ok(listener) => Some(listener),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+        Err(error) => panic!("listening at {addr}: {error}"),
+    })
 }
 
 /// A receiving socket on loopback, and its address.
@@ -61,4 +94,20 @@ pub fn try_get(server: SocketAddr, path: &str, accept: &str) -> Result<String, S
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| answer.clone())?;
     let status = head.split_whitespace().nth(1);
     if status == Some("200") { Ok(body.to_owned()) } else { Err(head.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_both_protocols_and_families_are_used_ones() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpListener::bind("[::1]:0").unwrap();
+
+        let used = used_ports();
+
+        assert!(used.contains(&udp.local_addr().unwrap().port()));
+        assert!(used.contains(&tcp.local_addr().unwrap().port()));
+    }
 }

@@ -2,7 +2,7 @@
 
 mod connection;
 
-use crate::{free_port, wait_for};
+use crate::{free_port, listen, wait_for};
 use connection::{Connection, Limits, Step};
 use std::io::ErrorKind;
 use std::mem;
@@ -67,7 +67,7 @@ impl Proxy {
             addr,
             server,
             shared: Arc::clone(&shared),
-            listener: Some(listen(addr)),
+            listener: Some(open(addr)),
             connections: Vec::new(),
             fault: Fault::None,
             limits: Limits::new(Fault::None),
@@ -171,7 +171,7 @@ impl Relay {
             fired = self.connections.len() as u64;
             self.connections.drain(..).for_each(Connection::reset);
         } else if self.listener.is_none() {
-            self.listener = Some(listen(self.addr));
+            self.listener = Some(open(self.addr));
         }
         self.connections.iter_mut().for_each(Connection::forget_fault);
         self.shared.fired.store(fired, Ordering::Release);
@@ -210,8 +210,8 @@ impl Relay {
     }
 }
 
-fn listen(addr: SocketAddr) -> TcpListener {
-    let listener = TcpListener::bind(addr).expect("the port was free a moment ago");
+fn open(addr: SocketAddr) -> TcpListener {
+    let listener = listen(addr);
     listener.set_nonblocking(true).expect("it is a socket");
     listener
 }

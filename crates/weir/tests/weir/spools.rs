@@ -6,7 +6,7 @@ use crate::support::{Weir, hop};
 use ledger::{Event, Gauge, HopKind, HopSnapshot, Reason};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -92,7 +92,7 @@ impl Store {
     fn begin(&self) {
         match self {
             Store::Port(addr, numbers) => {
-                let listener = TcpListener::bind(addr).unwrap();
+                let listener = testkit::listen(*addr);
                 let numbers = Arc::clone(numbers);
                 // It ends with the test.
                 thread::spawn(move || {

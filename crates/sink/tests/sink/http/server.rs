@@ -71,7 +71,7 @@ impl Fake {
     /// Listens again after [`stop`](Fake::stop).
     pub(super) fn restart(&mut self) {
         self.shared.is_ended.store(false, Ordering::Relaxed);
-        self.listen(TcpListener::bind(self.addr).unwrap());
+        self.listen(testkit::listen(self.addr));
     }
 
     fn listen(&mut self, listener: TcpListener) {
