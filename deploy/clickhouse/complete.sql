@@ -1,9 +1,9 @@
--- Whether the store has all records of every run that has told totals, and which it lacks. A run's records are numbered from 0
--- (`sequence`), and totals say how many there were when they were made (`next_sequence`). Of a run that was killed before its first
--- totals, or behind its latest ones, nobody knows how many there were. What a TTL has taken away is missing as well.
+-- Whether the store has all records of every run that has reported totals, and which ones it lacks. A run's records are numbered from 0
+-- (`sequence`), and totals say how many there were when they were made (`next_sequence`). If a run was killed before its first
+-- totals, or after its latest ones, the number of later records is unknown. What a TTL has deleted is missing as well.
 -- Both queries read all of `sockets`: in a large store ask for one run (`run_id = …` in each place where it is named).
 
--- One row for each run: records that were made, those of them that are here, and how many are missing. A record that came twice
+-- One row for each run: records that were made, those of them that are here, and how many are missing. A record that arrived twice
 -- counts once. Records that are newer than the latest totals are left out of the sum.
 WITH runs AS
 (
@@ -38,7 +38,7 @@ FROM
         SELECT DISTINCT assumeNotNull(run_id) AS run_id, toInt64(assumeNotNull(sequence)) AS sequence
         FROM sockets
         WHERE sockets.run_id IS NOT NULL AND sockets.sequence IS NOT NULL
-        -- What is missing behind the last record shows against the totals.
+        -- What is missing after the last record shows up against the totals.
         UNION DISTINCT
         SELECT told.run_id, told.made
         FROM

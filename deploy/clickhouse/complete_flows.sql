@@ -1,7 +1,7 @@
--- Whether the store has all flow and counter rows of every run that has told totals. Both kinds are numbered together from 0 (`sequence`), and
+-- Whether the store has all flow and counter rows of every run that has reported totals. Both kinds are numbered together from 0 (`sequence`), and
 -- totals say how many there were when they were made (`next_sequence`). It reads all of `flows` and `counters`: in a large store ask for one run.
 
--- One row for each run: rows that were made, those of them that are here, and how many are missing. A row that came twice counts once.
+-- One row for each run: rows that were made, those of them that are here, and how many are missing. A row that arrived twice counts once.
 WITH runs AS
 (
     SELECT run_id, any(host) AS host, max(time) AS last_totals, max(next_sequence) AS made

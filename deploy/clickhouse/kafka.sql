@@ -7,7 +7,7 @@
 -- On several servers of one cluster run it on each: they are one consumer group, and share the partitions.
 --
 -- Kafka's engine keeps nothing: a view takes each block as it is read, and offsets are committed once the insert has worked. So no row is
--- lost, and after a crash between the two a block comes twice. complete.sql counts a row that is there twice once.
+-- lost, and after a crash between the two a block is inserted twice. complete.sql counts such a row once.
 --
 -- What cannot be read goes to `kafka_errors`; otherwise the consumer would stop at that message permanently.
 
@@ -20,7 +20,7 @@ SETTINGS
     kafka_format = 'ProtobufSingle',
     kafka_schema = 'weir_store.proto:SocketRecord',
     kafka_handle_error_mode = 'stream',
-    -- As many as the rate needs, and no more than there are partitions: docs/fleet.md has the rows/s of a processor.
+    -- As many as the rate needs, and at most as many as there are partitions: docs/fleet.md has the rows/s of a processor.
     kafka_num_consumers = 1,
     kafka_thread_per_consumer = 1,
     -- An insert, and so a part, every 10 s or 500,000 rows.

@@ -1,10 +1,10 @@
--- Rows of sFlow from Kafka into the tables of flows.sql. Run it behind flows.sql and kafka.sql, which says what it needs, and whose
--- `kafka_errors` takes what cannot be read.
+-- Rows of sFlow from Kafka into the tables of flows.sql. Run it after flows.sql and kafka.sql, which lists the requirements, and whose
+-- `kafka_errors` receives what cannot be read.
 --
 --   clickhouse-client --multiquery < kafka_flows.sql
 --
--- A sink with `from = ["flows"]` sends its three kinds of rows to one topic. Each table here is a reader of its own of that topic, and
--- its view takes the rows of its kind: a row says what it is, and no number of a field means two things. So the topic is read three times.
+-- A sink with `from = ["flows"]` sends its three kinds of rows to one topic. Each table here reads that topic separately, and
+-- its view takes the rows of its kind: a row says what it is, and no field number has two meanings. So the topic is read three times.
 
 CREATE TABLE IF NOT EXISTS flows_kafka
 ENGINE = Kafka
@@ -54,7 +54,7 @@ EMPTY AS SELECT * EXCEPT ingest_time FROM flow_totals;
 CREATE MATERIALIZED VIEW IF NOT EXISTS flows_kafka_to_flows TO flows AS
 SELECT * FROM flows_kafka WHERE length(_error) = 0 AND record_kind = 6;
 
--- What is no row for one reader is none for the others.
+-- What is not a row for one reader is not a row for the others.
 CREATE MATERIALIZED VIEW IF NOT EXISTS flows_kafka_to_errors TO kafka_errors AS
 SELECT _topic AS topic, _partition AS partition, _offset AS offset, _error AS error, _raw_message AS message
 FROM flows_kafka WHERE length(_error) > 0;

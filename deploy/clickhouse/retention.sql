@@ -1,6 +1,6 @@
--- How long rows are kept; run it behind sockets.sql, datagrams.sql and rollup.sql, with your own numbers. docs/fleet.md says what a day takes.
+-- How long rows are kept; run it after sockets.sql, datagrams.sql and rollup.sql, with your own numbers. docs/fleet.md says what a day takes.
 --
--- Partitions are days of the insert, so that old rows go as whole parts, without rewriting any.
+-- Partitions are days of the insert, so old rows are deleted as whole parts, without rewriting any.
 
 ALTER TABLE sockets MODIFY SETTING ttl_only_drop_parts = 1;
 ALTER TABLE sockets MODIFY TTL ingest_time + INTERVAL 30 DAY;
@@ -8,7 +8,7 @@ ALTER TABLE sockets MODIFY TTL ingest_time + INTERVAL 30 DAY;
 ALTER TABLE datagrams MODIFY SETTING ttl_only_drop_parts = 1;
 ALTER TABLE datagrams MODIFY TTL ingest_time + INTERVAL 30 DAY;
 
--- Totals prove that records are complete: no use without them, and small.
+-- Totals prove that records are complete: records are useless without them, and they are small.
 ALTER TABLE polls MODIFY SETTING ttl_only_drop_parts = 1;
 ALTER TABLE polls MODIFY TTL ingest_time + INTERVAL 30 DAY;
 

@@ -1,7 +1,7 @@
 -- What every minute added, from the records as they are inserted: bytes, segments, retransmissions, time that was limited, closes and
 -- round-trip times by host, workload, role, service and peer. Run it after sockets.sql; it counts what is inserted from then on.
 --
--- The rows of one minute come from many inserts, and are added up when parts merge: ask with sum(), and GROUP BY.
+-- The rows of one minute come from many inserts, and are added up when parts merge: query with sum() and GROUP BY.
 --
 -- A view sees one insert at a time, so everything here comes from the differences that the collector takes (`…_delta`), and from
 -- closing records of connections that no poll had seen, whose counters cover their whole life. Two things are left out: what a connection
@@ -13,13 +13,13 @@ CREATE TABLE IF NOT EXISTS sockets_by_minute
 (
     `minute` DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     `host` LowCardinality(String) CODEC(ZSTD(1)),
-    -- Whose socket it is; empty where the records do not say.
+    -- Whose socket it is; empty if the records do not say.
     `pod_uid` String CODEC(ZSTD(1)),
     `container_id` String CODEC(ZSTD(1)),
     `systemd_unit` LowCardinality(String) CODEC(ZSTD(1)),
     -- 0 not known, 1 opener, 2 acceptor.
     `role` UInt8 CODEC(ZSTD(1)),
-    -- The acceptor's port; of a connection whose role is not known, the lower of both. 0: the kernel did not say, as of one that was refused.
+    -- The acceptor's port; of a connection whose role is not known, the lower of both. 0: the kernel did not say, for example when it was refused.
     `service_port` UInt16 CODEC(ZSTD(1)),
     `local` IPv6 CODEC(ZSTD(1)),
     `peer` IPv6 CODEC(ZSTD(1)),
@@ -79,6 +79,6 @@ SELECT
     countIf(close_reason = 6) AS timed_out,
     quantilesTDigestStateIf(0.5, 0.9, 0.99)(ifNull(sockets.rtt_us, 0), sockets.rtt_us > 0) AS rtt_us
 FROM sockets
--- A listener has no traffic; accept_queues.sql asks about them.
+-- A listener does not have traffic; accept_queues.sql covers listeners.
 WHERE ifNull(state, 0) != 10
 GROUP BY minute, host, pod_uid, container_id, systemd_unit, role, service_port, local, peer;

@@ -1,7 +1,7 @@
 -- What every minute added, from the rows of flows as they are inserted: bytes and frames by definition, source, destination, protocol and
 -- port, with what makes their intervals. Run it after flows.sql; it counts what is inserted from then on.
 --
--- The rows of one minute come from many inserts, and are added up when parts merge: ask with sum(), and GROUP BY. A row belongs to the
+-- The rows of one minute come from many inserts, and are added up when parts merge: query with sum() and GROUP BY. A row belongs to the
 -- minute in which it ends, and covers at most `export_every` before that.
 --
 -- Intervals do not add up, variances do. A row's ends lie so that (value - low) × (high - value) is its variance times z² (z = 1.96), with
@@ -9,13 +9,13 @@
 --
 --   bytes + c - sqrt(spread + c²)   to   bytes + c + sqrt(spread + c²)     where c = spread / (2 × bytes)
 --
--- queries/top_flows.sql asks so.
+-- queries/top_flows.sql does this.
 
 CREATE TABLE IF NOT EXISTS flows_by_minute
 (
     `minute` DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     `host` LowCardinality(String) CODEC(ZSTD(1)),
-    -- Numbers of samplers hold for one run only.
+    -- Sampler numbers are valid for one run only.
     `run_id` UInt64 CODEC(ZSTD(1)),
     `definition` LowCardinality(String) CODEC(ZSTD(1)),
     -- 1 frames that passed, 2 frames that were dropped.
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS flows_by_minute
     `bytes_spread` SimpleAggregateFunction(sum, Float64) CODEC(ZSTD(1)),
     `frames` SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
     `frames_spread` SimpleAggregateFunction(sum, Float64) CODEC(ZSTD(1)),
-    -- As other collectors have it: too low by what was lost.
+    -- As other collectors calculate it: too low by what was lost.
     `raw_bytes` SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1))
 )
 ENGINE = AggregatingMergeTree

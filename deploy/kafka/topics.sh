@@ -1,14 +1,14 @@
 #!/bin/sh
-# Makes the topics that Weir's Kafka sink writes to, and deploy/clickhouse/kafka.sql reads: one row a message, as protobuf.
+# Creates the topics that Weir's Kafka sink writes to and deploy/clickhouse/kafka.sql reads: one row per message, as protobuf.
 #
 #   topics.sh BROKER:9092 [REPLICAS]
 #
-# Runs Kafka's own kafka-topics.sh, which is in PATH or named by KAFKA_TOPICS. docs/fleet.md has the figures behind the numbers.
+# Runs Kafka's own kafka-topics.sh, from PATH or from KAFKA_TOPICS. docs/fleet.md has the figures behind the numbers.
 set -eu
 
 broker=${1:?usage: topics.sh BROKER:9092 [REPLICAS]}
 replicas=${2:-3}
-# Weir sends with acks=all, so that what is acknowledged is on this many brokers. One less than there are replicas: one broker may be down.
+# Weir sends with acks=all, so acknowledged rows are on this many brokers. It is one less than the number of replicas, so one broker may be down.
 in_sync=$((replicas > 1 ? replicas - 1 : 1))
 
 # topic NAME PARTITIONS RETENTION_MS
@@ -31,10 +31,10 @@ topic() {
 
 day_ms=86400000
 
-# Partitions are how many consumers may share a topic, and cannot be taken back. 48 is divided by 2, 3, 4, 6, 8, 12, 16 and 24 consumers.
-# A day: ClickHouse may be away for as long.
+# The number of partitions is how many consumers can share a topic, and it cannot be reduced. 48 divides evenly among 2, 3, 4, 6, 8, 12, 16
+# and 24 consumers. Retention is a day: ClickHouse may be down for that long.
 topic weir.sockets 48 "$day_ms"
-# Totals: one row a poll and host. Kept longer, since they say what should be there.
+# Totals: one row per poll and host. Kept longer, because they say what should be there.
 topic weir.polls 6 $((7 * day_ms))
 topic weir.datagrams 48 "$day_ms"
 # Rows of flows, counters and their totals together: a few for each flow and interface a minute.

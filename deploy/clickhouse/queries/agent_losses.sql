@@ -1,4 +1,4 @@
--- What of agents' datagrams did not arrive, by agent: the latest figures of each run of a collector in the last day, added up. Flows are
+-- How many of the agents' datagrams did not arrive, by agent: the latest figures of each run of a collector in the last day, added up. Flows are
 -- corrected for it; their intervals are wider.
 
 SELECT

@@ -1,4 +1,4 @@
--- What the collectors missed and counted, by host, in the last day: closes that the kernel's buffer had no room for, connections
+-- What the collectors missed and counted, by host, in the last day: closes that did not fit into the kernel's buffer, connections
 -- that vanished without an event, namespaces that failed. No row means that none of it happened.
 --
 -- complete.sql answers the other half: whether everything that they made is here.

@@ -1,7 +1,7 @@
 -- How full interfaces were in the last hour, by the counters that agents send: the average, and the fullest time between two counter
--- samples. Counters lose nothing with a lost datagram: the next ones say what was in between. What an agent's restart took is left out.
+-- samples. A lost datagram loses no counts: the next counters include what was in between. What is lost in an agent's restart is left out.
 --
--- `percent` is NULL where the agent does not say how fast the interface is.
+-- `percent` is NULL if the agent does not report the interface's speed.
 
 SELECT
     host,

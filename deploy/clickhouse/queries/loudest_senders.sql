@@ -1,6 +1,6 @@
 -- Who sends most: datagrams and bytes of the last hour by listener and sender.
 --
--- `unparsed` are those that are no syslog, where the listener reads them as that.
+-- `unparsed` counts datagrams that are not syslog, if the listener parses them as syslog.
 
 SELECT
     listener,

@@ -1,4 +1,4 @@
--- Connections of the last hour that did not end well, by peer: reset by either end, refused, or given up after retransmissions.
+-- Connections of the last hour that did not end well, by peer: reset by either end, refused, or timed out after retransmissions.
 --
 -- The kernel says less to the end that aborts: where no poll had seen the connection, the peer's port is not known, as it is of one that was
 -- refused.

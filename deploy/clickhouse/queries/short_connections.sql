@@ -1,7 +1,7 @@
--- Which services are called by a new connection each time: connections of the last hour that lived for less than ten seconds, by service
+-- Which services are called with a new connection each time: connections of the last hour that lived for less than ten seconds, by service
 -- port, and how they ended.
 --
--- A connection that is opened for each question costs a handshake, a port for a minute, and begins with a small window.
+-- A connection that is opened for each request costs a handshake, a port for a minute, and starts with a small window.
 
 SELECT
     transform(ifNull(role, 0), [1, 2], ['opener', 'acceptor'], '') AS end,
@@ -9,12 +9,12 @@ SELECT
     close_reason_word AS ended,
     count() AS connections,
     uniqExact(host) AS hosts,
-    -- With what was sent again. Absent of an abort that no poll had seen.
+    -- Includes what was sent again. Absent for an abort that no poll had seen.
     sum(bytes_sent) AS sent,
     sum(bytes_retrans) AS sent_again,
     sum(bytes_received) AS received
 FROM sockets
--- No poll saw it, or the time since the first that did is short.
+-- No poll saw it, or only a short time passed since the first one that did.
 WHERE time >= now() - INTERVAL 1 HOUR AND record_kind_word = 'close' AND (polls_seen = 0 OR seen_ns < 10e9)
 GROUP BY end, service_port, ended
 ORDER BY connections DESC

@@ -1,5 +1,5 @@
--- Hosts that have reported nothing for ten minutes, of those that did within a week. Every poll has totals, even one without records:
--- the host is down, or Weir on it, or the way from there.
+-- Hosts that have reported nothing for ten minutes, among those that reported within a week. Every poll has totals, even one without
+-- records, so the host is down, or Weir on it, or the path from there.
 
 SELECT
     ifNull(host_id, host) AS id,

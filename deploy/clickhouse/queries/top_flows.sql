@@ -1,8 +1,8 @@
 -- Who sends most to whom, by sFlow: bytes of the last hour by definition, source and destination, loss-corrected, with their 95 %
--- interval. `raw` is what a multiplication by the configured sampling rate gives, which is lower by what was lost.
+-- interval. `raw` is the figure from multiplying by the configured sampling rate, which is lower by what was lost.
 --
--- A definition whose key has no source or no destination shows `::` there; one row of each may be flows that were merged. Of several
--- samplers that saw a flow the one that saw most of it counts (`max`). Two collectors that hear the same agents are two hosts here.
+-- A definition whose key has no source or no destination shows `::` there; one row of each may be flows that were merged. If several
+-- samplers saw a flow, the one that saw most of it counts (`max`). Two collectors that receive from the same agents are two hosts here.
 
 WITH
     spread / (2 * bytes) AS shift,
