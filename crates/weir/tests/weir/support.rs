@@ -357,19 +357,22 @@ impl Weir {
     /// Waits until standard error has a line with this in it behind what earlier calls returned; returns what it said from
     /// there to the end of that line.
     pub(crate) fn wait_for_line(&self, wanted: &str) -> String {
-        let from = self.heard_bytes.get();
-        let heard = || self.process.said()[from..].to_owned();
-        let text = wait_for(
-            || format!("{wanted}: {}", heard()),
-            || {
-                let text = heard();
-                let line_end =
-                    text.find(wanted).and_then(|at| Some(at + text[at..].find('\n')? + 1));
-                line_end.map(|end| text[..end].to_owned())
-            },
-        );
-        self.heard_bytes.set(from + text.len());
-        text
+        wait_for(|| format!("{wanted}: {}", self.unread()), || self.line(wanted))
+    }
+
+    /// The same without waiting.
+    pub(crate) fn line(&self, wanted: &str) -> Option<String> {
+        let mut text = self.unread();
+        let at = text.find(wanted)?;
+        let end = at + text[at..].find('\n')? + 1;
+
+        text.truncate(end);
+        self.heard_bytes.set(self.heard_bytes.get() + end);
+        Some(text)
+    }
+
+    fn unread(&self) -> String {
+        self.process.said()[self.heard_bytes.get()..].to_owned()
     }
 
     /// Asks it to stop and waits for its end. Whatever the ledger says then must balance.
