@@ -43,7 +43,7 @@ pub use verdict::Verdict;
 
 pub(crate) use evaluate::of_close;
 
-use wire::inet_diag::{SocketMessage, States};
+use wire::inet_diag::{Family, SocketMessage, States};
 
 /// Longest filter, in bytes.
 pub const MAX_TEXT_BYTES: usize = 64 * 1024;
@@ -81,6 +81,13 @@ impl Filter {
     /// [`FilterError`] points at the first word that is wrong.
     pub fn parse_with(text: &str, names: &dyn Names) -> Result<Self, FilterError> {
         parse::parse(text, names)
+    }
+
+    /// The same for sockets of one family alone.
+    #[must_use]
+    pub fn within(mut self, family: Family) -> Self {
+        self.expression = parse::with_family(self.expression.take(), &[family]);
+        self
     }
 
     /// The states named in front of the expression; `None` where none are.

@@ -38,7 +38,7 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Filter, FilterError
 }
 
 /// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together limit nothing.
-fn with_family(expression: Option<Expr>, families: &[Family]) -> Option<Expr> {
+pub(super) fn with_family(expression: Option<Expr>, families: &[Family]) -> Option<Expr> {
     let limit = match families {
         [] => return expression,
         [first, others @ ..] if others.iter().all(|family| family == first) => *first,

@@ -13,6 +13,7 @@ mod receive;
 mod show;
 mod shown;
 mod stream;
+mod summary;
 mod table;
 mod write;
 

@@ -2,6 +2,7 @@
 
 mod captures;
 mod command;
+mod flags;
 mod follow;
 mod formats;
 mod like_ss;

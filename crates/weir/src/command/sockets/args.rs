@@ -2,6 +2,7 @@
 
 use super::columns;
 use super::shown::{self, Shown};
+use super::summary::Style;
 use super::table::{Direction, Look};
 use crate::exit::Failure;
 use config::ListenAddress;
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use text::units::parse_duration;
 use wire::capture;
-use wire::inet_diag::States;
+use wire::inet_diag::{Family, States};
 
 /// Show the kernel's TCP sockets: like ss, as a table that can be read or records that can be parsed
 ///
@@ -36,15 +37,45 @@ pub(crate) struct Args {
     /// Only the network namespace of this name, as `ip netns` lists it; may be repeated
     #[arg(long, short = 'N', value_name = "NAME")]
     pub(super) namespace: Vec<String>,
+    /// TCP sockets, which are shown anyway
+    #[arg(long, short)]
+    pub(super) tcp: bool,
     /// Listening sockets, with how many connections wait to be accepted
-    #[arg(long, short, conflicts_with = "all")]
+    #[arg(long, short, overrides_with = "all")]
     pub(super) listening: bool,
     /// Sockets in every state
-    #[arg(long, short)]
+    #[arg(long, short, overrides_with = "listening")]
     pub(super) all: bool,
+    /// Only IPv4 sockets
+    #[arg(long, short = '4', overrides_with = "ipv6")]
+    pub(super) ipv4: bool,
+    /// Only IPv6 sockets; with IPv4 connections of a listener for both, as in ss
+    #[arg(long, short = '6', overrides_with = "ipv4")]
+    pub(super) ipv6: bool,
     /// Which processes hold each socket
     #[arg(long, short)]
     pub(super) processes: bool,
+    /// More about the connection below each row: congestion control, segment size, timeout, bytes
+    #[arg(long, short)]
+    pub(super) info: bool,
+    /// More about the socket below each row: user, inode, cookie, cgroup
+    #[arg(long, short)]
+    pub(super) extended: bool,
+    /// Socket memory below each row, and drops
+    #[arg(long, short)]
+    pub(super) memory: bool,
+    /// The timer below each row
+    #[arg(long, short = 'o')]
+    pub(super) options: bool,
+    /// How many sockets there are in each state, instead of the sockets
+    #[arg(long, short, conflicts_with_all = ["closed", "watch", "write", "receive", "sort", "columns"])]
+    pub(super) summary: bool,
+    /// No titles above the columns
+    #[arg(long, short = 'H')]
+    pub(super) no_header: bool,
+    /// Numbers instead of names of services: addresses and ports are always numbers
+    #[arg(long, short)]
+    pub(super) numeric: bool,
     /// Connections as they end, until interrupted
     #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "processes", "sort"])]
     pub(super) closed: bool,
@@ -131,7 +162,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 /// What is printed, checked.
 pub(super) enum Show {
-    Table { columns: Vec<Shown>, sort: Shown, direction: Direction },
+    Table { columns: Vec<Shown>, details: Vec<Shown>, sort: Shown, direction: Direction },
     Records(Encoder),
 }
 
@@ -169,7 +200,7 @@ impl Args {
 
     /// The states that are asked for where the filter names none.
     pub(super) fn states(&self) -> States {
-        match (self.listening, self.all || self.read.is_some()) {
+        match (self.listening, self.all || self.summary || self.read.is_some()) {
             (true, _) => States::LISTENING,
             (false, true) => States::ALL,
             (false, false) => States::DEFAULT,
@@ -183,7 +214,23 @@ impl Args {
         for note in filter.notes() {
             tell(format_args!("note: {}", note.message));
         }
-        Ok(filter)
+
+        Ok(match (self.ipv4, self.ipv6) {
+            (true, false) => filter.within(Family::Inet),
+            (false, true) => filter.within(Family::Inet6),
+            _ => filter,
+        })
+    }
+
+    /// How the summary is printed, where it is asked for instead of the sockets.
+    pub(super) fn summary(&self) -> anyhow::Result<Option<Style>> {
+        match self.format() {
+            _ if !self.summary => Ok(None),
+            Format::Table => Ok(Some(Style::Table)),
+            Format::Records(Encoding::Json) => Ok(Some(Style::Json)),
+            Format::Records(Encoding::Jsonl) => Ok(Some(Style::Jsonl)),
+            Format::Records(_) => Err(Failure::Usage.error("--summary is a table, json or jsonl")),
+        }
     }
 
     /// Checks what is to be shown.
@@ -233,7 +280,21 @@ impl Args {
             },
         };
 
-        Ok(Show::Table { columns, sort: shown::column(sort)?, direction })
+        let details = self.details().map(|name| shown::column(name));
+        let details = details.collect::<Result<_, _>>()?;
+
+        Ok(Show::Table { columns, details, sort: shown::column(sort)?, direction })
+    }
+
+    /// What stands below each row.
+    fn details(&self) -> impl Iterator<Item = &'static str> {
+        let asked = [
+            (self.extended, columns::EXTENDED),
+            (self.memory, columns::MEMORY),
+            (self.info, columns::INFO),
+            (self.options, columns::TIMER),
+        ];
+        asked.into_iter().filter(|(is_asked, _)| *is_asked).flat_map(|(_, names)| names).copied()
     }
 
     fn usual_columns(&self) -> Vec<&'static str> {
@@ -262,6 +323,7 @@ impl Args {
             has_color: self.has_color(),
             width: columns_of_terminal(),
             may_drop_columns: self.columns.is_none(),
+            has_title: !self.no_header,
         }
     }
 

@@ -184,6 +184,24 @@ pub(super) fn cwnd(view: &View<'_>) -> Option<u32> {
     view.record.snd_cwnd_segments.filter(|_| !is_listener(view))
 }
 
+pub(super) fn ssthresh(view: &View<'_>) -> Option<u32> {
+    // TCP_INFINITE_SSTHRESH (include/net/tcp.h): there was no loss yet.
+    view.record.snd_ssthresh_segments.filter(|&segments| segments < 0x7fff_ffff)
+}
+
+/// Of a listener the kernel writes another number there: those who wait to be accepted.
+pub(super) fn unacked(view: &View<'_>) -> Option<u32> {
+    view.record.unacked_segments.filter(|_| !is_listener(view))
+}
+
+pub(super) fn put_drops(view: &View<'_>, out: &mut String) -> Tint {
+    let drops = view.record.drops;
+    match put_or_dash(drops, out, |drops| drops.to_string()) {
+        Tint::Plain if drops.is_some_and(|drops| drops > 0) => Tint::Alarm,
+        tint => tint,
+    }
+}
+
 pub(super) fn delivery_rate(view: &View<'_>) -> Option<u64> {
     view.record.delivery_rate_bytes_per_sec.filter(|&rate| rate > 0)
 }

@@ -2,9 +2,10 @@
 
 use super::cells::{
     age_ms, byte_rate, bytes, cwnd, delivery_rate, event_rate, idle_ms, limit_key, local_key,
-    min_rtt, namespace_key, number, pacing_rate, peer_key, put_ended, put_limited, put_local,
-    put_namespace, put_or_dash, put_peer, put_process, put_receive_queue, put_retrans,
-    put_retrans_rate, put_send_queue, put_state, put_user, put_waiting, rate_key, short, text_key,
+    min_rtt, namespace_key, number, pacing_rate, peer_key, put_drops, put_ended, put_limited,
+    put_local, put_namespace, put_or_dash, put_peer, put_process, put_receive_queue, put_retrans,
+    put_retrans_rate, put_send_queue, put_state, put_user, put_waiting, rate_key, short, ssthresh,
+    text_key, unacked,
 };
 use super::rates::Rates;
 use record::SocketRecord;
@@ -109,6 +110,17 @@ pub(super) const RECEIVED: &[&str] = &[
     "time", "host", "state", "local", "peer", "recv_q", "send_q", "rtt", "cwnd", "retrans", "rate",
     "ended",
 ];
+/// Below each row with `--info`.
+pub(super) const INFO: &[&str] = &[
+    "cc", "mss", "ssthresh", "rto", "unacked", "min_rtt", "pacing", "sent", "received", "limited",
+    "idle",
+];
+/// Below each row with `--extended`.
+pub(super) const EXTENDED: &[&str] = &["user", "inode", "cookie", "cgroup_path"];
+/// Below each row with `--memory`.
+pub(super) const MEMORY: &[&str] = &["rmem", "rcvbuf", "wmem", "sndbuf", "drops"];
+/// Below each row with `--options`.
+pub(super) const TIMER: &[&str] = &["timer", "timer_expires_ms", "timer_retransmits"];
 
 macro_rules! columns {
     ($($name:literal $title:literal $align:ident $weight:literal $width:literal [$($field:literal),*] $key:expr, $put:expr, $meaning:literal;)+) => {
@@ -128,22 +140,22 @@ macro_rules! columns {
 }
 
 columns! {
-    "state" "STATE" Left 7 10 ["state"] |v| number(v.record.state.map(|state| state.0)), put_state,
+    "state" "STATE" Left 8 10 ["state"] |v| number(v.record.state.map(|state| state.0)), put_state,
         "State, as ss names it";
-    "local" "LOCAL" Left 10 30 ["src_address", "src_port"] local_key, put_local,
+    "local" "LOCAL" Left 12 30 ["src_address", "src_port"] local_key, put_local,
         "Local address and port; * is every address of both families; %name is the interface that it is bound to";
-    "peer" "PEER" Left 10 30 ["dst_address", "dst_port"] peer_key, put_peer,
+    "peer" "PEER" Left 12 30 ["dst_address", "dst_port"] peer_key, put_peer,
         "The peer's address and port";
-    "recv_q" "RECV-Q" Right 6 8 ["receive_queue"] |v| number(v.record.receive_queue), put_receive_queue,
+    "recv_q" "RECV-Q" Right 8 8 ["receive_queue"] |v| number(v.record.receive_queue), put_receive_queue,
         "Bytes that the application has not read yet; of a listener, the connections that wait";
-    "send_q" "SEND-Q" Right 6 8 ["send_queue"] |v| number(v.record.send_queue), put_send_queue,
+    "send_q" "SEND-Q" Right 8 8 ["send_queue"] |v| number(v.record.send_queue), put_send_queue,
         "Bytes that the peer has not acknowledged yet; of a listener, its backlog";
     "waiting" "WAITING" Right 8 7 ["receive_queue"] |v| number(v.record.receive_queue), put_waiting,
         "Of a listener: connections that wait to be accepted";
     "backlog" "BACKLOG" Right 8 7 ["send_queue"] |v| number(v.record.send_queue),
         |v, out| put_or_dash(v.record.send_queue, out, |number| number.to_string()),
         "Of a listener: how many may wait";
-    "rtt" "RTT" Right 8 7 ["rtt_us"] |v| number(v.record.rtt_us.filter(|&us| us > 0)),
+    "rtt" "RTT" Right 7 7 ["rtt_us"] |v| number(v.record.rtt_us.filter(|&us| us > 0)),
         |v, out| put_or_dash(v.record.rtt_us.filter(|&us| us > 0), out, |us| short_time(us.into())),
         "Smoothed round-trip time";
     "min_rtt" "MIN-RTT" Right 3 7 ["min_rtt_us"] |v| number(min_rtt(v)),
@@ -152,7 +164,7 @@ columns! {
     "cwnd" "CWND" Right 4 5 ["snd_cwnd_segments"] |v| number(cwnd(v)),
         |v, out| put_or_dash(cwnd(v), out, |number| number.to_string()),
         "Congestion window, in segments";
-    "retrans" "RETRANS" Right 8 7 ["retrans_segments", "total_retrans_segments"]
+    "retrans" "RETRANS" Right 7 7 ["retrans_segments", "total_retrans_segments"]
         |v| number(v.record.total_retrans_segments), put_retrans,
         "Retransmitted segments: in flight now / in all";
     "rate" "RATE" Right 5 11 ["delivery_rate_bytes_per_sec"] |v| number(delivery_rate(v)),
@@ -167,6 +179,35 @@ columns! {
     "idle" "IDLE" Right 2 7 ["last_data_sent_ms", "last_data_recv_ms"] |v| number(idle_ms(v)),
         |v, out| put_or_dash(idle_ms(v), out, |ms| short_time(u64::from(ms) * 1_000)),
         "Time since data was last sent or received";
+    "cc" "CC" Left 3 8 ["congestion_algorithm"] |v| text_key(v.record.congestion_algorithm),
+        |v, out| put_or_dash(v.record.congestion_algorithm, out, escaped),
+        "Congestion control";
+    "mss" "MSS" Right 3 5 ["snd_mss_bytes"] |v| number(v.record.snd_mss_bytes),
+        |v, out| put_or_dash(v.record.snd_mss_bytes, out, |number| number.to_string()),
+        "Largest segment that is sent, in bytes";
+    "ssthresh" "SSTHRESH" Right 3 8 ["snd_ssthresh_segments"] |v| number(ssthresh(v)),
+        |v, out| put_or_dash(ssthresh(v), out, |number| number.to_string()),
+        "Slow start ends at this congestion window, in segments; - before the first loss";
+    "rto" "RTO" Right 3 7 ["rto_us"] |v| number(v.record.rto_us),
+        |v, out| put_or_dash(v.record.rto_us, out, |us| short_time(us.into())),
+        "Retransmission timeout";
+    "unacked" "UNACKED" Right 3 7 ["unacked_segments"] |v| number(unacked(v)),
+        |v, out| put_or_dash(unacked(v), out, |number| number.to_string()),
+        "Segments sent and not acknowledged yet";
+    "rmem" "RMEM" Right 5 8 ["rmem_alloc_bytes"] |v| number(v.record.rmem_alloc_bytes),
+        |v, out| put_or_dash(v.record.rmem_alloc_bytes, out, |size| bytes(size.into())),
+        "Memory of what was received and not read, with the kernel's overhead";
+    "rcvbuf" "RCVBUF" Right 5 8 ["rcvbuf_bytes"] |v| number(v.record.rcvbuf_bytes),
+        |v, out| put_or_dash(v.record.rcvbuf_bytes, out, |size| bytes(size.into())),
+        "Limit of that memory: the receive buffer";
+    "wmem" "WMEM" Right 3 8 ["wmem_queued_bytes"] |v| number(v.record.wmem_queued_bytes),
+        |v, out| put_or_dash(v.record.wmem_queued_bytes, out, |size| bytes(size.into())),
+        "Memory of what waits to be sent or acknowledged, with the kernel's overhead";
+    "sndbuf" "SNDBUF" Right 3 8 ["sndbuf_bytes"] |v| number(v.record.sndbuf_bytes),
+        |v, out| put_or_dash(v.record.sndbuf_bytes, out, |size| bytes(size.into())),
+        "Limit of that memory: the send buffer";
+    "drops" "DROPS" Right 9 7 ["drops"] |v| number(v.record.drops), put_drops,
+        "Packets that this socket has dropped so far";
     "sent" "SENT" Right 6 8 ["bytes_sent"] |v| number(v.record.bytes_sent.or(v.record.bytes_acked)),
         |v, out| put_or_dash(v.record.bytes_sent.or(v.record.bytes_acked), out, bytes),
         "Bytes sent so far, retransmissions included";
@@ -190,9 +231,9 @@ columns! {
     "age" "AGE" Right 3 7 [] |v| number(age_ms(v)),
         |v, out| put_or_dash(age_ms(v), out, |ms| short_time(ms * 1_000)),
         "With --watch: for how long it has been seen";
-    "namespace" "NAMESPACE" Left 9 16 ["netns_name", "netns_inode"] namespace_key, put_namespace,
+    "namespace" "NAMESPACE" Left 11 16 ["netns_name", "netns_inode"] namespace_key, put_namespace,
         "Network namespace: its name, or else its inode as in /proc/PID/ns/net";
-    "process" "PROCESS" Left 9 20 ["process_id", "process_name"] |v| number(v.record.process_id), put_process,
+    "process" "PROCESS" Left 10 20 ["process_id", "process_name"] |v| number(v.record.process_id), put_process,
         "With --processes: a process that holds it, and how many more do";
     "user" "USER" Left 4 8 ["uid"] |v| number(v.record.uid), put_user,
         "Owner of the socket";

@@ -4,6 +4,7 @@ use super::args::{Args, Show, rows_of_terminal, tell};
 use super::assemble::{Counts, Take};
 use super::columns::View;
 use super::out::Out;
+use super::summary::Summary;
 use super::table::{Look, Table};
 use crate::exit::Reader;
 use record::Encoder;
@@ -19,6 +20,7 @@ pub(super) struct Printer {
 enum Form {
     Table { table: Table, look: Look, screen: Screen },
     Records(Encoder),
+    Summary(Summary),
 }
 
 /// How one table follows another.
@@ -35,8 +37,12 @@ enum Screen {
 impl Printer {
     pub(super) fn new(args: &Args) -> anyhow::Result<Printer> {
         let mut out = Out::to_stdout();
+        if let Some(style) = args.summary()? {
+            return Ok(Printer { out, form: Form::Summary(Summary::new(style)) });
+        }
+
         let form = match args.show()? {
-            Show::Table { columns, sort, direction } => {
+            Show::Table { columns, details, sort, direction } => {
                 let redraws = crate::progress::rewrites_lines(&std::io::stdout());
                 let screen = match (args.watch, redraws) {
                     (None, _) => Screen::Once,
@@ -44,7 +50,7 @@ impl Printer {
                     (Some(_), true) => Screen::Redrawn,
                 };
                 Form::Table {
-                    table: Table::new(columns, sort, direction),
+                    table: Table::new(columns, details, sort, direction),
                     look: args.look(),
                     screen,
                 }
@@ -61,7 +67,7 @@ impl Printer {
     /// Prints what was gathered, and says how much it is.
     pub(super) fn end_of_poll(&mut self, counts: &Counts) {
         match &mut self.form {
-            Form::Records(_) => tell_malformed(counts),
+            Form::Records(_) | Form::Summary(_) => tell_malformed(counts),
             Form::Table { table, look, screen: Screen::Redrawn } => {
                 redraw(table, look, &summary(counts), &mut self.out);
             }
@@ -70,14 +76,15 @@ impl Printer {
                     self.out.push(format!("{} UTC\n", time_of_day(realtime_ns())).as_bytes());
                 }
 
-                let dropped = table.render(look, usize::MAX, &mut self.out);
+                let rendered = table.render(look, usize::MAX, &mut self.out);
                 if *screen == Screen::Below {
                     self.out.push(b"\n");
                 }
 
                 table.clear();
                 self.out.flush();
-                tell(format_args!("{}{}", summary(counts), left_out(&dropped)));
+                tell(format_args!("{}", summary(counts)));
+                tell_left_out(&rendered.left_out);
                 tell_malformed(counts);
             }
         }
@@ -97,8 +104,10 @@ impl Printer {
     /// # Errors
     /// It cannot be written.
     pub(super) fn finish(mut self) -> anyhow::Result<Reader> {
-        if let Form::Records(encoder) = &mut self.form {
-            self.out.with(|buffer| encoder.end(buffer));
+        match &mut self.form {
+            Form::Records(encoder) => self.out.with(|buffer| encoder.end(buffer)),
+            Form::Summary(summary) => self.out.push(summary.text().as_bytes()),
+            Form::Table { .. } => {}
         }
         self.out.finish()
     }
@@ -112,21 +121,30 @@ impl Take for Printer {
                 self.out.with(|buffer| encoder.encode(view.record, buffer));
             }
             Form::Records(_) => {}
+            Form::Summary(summary) => summary.count(view.record),
         }
     }
 }
 
 /// Redraws the terminal: title, as many rows as fit, and the summary.
 fn redraw(table: &mut Table, look: &Look, summary: &str, out: &mut Out) {
-    // Title, summary, and the line that the cursor is left on.
-    const OTHER_LINES: usize = 3;
-    let rows = rows_of_terminal().map_or(usize::MAX, |height| height.saturating_sub(OTHER_LINES));
+    // Summary, and the line that the cursor is left on.
+    const OTHER_LINES: usize = 2;
+    let lines = rows_of_terminal().map_or(usize::MAX, |height| height.saturating_sub(OTHER_LINES));
     out.push(b"\x1b[H\x1b[J");
-    let dropped = table.render(look, rows, out);
-    let line = time_of_day(realtime_ns());
-    let below = table.len().saturating_sub(rows);
-    let more = if below > 0 { format!("; {below} more do not fit") } else { String::new() };
-    out.push(format!("{line} UTC: {summary}{more}{}\n", left_out(&dropped)).as_bytes());
+
+    let rendered = table.render(look, lines, out);
+    let mut text = format!("{} UTC: {summary}", time_of_day(realtime_ns()));
+    if rendered.rows_below > 0 {
+        text += &format!("; {} more do not fit", rendered.rows_below);
+    }
+    if !rendered.left_out.is_empty() {
+        text += &format!("; no room for {}", rendered.left_out.join(", "));
+    }
+
+    // A line that wraps would push the title off the screen.
+    out.push(text.chars().take(look.width.unwrap_or(usize::MAX)).collect::<String>().as_bytes());
+    out.push(b"\n");
     table.clear();
 }
 
@@ -149,9 +167,9 @@ pub(super) fn tell_malformed(counts: &Counts) {
     }
 }
 
-fn left_out(columns: &[&str]) -> String {
-    match columns {
-        [] => String::new(),
-        _ => format!("; no room for {}", columns.join(", ")),
+/// Says which columns had no room.
+pub(super) fn tell_left_out(columns: &[&str]) {
+    if !columns.is_empty() {
+        tell(format_args!("no room for {}", columns.join(", ")));
     }
 }

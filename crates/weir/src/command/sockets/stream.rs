@@ -2,6 +2,7 @@
 
 use super::args::{Args, Show};
 use super::columns::View;
+use super::show::tell_left_out;
 use super::table::Lines;
 use record::{Encoder, PollTotals, SocketRecord};
 use sockets::attribution::Users;
@@ -25,7 +26,12 @@ impl Stream {
     /// The command line is wrong.
     pub(super) fn new(args: &Args) -> anyhow::Result<Stream> {
         let form = match args.show()? {
-            Show::Table { columns, .. } => Form::Lines(Lines::new(columns, &args.look())),
+            Show::Table { mut columns, details, .. } => {
+                columns.extend(details);
+                let lines = Lines::new(columns, &args.look());
+                tell_left_out(&lines.left_out());
+                Form::Lines(lines)
+            }
             Show::Records(encoder) => Form::Records(encoder),
         };
         Ok(Stream { form, users: Users::read().unwrap_or_default(), line: String::new() })

@@ -1,5 +1,8 @@
 //! Rows for people: kept as short texts, sorted, and fitted to the width of the terminal.
 
+#[cfg(test)]
+mod tests;
+
 use super::columns::{Align, Key, Tint, View};
 use super::out::Out;
 use super::shown::Shown;
@@ -20,6 +23,7 @@ pub(super) struct Look {
     pub(super) width: Option<usize>,
     /// Whether columns may be left out where the line is too long.
     pub(super) may_drop_columns: bool,
+    pub(super) has_title: bool,
 }
 
 /// A row: its cells one behind the other, each behind a character for its tint and before a tab.
@@ -29,11 +33,33 @@ struct Row {
     cells: Box<str>,
 }
 
+/// How wide a column is.
+#[derive(Clone, Copy)]
+struct Width {
+    /// In characters.
+    full: usize,
+    /// To which it may be cut, if it is one of addresses.
+    least: usize,
+}
+
+impl Width {
+    fn of_title(column: &Shown) -> Width {
+        let full = column.title().chars().count();
+        Width { full, least: full }
+    }
+
+    fn max(self, other: Width) -> Width {
+        Width { full: self.full.max(other.full), least: self.least.max(other.least) }
+    }
+}
+
 /// The rows of one poll.
 pub(super) struct Table {
     columns: Vec<Shown>,
+    /// What stands below each row, as `name:value`.
+    details: Vec<Shown>,
     /// Widest cell of each column so far, in characters.
-    widths: Vec<usize>,
+    widths: Vec<Width>,
     sort: Shown,
     direction: Direction,
     rows: Vec<Row>,
@@ -41,21 +67,27 @@ pub(super) struct Table {
 }
 
 const BETWEEN: &str = "  ";
+/// In front of what stands below a row.
+const INDENT: &str = "        ";
 /// Addresses are cut to this many characters first: an IPv4 address in IPv6 form has room.
 const ADDRESS_ENOUGH: usize = 30;
-/// They are not cut below this many.
-const ADDRESS_MIN: usize = 24;
+/// They are not cut below this many: any IPv4 address with its port has room, also one in IPv6 form (see [`shorten`]).
+const ADDRESS_MIN: usize = 22;
 /// Columns above this weight stay until addresses are cut to the least.
 const WEIGHT_LOW: u8 = 5;
+/// Weight of the column that rows are sorted by.
+const WEIGHT_SORTED: u8 = 11;
 
 impl Table {
-    pub(super) fn new(columns: Vec<Shown>, sort: Shown, direction: Direction) -> Table {
-        let widths = columns.iter().map(|column| column.title().chars().count()).collect();
-        Table { columns, widths, sort, direction, rows: Vec::new(), line: String::new() }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.rows.len()
+    pub(super) fn new(
+        columns: Vec<Shown>,
+        details: Vec<Shown>,
+        sort: Shown,
+        direction: Direction,
+    ) -> Table {
+        let widths = columns.iter().map(Width::of_title).collect();
+        let (rows, line) = (Vec::new(), String::new());
+        Table { columns, details, widths, sort, direction, rows, line }
     }
 
     /// Forgets the rows, not the widths: they stay where they are while it is watched.
@@ -68,6 +100,9 @@ impl Table {
         for (column, width) in self.columns.iter_mut().zip(&mut self.widths) {
             *width = put_cell(column, view, &mut self.line).max(*width);
         }
+        for detail in &mut self.details {
+            put_cell(detail, view, &mut self.line);
+        }
         self.rows.push(Row {
             key: self.sort.key(view),
             cookie: view.record.cookie.unwrap_or_default(),
@@ -75,27 +110,74 @@ impl Table {
         });
     }
 
-    /// Appends the title and at most `rows_max` rows, and returns the names of columns that had no room.
-    pub(super) fn render(
-        &mut self,
-        look: &Look,
-        rows_max: usize,
-        out: &mut Out,
-    ) -> Vec<&'static str> {
+    /// Appends the title and as many rows as `lines_max` lines have room for.
+    pub(super) fn render(&mut self, look: &Look, lines_max: usize, out: &mut Out) -> Rendered {
         let direction = self.direction;
         self.rows.sort_by(|a, b| order(&a.key, &b.key, direction).then(a.cookie.cmp(&b.cookie)));
 
-        let layout = Layout::new(&self.columns, &self.widths, look);
-        layout.title(&self.columns, &mut self.line);
-        out.push(self.line.as_bytes());
-
-        for row in self.rows.iter().take(rows_max) {
-            layout.row(&row.cells, &mut self.line);
+        let layout = Layout::new(&self.columns, &self.widths, Some(self.sort.name()), look);
+        let mut lines = 0;
+        if look.has_title {
+            layout.title(&self.columns, &mut self.line);
             out.push(self.line.as_bytes());
+            lines += 1;
         }
 
-        let left_out = self.columns.iter().zip(&layout.places).filter(|(_, place)| place.is_none());
-        left_out.map(|(column, _)| column.name()).collect()
+        let mut shown = 0;
+        for row in &self.rows {
+            layout.row(&row.cells, &mut self.line);
+            let cells = row.cells.split_terminator('\t').skip(self.columns.len());
+            put_details(&self.details, cells, look.width, &mut self.line);
+
+            lines += self.line.lines().count();
+            if lines > lines_max {
+                break;
+            }
+            out.push(self.line.as_bytes());
+            shown += 1;
+        }
+
+        Rendered { left_out: layout.left_out(&self.columns), rows_below: self.rows.len() - shown }
+    }
+}
+
+/// What had no room.
+pub(super) struct Rendered {
+    /// Names of columns.
+    pub(super) left_out: Vec<&'static str>,
+    pub(super) rows_below: usize,
+}
+
+/// Appends lines of `name:value`, where there is a value, no longer than the width.
+fn put_details<'a>(
+    details: &[Shown],
+    cells: impl Iterator<Item = &'a str>,
+    width: Option<usize>,
+    out: &mut String,
+) {
+    let mut length = 0;
+    for (detail, cell) in details.iter().zip(cells) {
+        // The first character is the tint.
+        let value = cell.get(1..).unwrap_or_default();
+        if value == "-" {
+            continue;
+        }
+
+        let part = format!("{}:{}", detail.name(), value.replace(' ', ""));
+        let more = 1 + part.chars().count();
+        if length > 0 && width.is_none_or(|width| length + more <= width) {
+            out.push(' ');
+            length += more;
+        } else {
+            out.push_str(if length > 0 { "\n" } else { "" });
+            out.push_str(INDENT);
+            length = INDENT.len() + more - 1;
+        }
+        out.push_str(&part);
+    }
+
+    if length > 0 {
+        out.push('\n');
     }
 }
 
@@ -103,21 +185,32 @@ impl Table {
 pub(super) struct Lines {
     columns: Vec<Shown>,
     layout: Layout,
+    has_title: bool,
     cells: String,
 }
 
 impl Lines {
     pub(super) fn new(columns: Vec<Shown>, look: &Look) -> Lines {
-        let width = |column: &Shown| column.usual_width().max(column.title().chars().count());
-        let widths: Vec<usize> = columns.iter().map(width).collect();
-        let layout = Layout::new(&columns, &widths, &Look { width: None, ..*look });
-        Lines { columns, layout, cells: String::new() }
+        let width = |column: &Shown| {
+            let usual = Width { full: column.usual_width(), least: ADDRESS_MIN };
+            usual.max(Width::of_title(column))
+        };
+        let widths: Vec<Width> = columns.iter().map(width).collect();
+        let layout = Layout::new(&columns, &widths, None, look);
+        Lines { columns, layout, has_title: look.has_title, cells: String::new() }
     }
 
     pub(super) fn title(&self) -> String {
         let mut line = String::new();
-        self.layout.title(&self.columns, &mut line);
+        if self.has_title {
+            self.layout.title(&self.columns, &mut line);
+        }
         line
+    }
+
+    /// Names of columns that had no room.
+    pub(super) fn left_out(&self) -> Vec<&'static str> {
+        self.layout.left_out(&self.columns)
     }
 
     pub(super) fn row(&mut self, view: &View<'_>, line: &mut String) {
@@ -130,14 +223,18 @@ impl Lines {
 }
 
 /// Appends a cell and returns its width.
-fn put_cell(column: &mut Shown, view: &View<'_>, line: &mut String) -> usize {
+fn put_cell(column: &mut Shown, view: &View<'_>, line: &mut String) -> Width {
     let start = line.len();
     line.push(' ');
     let tint = column.put(view, line);
-    let width = line.get(start + 1..).map_or(0, |cell| cell.chars().count());
+
+    let cell = line.get(start + 1..).unwrap_or_default();
+    let full = cell.chars().count();
+    let short = mapped(cell).map_or(full, |short| short.chars().count());
+
     line.replace_range(start..=start, mark(tint));
     line.push('\t');
-    width
+    Width { full, least: short.min(ADDRESS_MIN) }
 }
 
 fn order(a: &Key, b: &Key, direction: Direction) -> Ordering {
@@ -181,16 +278,22 @@ struct Place {
 }
 
 impl Layout {
-    fn new(columns: &[Shown], widths: &[usize], look: &Look) -> Layout {
-        let mut widths: Vec<Option<usize>> = widths.iter().copied().map(Some).collect();
+    /// The column that rows are sorted by stays for as long as the addresses do.
+    fn new(columns: &[Shown], widths: &[Width], sort: Option<&str>, look: &Look) -> Layout {
+        let mut widths: Vec<Option<Width>> = widths.iter().copied().map(Some).collect();
         if let Some(limit) = look.width {
-            fit(columns, &mut widths, limit, look.may_drop_columns);
+            let weight = |column: &Shown| match sort == Some(column.name()) {
+                true => column.weight().max(WEIGHT_SORTED),
+                false => column.weight(),
+            };
+            let weights: Vec<u8> = columns.iter().map(weight).collect();
+            fit(columns, &weights, &mut widths, limit, look.may_drop_columns);
         }
 
         let last = widths.iter().rposition(Option::is_some);
-        let place = |(at, (column, width)): (usize, (&Shown, &Option<usize>))| {
+        let place = |(at, (column, width)): (usize, (&Shown, &Option<Width>))| {
             width.map(|width| Place {
-                width,
+                width: width.full,
                 align: column.align(),
                 is_last: Some(at) == last,
                 is_address: column.is_address(),
@@ -199,6 +302,11 @@ impl Layout {
         let places = columns.iter().zip(&widths).enumerate().map(place).collect();
 
         Layout { places, has_color: look.has_color }
+    }
+
+    fn left_out(&self, columns: &[Shown]) -> Vec<&'static str> {
+        let places = columns.iter().zip(&self.places);
+        places.filter(|(_, place)| place.is_none()).map(|(column, _)| column.name()).collect()
     }
 
     fn title(&self, columns: &[Shown], line: &mut String) {
@@ -259,46 +367,67 @@ fn pad(text: &str, place: &Place, line: &mut String) {
 
 /// Makes the columns fit: the longest addresses become shorter, then the least important columns go, then addresses become
 /// as short as they may be, and then other columns go.
-fn fit(columns: &[Shown], widths: &mut [Option<usize>], limit: usize, may_drop: bool) {
+fn fit(
+    columns: &[Shown],
+    weights: &[u8],
+    widths: &mut [Option<Width>],
+    limit: usize,
+    may_drop: bool,
+) {
     cut_addresses(columns, widths, limit, ADDRESS_ENOUGH);
     if may_drop {
-        drop_columns(columns, widths, limit, WEIGHT_LOW);
+        drop_columns(weights, widths, limit, WEIGHT_LOW);
     }
-    cut_addresses(columns, widths, limit, ADDRESS_MIN);
+    cut_addresses(columns, widths, limit, 0);
     if may_drop {
-        drop_columns(columns, widths, limit, u8::MAX);
+        drop_columns(weights, widths, limit, u8::MAX);
     }
 }
 
-fn length(widths: &[Option<usize>]) -> usize {
-    let total: usize = widths.iter().flatten().map(|width| width + BETWEEN.len()).sum();
+fn length(widths: &[Option<Width>]) -> usize {
+    let total: usize = widths.iter().flatten().map(|width| width.full + BETWEEN.len()).sum();
     total.saturating_sub(BETWEEN.len())
 }
 
-/// Takes characters from the widest column of addresses, one by one, so that all share what must go.
-fn cut_addresses(columns: &[Shown], widths: &mut [Option<usize>], limit: usize, least: usize) {
+/// Takes characters from the widest column of addresses, one by one, so that all share what must go. None becomes narrower than
+/// `enough`, or than it may be.
+fn cut_addresses(columns: &[Shown], widths: &mut [Option<Width>], limit: usize, enough: usize) {
     while length(widths) > limit {
         let addresses = columns.iter().zip(&mut *widths).filter(|(column, _)| column.is_address());
-        match addresses.filter_map(|(_, width)| width.as_mut()).max_by_key(|width| **width) {
-            Some(width) if *width > least => *width -= 1,
-            _ => return,
+        let cuttable = addresses
+            .filter_map(|(_, width)| width.as_mut())
+            .filter(|width| width.full > width.least.max(enough));
+        match cuttable.max_by_key(|width| width.full) {
+            Some(width) => width.full -= 1,
+            None => return,
         }
     }
 }
 
-/// Leaves out columns, the lowest weight first, except those above a limit and the last one.
-fn drop_columns(columns: &[Shown], widths: &mut [Option<usize>], limit: usize, weight_max: u8) {
+/// Leaves out columns, the lowest weight first and of equal ones the last, except those above a limit and the last one.
+fn drop_columns(weights: &[u8], widths: &mut [Option<Width>], limit: usize, weight_max: u8) {
     while length(widths) > limit && widths.iter().flatten().count() > 1 {
-        let shown = columns.iter().zip(&mut *widths).filter(|(_, width)| width.is_some());
-        match shown.min_by_key(|(column, _)| column.weight()) {
-            Some((column, width)) if column.weight() <= weight_max => *width = None,
+        let shown = weights.iter().zip(&mut *widths).filter(|(_, width)| width.is_some());
+        match shown.rev().min_by_key(|(weight, _)| **weight) {
+            Some((weight, width)) if *weight <= weight_max => *width = None,
             _ => return,
         }
     }
 }
 
-/// Cuts the middle out of an address; the port stays whole.
+/// An IPv4 address in IPv6 form without what all of them begin with: `[::ffff:192.0.2.10]:443` becomes `…192.0.2.10:443`.
+fn mapped(text: &str) -> Option<String> {
+    let (address, port) = text.strip_prefix("[::ffff:")?.split_once(']')?;
+    // Others may begin so too, and have no IPv4 address behind it.
+    address.contains('.').then(|| format!("…{address}{port}"))
+}
+
+/// Makes an address shorter; the port stays whole. One that is not [`mapped`] loses its middle.
 fn shorten(text: &str, width: usize) -> String {
+    if let Some(short) = mapped(text) {
+        return short;
+    }
+
     let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
     let room = width.saturating_sub(port.chars().count() + 2);
     let length = host.chars().count();
@@ -310,73 +439,4 @@ fn shorten(text: &str, width: usize) -> String {
     let head: String = host.chars().take(front).collect();
     let tail: String = host.chars().skip(length - back).collect();
     format!("{head}…{tail}:{port}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::command::sockets::shown::{column, columns};
-    use record::{AddressFamily, SocketRecord, SocketState};
-    use sockets::attribution::Users;
-
-    fn connection(cookie: u64, src: &str, rtt_us: u32) -> SocketRecord<'static> {
-        SocketRecord {
-            cookie: Some(cookie),
-            family: Some(AddressFamily::INET6),
-            state: Some(SocketState::ESTABLISHED),
-            src_address: Some(src.parse().unwrap()),
-            src_port: Some(443),
-            dst_address: Some("2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap()),
-            dst_port: Some(65_535),
-            rtt_us: Some(rtt_us),
-            ..SocketRecord::default()
-        }
-    }
-
-    fn render(names: &str, sort: &str, direction: Direction, width: Option<usize>) -> Vec<String> {
-        let mut table = Table::new(columns(names).unwrap(), column(sort).unwrap(), direction);
-        let users = Users::default();
-        for record in [
-            connection(2, "2001:db8::2", 900),
-            connection(1, "2001:db8::1", 0),
-            connection(3, "::1", 1_500),
-        ] {
-            table.push(&View::of(&record, &users));
-        }
-        let mut out = Out::to_memory();
-        let look = Look { has_color: false, width, may_drop_columns: true };
-        table.render(&look, usize::MAX, &mut out);
-        String::from_utf8(out.into_memory()).unwrap().lines().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn rows_are_sorted_and_aligned() {
-        let lines = render("local,rtt", "rtt", Direction::Descending, None);
-        assert_eq!(
-            lines,
-            [
-                "LOCAL                 RTT",
-                "[::1]:443          1.5 ms",
-                "[2001:db8::2]:443  900 µs",
-                "[2001:db8::1]:443       -",
-            ]
-        );
-        assert!(render("local", "local", Direction::Ascending, None)[1].starts_with("[::1]"));
-    }
-
-    #[test]
-    fn long_addresses_lose_their_middle_and_never_the_port() {
-        let lines = render("local,peer", "local", Direction::Ascending, Some(50));
-        assert_eq!(lines[1], "[::1]:443          [2001:db8:11…4:5555:6666]:65535");
-        assert!(lines.iter().all(|line| line.chars().count() <= 50), "{lines:?}");
-    }
-
-    #[test]
-    fn the_least_important_columns_go_where_there_is_no_room() {
-        let lines =
-            render("state,local,peer,rtt,min_rtt,idle", "local", Direction::Ascending, Some(60));
-        assert!(lines[0].contains("RTT") && lines[0].contains("PEER"), "{lines:?}");
-        assert!(!lines[0].contains("IDLE") && !lines[0].contains("MIN-RTT"), "{lines:?}");
-        assert!(lines.iter().all(|line| line.chars().count() <= 60), "{lines:?}");
-    }
 }
