@@ -156,7 +156,7 @@ reasons! {
     /// buffer was full, a filter or a checksum. All senders' together.
     ReceiverBuffer = "receiver_buffer", lost at [Receiver],
         "the receiver's own buffer was full: it reads slower than it is sent to",
-        "make the receiver faster or its receive buffer larger (SO_RCVBUF, net.core.rmem_max); `ss -ulpm` shows it";
+        "make the receiver faster or its receive buffer larger (SO_RCVBUF, net.core.rmem_max); `weir sockets -ulp` shows it";
     /// `ENETUNREACH`, `ENETDOWN`; exact.
     NetworkUnreachable = "network_unreachable", lost at [Target, Egress, Sink],
         "there is no route to the target, or its interface is down",

@@ -81,7 +81,7 @@ schema! {
         type_of_service: u8 = 47, "", "", "IPv4 type-of-service byte of what is sent (`IP_TOS`): DSCP and ECN bits.";
         traffic_class: u8 = 48, "", "", "IPv6 traffic class of what is sent (`IPV6_TCLASS`); IPv6 sockets only.";
         shutdown: u8 = 49, "flags", "", "Directions that were shut down: 1 receiving, 2 sending.";
-        protocol: u8 = 50, "", "", "IP protocol, where the kernel says it: 6 is TCP. Close events have it.";
+        protocol: u8 = 50, "", "", "IP protocol: 6 is TCP, in close events alone; 17 is UDP, in what `weir sockets --udp` prints.";
         v6_only: bool = 51, "", "", "Whether an IPv6 listener refuses IPv4 (`IPV6_V6ONLY`).";
         mark: u32 = 52, "", "4.9", "The firewall mark (`SO_MARK`); given only to readers with CAP_NET_ADMIN.";
         class_id: u32 = 53, "", "5.0", "The net_cls class, or else the socket's priority.";

@@ -58,4 +58,4 @@ pub use options::{Closes, DEFAULT_FIELDS, Options, Undecided};
 pub use output::{Output, Problem};
 pub use query::{Answer, QueryError};
 pub use quiet::TcpCounts;
-pub use walk::{Ask, Visitor, WalkError, Walked, Walker};
+pub use walk::{Ask, Transport, Visitor, WalkError, Walked, Walker};

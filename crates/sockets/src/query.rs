@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::filter::{Compiled, Expr, Filter, Needs};
 use crate::namespaces::{Admission, Known};
 use crate::runner::Runner;
-use crate::walk::{Ask, Progress, Steps, Visitor, Walker};
+use crate::walk::{Ask, Progress, Steps, Transport, Visitor, Walker};
 use pipe::{Pen, Waiting, pipe};
 use record::{Encoder, Encoding, FieldSet, RecordKind};
 use std::collections::VecDeque;
@@ -390,7 +390,8 @@ impl Answering {
 
 /// What is asked of the kernel.
 fn ask(split: &Compiled) -> Ask<'_> {
-    Ask { states: split.states, extensions: Extensions::ALL, bytecode: &split.bytecode }
+    let Compiled { states, bytecode, .. } = split;
+    Ask { transport: Transport::Tcp, states: *states, extensions: Extensions::ALL, bytecode }
 }
 
 /// The answer's text, as far as it is made.

@@ -13,7 +13,7 @@ use crate::query::{Answers, Question, Turn};
 use crate::quiet::{Quiet, Visit};
 use crate::scout::Scout;
 use crate::unseen::{absent, hidden_namespaces, no_such_namespace};
-use crate::walk::{Ask, Visitor as _, Walker};
+use crate::walk::{Ask, Transport, Visitor as _, Walker};
 use ledger::NamespaceError;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -378,7 +378,8 @@ impl<'h> Runner<'h> {
         engine.learn_nsid(&mut *self.access, at, place);
         engine.stamp();
 
-        let ask = Ask { states, extensions: self.extensions, bytecode: &self.split.bytecode };
+        let (transport, extensions) = (Transport::Tcp, self.extensions);
+        let ask = Ask { transport, states, extensions, bytecode: &self.split.bytecode };
         let visit = Visit { at, cookie, socket: &socket, ask };
         let result = self.quiet.read(&visit, &mut *self.access, &mut self.walker, engine);
 

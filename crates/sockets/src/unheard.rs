@@ -6,7 +6,7 @@
 use crate::closing::Drained;
 use crate::engine::Engine;
 use crate::says::is_remnant;
-use crate::walk::{Ask, Visitor};
+use crate::walk::{Ask, Transport, Visitor};
 use std::time::{Duration, Instant};
 use sys::Errno;
 use sys::namespace::{Error, Identity};
@@ -136,7 +136,12 @@ impl Engine<'_> {
         let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
         let socket = scout.access.open(at)?;
         // Without listeners, handshakes and TIME-WAIT: these have no close event of a connection to come.
-        let ask = Ask { states: States::DEFAULT, extensions: Extensions::NONE, bytecode: &[] };
+        let ask = Ask {
+            transport: Transport::Tcp,
+            states: States::DEFAULT,
+            extensions: Extensions::NONE,
+            bytecode: &[],
+        };
         let mut alive = Alive(0);
         let failed = |_| Error::Syscall { call: "walk", errno: Errno::IO };
         scout.walker.walk(&socket, &ask, &mut alive).map_err(failed)?;

@@ -10,13 +10,33 @@ use sys::Errno;
 use sys::clock::monotonic_ns;
 use sys::netlink::{DUMP_BUFFER_BYTES, Socket};
 use wire::DecodeError;
-use wire::inet_diag::request::{IPPROTO_TCP, SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
+use wire::inet_diag::request::{IPPROTO_TCP, IPPROTO_UDP, SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
 use wire::inet_diag::{Extensions, Family, Kind, Request, SocketId, SocketMessage, States, decode};
 use wire::netlink::{Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, done_status, error_of};
+
+/// Whose sockets are walked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transport {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+impl Transport {
+    /// The number of the IP protocol.
+    #[must_use]
+    pub const fn protocol(self) -> u16 {
+        match self {
+            Transport::Tcp => IPPROTO_TCP,
+            Transport::Udp => IPPROTO_UDP,
+        }
+    }
+}
 
 /// What is asked of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
+    pub transport: Transport,
     /// States of the sockets that are wanted.
     pub states: States,
     /// Attributes that are wanted.
@@ -59,8 +79,8 @@ pub enum WalkError {
     Syscall { call: &'static str, errno: Errno },
     /// The kernel refused the request or broke off its answer.
     Refused(Errno),
-    /// This kernel has no socket diagnosis of TCP, or its module (`tcp_diag`) is not loaded.
-    NoTcpDiag,
+    /// This kernel has no socket diagnosis of TCP or UDP, or its module (`tcp_diag`, `udp_diag`) is not loaded.
+    NoDiag(Transport),
     /// The kernel's datagram was larger than our buffer, which no known kernel sends.
     Truncated,
     /// The framing of a datagram is broken.
@@ -76,7 +96,8 @@ impl WalkError {
         match self {
             WalkError::Syscall { .. } => NamespaceError::Syscall,
             WalkError::Refused(_) => NamespaceError::Refused,
-            WalkError::NoTcpDiag => NamespaceError::NoTcpDiag,
+            // What is counted are walks of the collector, which are of TCP.
+            WalkError::NoDiag(_) => NamespaceError::NoTcpDiag,
             WalkError::Truncated => NamespaceError::Truncated,
             WalkError::Malformed(_) => NamespaceError::Malformed,
             WalkError::Incomplete => NamespaceError::Incomplete,
@@ -93,8 +114,11 @@ impl fmt::Display for WalkError {
             WalkError::Refused(errno) => {
                 write!(f, "the kernel refused to list its sockets: {errno}")
             }
-            WalkError::NoTcpDiag => f.write_str(
+            WalkError::NoDiag(Transport::Tcp) => f.write_str(
                 "this kernel cannot list TCP sockets: load its module with `modprobe tcp_diag`",
+            ),
+            WalkError::NoDiag(Transport::Udp) => f.write_str(
+                "this kernel cannot list UDP sockets: load its module with `modprobe udp_diag`",
             ),
             WalkError::Truncated => f.write_str("the kernel's answer was larger than the buffer"),
             WalkError::Malformed(error) => write!(f, "the kernel's answer is malformed: {error}"),
@@ -120,6 +144,8 @@ pub struct Walker {
     buffer: Box<[u8]>,
     request: Vec<u8>,
     sequence: u32,
+    /// That of the last request.
+    transport: Transport,
     form: Form,
     last: Walked,
 }
@@ -130,6 +156,7 @@ impl Default for Walker {
             buffer: vec![0; DUMP_BUFFER_BYTES].into_boxed_slice(),
             request: Vec::new(),
             sequence: 0,
+            transport: Transport::Tcp,
             form: Form::Both,
             last: Walked::default(),
         }
@@ -138,7 +165,7 @@ impl Default for Walker {
 
 impl Walker {
     /// Visits every socket of the socket's namespace. One walk of the kernel's table serves both families where the kernel
-    /// knows the older request (all do so far), else there are two.
+    /// knows the older request (all do so far), else there are two; of UDP always.
     ///
     /// # Errors
     /// See [`WalkError`]. What was visited before stays visited.
@@ -167,10 +194,11 @@ impl Walker {
         visitor: &mut impl Visitor,
         walked: &mut Walked,
     ) -> Result<(), WalkError> {
-        if self.form == Form::Both {
+        // The request that asks for both is TCP's.
+        if self.form == Form::Both && ask.transport == Transport::Tcp {
             match self.dump(socket, Kind::Both, ask, visitor, walked) {
                 // Nothing was answered yet, and the request itself may be unknown (net/core/sock_diag.c, sock_diag_rcv_msg).
-                Err(WalkError::Refused(Errno::INVAL | Errno::OPNOTSUPP) | WalkError::NoTcpDiag)
+                Err(WalkError::Refused(Errno::INVAL | Errno::OPNOTSUPP) | WalkError::NoDiag(_))
                     if walked.datagrams <= 1 =>
                 {
                     self.each(socket, ask, visitor, walked)?;
@@ -222,10 +250,11 @@ impl Walker {
         walked: &mut Walked,
     ) -> Result<(), WalkError> {
         self.sequence = self.sequence.wrapping_add(1);
-        let Ask { states, extensions, bytecode } = *ask;
+        self.transport = ask.transport;
+        let Ask { transport, states, extensions, bytecode } = *ask;
         let request = Request {
             kind,
-            protocol: IPPROTO_TCP,
+            protocol: transport.protocol(),
             states,
             extensions,
             src_port: 0,
@@ -339,17 +368,26 @@ impl Walker {
                     Err(error) => visitor.malformed(error),
                 },
                 NLMSG_DONE => {
-                    return status(done_status(message.body)).map(|()| Progress::Done);
+                    return self.status(done_status(message.body)).map(|()| Progress::Done);
                 }
                 NLMSG_ERROR => {
                     // 0 is an acknowledgement.
-                    status(error_of(message.body))?;
+                    self.status(error_of(message.body))?;
                 }
                 _ => {}
             }
         }
 
         Ok(Progress::GoesOn)
+    }
+
+    fn status(&self, code: Result<i32, DecodeError>) -> Result<(), WalkError> {
+        match code.map_err(WalkError::Malformed)? {
+            0 => Ok(()),
+            // net/ipv4/inet_diag.c, inet_diag_lock_handler: no handler of this protocol is loaded.
+            code if code == -Errno::NOENT.0 => Err(WalkError::NoDiag(self.transport)),
+            code => Err(WalkError::Refused(Errno(code.saturating_neg()))),
+        }
     }
 }
 
@@ -358,13 +396,4 @@ impl Walker {
 pub(crate) enum Progress {
     GoesOn,
     Done,
-}
-
-fn status(code: Result<i32, DecodeError>) -> Result<(), WalkError> {
-    match code.map_err(WalkError::Malformed)? {
-        0 => Ok(()),
-        // net/ipv4/inet_diag.c, inet_diag_lock_handler: no handler of this protocol is loaded.
-        code if code == -Errno::NOENT.0 => Err(WalkError::NoTcpDiag),
-        code => Err(WalkError::Refused(Errno(code.saturating_neg()))),
-    }
 }

@@ -6,6 +6,16 @@ use super::{Filter, Needs};
 /// What a filter may ask for, what is said where it is not known, and what helps.
 const QUESTIONS: &[(Needs, &str, &str)] = &[
     (
+        Needs::TCP_INFO,
+        "UDP sockets have no such figure: it is one of a TCP connection",
+        "addresses, ports, `drops`, `recv_q`, `send_q`, `rmem`, `rcvbuf`, `uid`, `process` and `unit` are known of them",
+    ),
+    (
+        Needs::CONGESTION,
+        "UDP sockets have no congestion control",
+        "leave out `--udp` for TCP sockets",
+    ),
+    (
         Needs::PROCESSES,
         "which process holds a socket is not looked up here",
         "`cgroup`, `unit`, `container`, `pod` and `uid` are known; a list or `--watch` of `weir sockets` knows processes too",

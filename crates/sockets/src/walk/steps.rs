@@ -37,7 +37,7 @@ impl Walker {
     ) -> Result<Progress, WalkError> {
         let next = match (self.datagram(socket, visitor, &mut steps.walked), steps.kind) {
             (
-                Err(WalkError::Refused(Errno::INVAL | Errno::OPNOTSUPP) | WalkError::NoTcpDiag),
+                Err(WalkError::Refused(Errno::INVAL | Errno::OPNOTSUPP) | WalkError::NoDiag(_)),
                 Kind::Both,
             ) if steps.walked.datagrams <= 1 => Family::Inet,
             (Ok(Progress::Done), Kind::Family(Family::Inet)) => Family::Inet6,

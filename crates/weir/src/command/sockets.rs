@@ -1,4 +1,4 @@
-//! `weir sockets`: the kernel's TCP sockets, for people and for programs.
+//! `weir sockets`: the kernel's TCP and UDP sockets, for people and for programs.
 
 mod args;
 mod assemble;
@@ -24,6 +24,7 @@ use assemble::Assembler;
 use live::Live;
 use read::Capture;
 use show::Printer;
+use sockets::Transport;
 use sockets::filter::{Filter, Needs};
 use std::path::Path;
 use std::process::ExitCode;
@@ -75,7 +76,10 @@ fn known(args: &Args) -> Needs {
         let of_messages = Needs::TCP_INFO.with(Needs::CONGESTION).with(Needs::MEMORY);
         return of_messages.with(Needs::MARK);
     }
-    let all = if live::is_admin() { Needs::ALL } else { Needs::ALL.without(Needs::MARK) };
+    let mut all = if live::is_admin() { Needs::ALL } else { Needs::ALL.without(Needs::MARK) };
+    if !args.transports().contains(&Transport::Tcp) {
+        all = all.without(Needs::TCP_INFO.with(Needs::CONGESTION));
+    }
     match (args.closed, args.watch) {
         (true, _) => all.without(Needs::PROCESSES),
         (false, Some(_)) => all,
@@ -86,7 +90,7 @@ fn known(args: &Args) -> Needs {
 /// Says which part of the filter runs where.
 fn explain(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
     let lines = match &args.read {
-        None => live::explain(filter, args.states()),
+        None => live::explain(filter, args.states(args.transports()[0])),
         Some(_) => vec![read::explain(filter)],
     };
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -101,10 +105,16 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
         file.finish()?;
     } else {
         let mut printer = Printer::new(args)?;
-        live.poll(&mut printer)?;
-        // A title without rows would look like an answer.
-        if live.failure().is_none() || live.assembler.counts.shown > 0 {
-            printer.end_of_poll(&live.assembler.counts);
+        for (at, &transport) in args.transports().iter().enumerate() {
+            live.turn_to(args, transport);
+            if at > 0 {
+                printer.turn_to(args, transport)?;
+            }
+            live.poll(&mut printer)?;
+            // A title without rows would look like an answer.
+            if live.failure().is_none() || live.assembler.counts.shown > 0 {
+                printer.end_of_poll(&live.assembler.counts);
+            }
         }
         printer.finish()?;
     }
@@ -146,6 +156,10 @@ fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCo
 /// Polls until interrupted.
 fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
+    let &[transport] = args.transports() else {
+        return Err(Failure::Usage.error("--watch looks at one protocol: leave out --tcp or --udp"));
+    };
+    live.turn_to(args, transport);
     let mut printer = Printer::new(args)?;
     let mut due = Instant::now();
 

@@ -11,3 +11,4 @@ mod reading;
 mod receive;
 mod rig;
 mod ss;
+mod udp;

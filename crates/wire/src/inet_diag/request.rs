@@ -13,6 +13,8 @@ pub const SOCK_DESTROY: u16 = 21;
 
 /// `IPPROTO_TCP`.
 pub const IPPROTO_TCP: u16 = 6;
+/// `IPPROTO_UDP`.
+pub const IPPROTO_UDP: u16 = 17;
 /// `IPPROTO_MPTCP`.
 pub const IPPROTO_MPTCP: u16 = 262;
 
@@ -49,6 +51,12 @@ impl Extensions {
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Those that are not in the other set.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// The set that these bits stand for.

@@ -5,7 +5,7 @@ use super::people::{Crowd, Ends};
 use super::watch::{Told, Watch};
 use crate::support::{RARELY, options};
 use ledger::{Event, NamespaceError};
-use sockets::{Access, Ask, Direct, Found, Hears, Scope, Visitor, Walker};
+use sockets::{Access, Ask, Direct, Found, Hears, Scope, Transport, Visitor, Walker};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
@@ -199,7 +199,12 @@ fn a_walk_that_fails_says_what_it_took() {
     let socket = Socket::open(Protocol::SockDiag).unwrap();
     ask_before(&socket).unwrap();
     let mut walker = Walker::default();
-    let ask = Ask { states: States::ALL, extensions: Extensions::NONE, bytecode: &[] };
+    let ask = Ask {
+        transport: Transport::Tcp,
+        states: States::ALL,
+        extensions: Extensions::NONE,
+        bytecode: &[],
+    };
     let error = walker.walk(&socket, &ask, &mut Nothing).unwrap_err();
     assert_eq!(error.cause(), NamespaceError::Refused);
     let walked = walker.last();

@@ -201,7 +201,7 @@ fn lost_in_buffers(host: &Host) -> Option<Finding> {
     }
     Some(
         Finding::new(Severity::Advice, what, value)
-            .because("some socket's buffer was full; the number behind d in the skmem part of its line says which")
-            .fixed_by("ss -uamnp"),
+            .because("some socket's buffer was full; the column DROPS says which")
+            .fixed_by("weir sockets -uap"),
     )
 }

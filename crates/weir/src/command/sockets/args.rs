@@ -9,7 +9,7 @@ use config::ListenAddress;
 use record::{Encoder, Encoding, FieldSet};
 use sockets::filter::Filter;
 use sockets::helper::Remote;
-use sockets::{Direct, MakeAccess, Scope};
+use sockets::{Direct, MakeAccess, Scope, Transport};
 use std::env;
 use std::io::{self, IsTerminal, Write as _};
 use std::num::NonZeroU64;
@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use text::units::parse_duration;
 use wire::capture;
-use wire::inet_diag::{Family, States};
+use wire::inet_diag::{Family, State, States};
 
-/// Show the kernel's TCP sockets: like ss, as a table that can be read or records that can be parsed
+/// Show the kernel's TCP and UDP sockets: like ss, as a table that can be read or records that can be parsed
 ///
 /// Without options: the connections of this network namespace, for which no privilege is needed. FILTER is the language
 /// of ss and more: `state established '( dport = :443 or src 10.0.0.0/8 )' and rtt > 100ms`; the kernel applies what it
@@ -37,9 +37,12 @@ pub(crate) struct Args {
     /// Only the network namespace of this name, as `ip netns` lists it; may be repeated
     #[arg(long, short = 'N', value_name = "NAME")]
     pub(super) namespace: Vec<String>,
-    /// TCP sockets, which are shown anyway
+    /// TCP sockets: what is shown without --udp
     #[arg(long, short)]
     pub(super) tcp: bool,
+    /// UDP sockets, with the datagrams that each has dropped: connected ones, those that receive from anybody with -l, both with -a
+    #[arg(long, short, conflicts_with_all = ["closed", "read", "write", "receive"])]
+    pub(super) udp: bool,
     /// Listening sockets, with how many connections wait to be accepted
     #[arg(long, short, overrides_with = "all")]
     pub(super) listening: bool,
@@ -198,11 +201,28 @@ impl Args {
         Ok(Box::new(|| Box::new(helper)))
     }
 
+    /// Whose sockets are shown, one after the other.
+    pub(super) fn transports(&self) -> &'static [Transport] {
+        match (self.tcp, self.udp) {
+            // As in ss, a summary is of everything.
+            (false, false) if self.summary && self.read.is_none() => {
+                &[Transport::Tcp, Transport::Udp]
+            }
+            (_, false) => &[Transport::Tcp],
+            (false, true) => &[Transport::Udp],
+            (true, true) => &[Transport::Tcp, Transport::Udp],
+        }
+    }
+
     /// The states that are asked for where the filter names none.
-    pub(super) fn states(&self) -> States {
+    pub(super) fn states(&self, transport: Transport) -> States {
+        // A UDP socket that is not connected is closed to the kernel, and listens to whoever asks.
+        let is_udp = transport == Transport::Udp;
         match (self.listening, self.all || self.summary || self.read.is_some()) {
+            (true, _) if is_udp => States::LISTENING | State::Closed.into(),
             (true, _) => States::LISTENING,
             (false, true) => States::ALL,
+            (false, false) if is_udp => State::Established.into(),
             (false, false) => States::DEFAULT,
         }
     }
@@ -234,9 +254,9 @@ impl Args {
     }
 
     /// Checks what is to be shown.
-    pub(super) fn show(&self) -> anyhow::Result<Show> {
+    pub(super) fn show(&self, transport: Transport) -> anyhow::Result<Show> {
         match self.format() {
-            Format::Table => self.show_table(),
+            Format::Table => self.show_table(transport),
             Format::Records(encoding) => {
                 if self.sort.is_some() {
                     return Err(Failure::Usage.error(
@@ -259,15 +279,20 @@ impl Args {
         }
     }
 
-    fn show_table(&self) -> anyhow::Result<Show> {
+    fn show_table(&self, transport: Transport) -> anyhow::Result<Show> {
         let columns = match &self.columns {
             Some(names) => shown::columns(names)?,
-            None => {
-                self.usual_columns().into_iter().map(shown::column).collect::<Result<_, _>>()?
-            }
+            None => self
+                .usual_columns(transport)
+                .into_iter()
+                .map(shown::column)
+                .collect::<Result<_, _>>()?,
         };
 
         let (sort, direction) = match self.sort.as_deref() {
+            None if self.watch.is_some() && transport == Transport::Udp => {
+                ("drops", Direction::Descending)
+            }
             None if self.watch.is_some() && !self.listening => ("out", Direction::Descending),
             None => ("local", Direction::Ascending),
             Some(text) => match text.split_once(',') {
@@ -280,7 +305,7 @@ impl Args {
             },
         };
 
-        let details = self.details().map(|name| shown::column(name));
+        let details = self.details().map(shown::column);
         let details = details.collect::<Result<_, _>>()?;
 
         Ok(Show::Table { columns, details, sort: shown::column(sort)?, direction })
@@ -297,8 +322,9 @@ impl Args {
         asked.into_iter().filter(|(is_asked, _)| *is_asked).flat_map(|(_, names)| names).copied()
     }
 
-    fn usual_columns(&self) -> Vec<&'static str> {
+    fn usual_columns(&self, transport: Transport) -> Vec<&'static str> {
         let usual = match self {
+            _ if transport == Transport::Udp => columns::DATAGRAMS,
             Args { closed: true, .. } => columns::CLOSED,
             Args { receive: Some(_), .. } => columns::RECEIVED,
             Args { listening: true, .. } => columns::LISTENERS,

@@ -5,12 +5,13 @@ use super::rates::History;
 use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
 use sockets::attribution::{Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users};
 use sockets::filter::{Expr, Facts, Filter, Needs, Origin};
-use sockets::{Found, Identity, Whose, describe};
+use sockets::{Found, Identity, Transport, Whose, describe};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::inet_diag::SocketMessage;
+use wire::inet_diag::request::IPPROTO_UDP;
 
 /// Takes the sockets that are to be shown.
 pub(super) trait Take {
@@ -24,6 +25,7 @@ pub(super) struct Place<'a> {
     pub(super) found: Option<&'a Found>,
     /// Whether it is the namespace of this process, whose interfaces are known by name.
     pub(super) is_own: bool,
+    pub(super) transport: Transport,
     /// What the message says of the socket: how it is, or that it ended.
     pub(super) kind: RecordKind,
     /// What of the filter is left to evaluate.
@@ -172,6 +174,10 @@ impl Assembler {
         let mut record = identify(&self.host, self.run_id, place);
         record.poll = is_live.then_some(self.poll);
         describe(&mut record, message, &whose, &mut unknown);
+        if place.transport == Transport::Udp {
+            // The kernel leaves it to those who asked.
+            record.protocol = Some(IPPROTO_UDP as u8);
+        }
 
         // Noted whether it passes or not: the next poll may show it, and needs the difference.
         let history = self.history.as_mut();

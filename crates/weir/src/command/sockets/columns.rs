@@ -87,6 +87,9 @@ pub(super) const CONNECTIONS: &[&str] = &[
 ];
 /// Columns of `--listening`.
 pub(super) const LISTENERS: &[&str] = &["local", "waiting", "backlog", "user"];
+/// Columns of `--udp`.
+pub(super) const DATAGRAMS: &[&str] =
+    &["state", "local", "peer", "recv_q", "send_q", "drops", "rmem", "rcvbuf", "user"];
 /// Columns of `--watch`.
 pub(super) const WATCHED: &[&str] = &[
     "state",

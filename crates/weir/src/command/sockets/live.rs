@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use record::RecordKind;
 use sockets::filter::{Explanation, Filter, Names, SystemNames, Target};
 use sockets::unseen::{absent, hidden_namespaces, no_such_namespace, without_ptrace};
-use sockets::{Access, Ask, Found, Scope, Visitor, Walker};
+use sockets::{Access, Ask, Found, Scope, Transport, Visitor, Walker};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use sys::clock::realtime_ns;
@@ -21,6 +21,7 @@ use wire::inet_diag::{Extensions, SocketMessage, States};
 pub(super) struct Live<'p> {
     filter: &'p Filter,
     scope: Scope,
+    transport: Transport,
     states: States,
     access: Box<dyn Access>,
     walker: Walker,
@@ -56,7 +57,8 @@ impl<'p> Live<'p> {
         Ok(Live {
             filter,
             scope: args.scope(),
-            states: args.states(),
+            transport: Transport::Tcp,
+            states: args.states(Transport::Tcp),
             access: (args.make_access()?)(),
             walker: Walker::default(),
             found: Vec::new(),
@@ -65,6 +67,12 @@ impl<'p> Live<'p> {
             unseen: Unseen::default(),
             told: BTreeSet::new(),
         })
+    }
+
+    /// Has the next polls ask for the sockets of another protocol.
+    pub(super) fn turn_to(&mut self, args: &Args, transport: Transport) {
+        self.transport = transport;
+        self.states = args.states(transport);
     }
 
     /// Checks what the filter says of this namespace.
@@ -124,14 +132,20 @@ impl<'p> Live<'p> {
             return Ok(());
         }
 
+        let extensions = match self.transport {
+            Transport::Tcp => Extensions::ALL,
+            Transport::Udp => Extensions::ALL.without(Extensions::INFO),
+        };
         let ask = Ask {
+            transport: self.transport,
             states: compiled.states,
-            extensions: Extensions::ALL,
+            extensions,
             bytecode: &compiled.bytecode,
         };
         let place = Place {
             found: Some(found),
             is_own,
+            transport: self.transport,
             kind: RecordKind::POLL,
             rest: compiled.rest.as_ref(),
             time_unix_ns: Some(realtime_ns()),

@@ -7,6 +7,7 @@ use super::assemble::{Assembler, Place, Take};
 use crate::exit::Failure;
 use record::RecordKind;
 use report::Report;
+use sockets::Transport;
 use sockets::filter::{self, Explanation, Filter};
 use std::collections::HashSet;
 use std::fs;
@@ -65,7 +66,7 @@ impl Capture {
         let mut report = Report::default();
 
         assembler.begin_poll();
-        let states = filter.states().unwrap_or(args.states());
+        let states = filter.states().unwrap_or(args.states(Transport::Tcp));
         let mut closed = HashSet::new();
 
         for captured in &mut reader {
@@ -83,6 +84,7 @@ impl Capture {
                     let place = Place {
                         found: None,
                         is_own: false,
+                        transport: Transport::Tcp,
                         kind,
                         rest: filter.expression(),
                         time_unix_ns: captured.time_unix_ns,

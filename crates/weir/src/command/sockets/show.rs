@@ -8,6 +8,7 @@ use super::summary::Summary;
 use super::table::{Look, Table};
 use crate::exit::Reader;
 use record::Encoder;
+use sockets::Transport;
 use sys::clock::realtime_ns;
 use text::{plural, time_of_day};
 
@@ -41,7 +42,8 @@ impl Printer {
             return Ok(Printer { out, form: Form::Summary(Summary::new(style)) });
         }
 
-        let form = match args.show()? {
+        let transport = args.transports().first().copied().unwrap_or_default();
+        let form = match args.show(transport)? {
             Show::Table { columns, details, sort, direction } => {
                 let redraws = crate::progress::rewrites_lines(&std::io::stdout());
                 let screen = match (args.watch, redraws) {
@@ -62,6 +64,20 @@ impl Printer {
         };
 
         Ok(Printer { out, form })
+    }
+
+    /// What follows is of another protocol, whose table has other columns.
+    ///
+    /// # Errors
+    /// The command line does not fit it.
+    pub(super) fn turn_to(&mut self, args: &Args, transport: Transport) -> anyhow::Result<()> {
+        if let Form::Table { table, .. } = &mut self.form
+            && let Show::Table { columns, details, sort, direction } = args.show(transport)?
+        {
+            *table = Table::new(columns, details, sort, direction);
+            self.out.push(b"\n");
+        }
+        Ok(())
     }
 
     /// Prints what was gathered, and says how much it is.

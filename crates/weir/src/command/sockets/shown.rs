@@ -239,6 +239,9 @@ mod tests {
         let sets = [
             columns::CONNECTIONS,
             columns::LISTENERS,
+            columns::DATAGRAMS,
+            columns::INFO,
+            columns::MEMORY,
             columns::WATCHED,
             columns::CLOSED,
             columns::RECEIVED,

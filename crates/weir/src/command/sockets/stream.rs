@@ -5,6 +5,7 @@ use super::columns::View;
 use super::show::tell_left_out;
 use super::table::Lines;
 use record::{Encoder, PollTotals, SocketRecord};
+use sockets::Transport;
 use sockets::attribution::Users;
 
 /// Turns records into lines of a table, or into any encoding.
@@ -25,7 +26,7 @@ impl Stream {
     /// # Errors
     /// The command line is wrong.
     pub(super) fn new(args: &Args) -> anyhow::Result<Stream> {
-        let form = match args.show()? {
+        let form = match args.show(Transport::Tcp)? {
             Show::Table { mut columns, details, .. } => {
                 columns.extend(details);
                 let lines = Lines::new(columns, &args.look());

@@ -1,9 +1,10 @@
-//! `--summary`: how many sockets there are in each state.
+//! `--summary`: how many sockets of each protocol there are in each state.
 
 use record::{AddressFamily, SocketRecord, SocketState};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use wire::inet_diag::State;
+use wire::inet_diag::request::IPPROTO_UDP;
 
 /// How a summary is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,10 +16,10 @@ pub(super) enum Style {
     Jsonl,
 }
 
-/// Sockets by state, IPv4 before IPv6.
+/// Sockets by protocol and state, IPv4 before IPv6.
 pub(super) struct Summary {
     style: Style,
-    counts: BTreeMap<u8, [u64; 2]>,
+    counts: BTreeMap<(&'static str, u8), [u64; 2]>,
 }
 
 impl Summary {
@@ -27,8 +28,10 @@ impl Summary {
     }
 
     pub(super) fn count(&mut self, record: &SocketRecord<'_>) {
+        let is_udp = record.protocol.map(u16::from) == Some(IPPROTO_UDP);
+        let protocol = if is_udp { "udp" } else { "tcp" };
         let state = record.state.map_or(0, |state| state.0);
-        let [ipv4, ipv6] = self.counts.entry(state).or_default();
+        let [ipv4, ipv6] = self.counts.entry((protocol, state)).or_default();
         *(if record.family == Some(AddressFamily::INET6) { ipv6 } else { ipv4 }) += 1;
     }
 
@@ -41,27 +44,31 @@ impl Summary {
     }
 
     fn table(&self) -> String {
-        let mut text = String::from("STATE          TOTAL     IPV4     IPV6\n");
-        let mut line = |name: &str, [ipv4, ipv6]: [u64; 2]| {
-            writeln!(text, "{name:<11} {:>8} {ipv4:>8} {ipv6:>8}", ipv4 + ipv6)
+        let mut text = String::from("PROTOCOL  STATE          TOTAL     IPV4     IPV6\n");
+        let mut line = |protocol: &str, state: &str, [ipv4, ipv6]: [u64; 2]| {
+            writeln!(text, "{protocol:<8}  {state:<11} {:>8} {ipv4:>8} {ipv6:>8}", ipv4 + ipv6)
                 .expect("writing to a string cannot fail");
         };
 
-        let mut all = [0, 0];
-        for (&state, &[ipv4, ipv6]) in &self.counts {
-            line(State::from_number(state).printed(), [ipv4, ipv6]);
-            all = [all[0] + ipv4, all[1] + ipv6];
+        let mut all = BTreeMap::new();
+        for (&(protocol, state), &[ipv4, ipv6]) in &self.counts {
+            line(protocol, State::from_number(state).printed(), [ipv4, ipv6]);
+            let [all_ipv4, all_ipv6] = all.entry(protocol).or_insert([0, 0]);
+            *all_ipv4 += ipv4;
+            *all_ipv6 += ipv6;
         }
-        line("all", all);
+        for (protocol, counts) in all {
+            line(protocol, "all", counts);
+        }
         text
     }
 
     fn objects(&self) -> impl Iterator<Item = String> {
-        self.counts.iter().map(|(&state, [ipv4, ipv6])| {
+        self.counts.iter().map(|(&(protocol, state), [ipv4, ipv6])| {
             let word = SocketState(state).word().unwrap_or("unknown");
+            let total = ipv4 + ipv6;
             format!(
-                "{{\"state\":\"{word}\",\"total\":{},\"ipv4\":{ipv4},\"ipv6\":{ipv6}}}",
-                ipv4 + ipv6
+                "{{\"protocol\":\"{protocol}\",\"state\":\"{word}\",\"total\":{total},\"ipv4\":{ipv4},\"ipv6\":{ipv6}}}"
             )
         })
     }
