@@ -84,6 +84,8 @@ fn socket(bytes: &[u8; SOCKET_BYTES]) -> (SocketMessage<'static>, Entry) {
     message.cgroup_id = Some(at(41).into());
     message.uid = at(42).into();
     message.receive_queue = word(44).into();
+    message.type_of_service = (at(46) > 0).then_some(at(46));
+    message.traffic_class = (at(47) > 0).then_some(at(47));
     message.congestion = [None, Some("bbr"), Some("cubic")][usize::from(at(43) % 3)];
     let entry = Entry {
         source: src.ip(),

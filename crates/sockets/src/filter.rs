@@ -38,6 +38,7 @@ pub use explain::{Explanation, Place};
 pub use facts::{Facts, Needs, Origin};
 pub use fields::{Field, words};
 pub use names::{Names, NoNames, SystemNames};
+pub use parse::COLUMNS_ONLY;
 pub use split::{Compiled, Target};
 pub use verdict::Verdict;
 

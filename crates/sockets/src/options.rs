@@ -71,6 +71,8 @@ impl Options {
         want(self.closes == Closes::On || needs.contains(Needs::TCP_INFO), Extensions::INFO);
         want(needs.contains(Needs::CONGESTION), Extensions::CONGESTION);
         want(needs.contains(Needs::MEMORY), Extensions::MEMORY);
+        let type_of_service = Extensions::TYPE_OF_SERVICE.with(Extensions::TRAFFIC_CLASS);
+        want(needs.contains(Needs::TYPE_OF_SERVICE), type_of_service);
 
         for field in self.fields.fields() {
             if let Some(extension) = extension_of(field) {

@@ -107,6 +107,8 @@ pub enum TextField {
     CgroupPath,
     /// Name of the congestion control.
     CongestionControl,
+    /// What held sending up: a word of [`Limit`](crate::Limit).
+    Limited,
 }
 
 impl TextField {
@@ -121,6 +123,7 @@ impl TextField {
             TextField::Process => "process",
             TextField::CgroupPath => "cgroup",
             TextField::CongestionControl => "cc",
+            TextField::Limited => "limited",
         }
     }
 }

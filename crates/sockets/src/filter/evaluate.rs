@@ -2,8 +2,9 @@
 
 use super::ast::{Device, Expr, Test, TextField};
 use super::facts::{Facts, Origin};
-use super::fields::{Field, Source};
+use super::fields::{Field, MemoryField, Source};
 use super::verdict::Verdict;
+use crate::Limit;
 use crate::attribution::Process;
 use crate::says;
 use std::net::IpAddr;
@@ -197,11 +198,54 @@ fn number(
         Source::Inode if is_row => says::inode(message).map(u64::from),
         Source::Uid | Source::Inode => None,
         Source::Cookie => Some(message.id.cookie),
+        Source::Waiting => of_listener(message, facts, message.receive_queue),
+        Source::Backlog => of_listener(message, facts, message.send_queue),
+        Source::Idle if has_counters => idle_us(message),
+        Source::Sent if has_counters => {
+            let info = message.tcp_info.as_ref();
+            info.and_then(|info| info.bytes_sent().or(info.bytes_acked()))
+        }
+        Source::Idle | Source::Sent => None,
+        Source::Dscp => dscp(message).filter(|_| is_row).map(u64::from),
+        Source::Memory(field) => message.memory.map(|memory| {
+            u64::from(match field {
+                MemoryField::Receive => memory.rmem_alloc_bytes,
+                MemoryField::ReceiveLimit => memory.rcvbuf_bytes,
+                MemoryField::Send => memory.wmem_queued_bytes,
+                MemoryField::SendLimit => memory.sndbuf_bytes,
+            })
+        }),
         Source::Drops => message.memory.and_then(|memory| memory.drops).map(u64::from),
         Source::Age => facts.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
     };
 
     Verdict::known(value.map(test))
+}
+
+/// What the kernel puts into the queues of a listener.
+fn of_listener(message: &SocketMessage<'_>, facts: &Facts<'_>, number: u32) -> Option<u64> {
+    let is_listener = facts.origin == Origin::Row && message.state == State::Listen;
+    is_listener.then_some(number.into())
+}
+
+/// Time since data was sent or received last, in microseconds.
+fn idle_us(message: &SocketMessage<'_>) -> Option<u64> {
+    let info = message.tcp_info.as_ref().filter(|_| message.state != State::Listen)?;
+    let ages_ms = [info.last_data_sent_ms(), info.last_data_recv_ms()];
+    ages_ms.into_iter().flatten().min().map(|ms| u64::from(ms) * 1_000)
+}
+
+/// The class of service of what is sent. An IPv6 socket with an IPv4 connection sends IPv4.
+fn dscp(message: &SocketMessage<'_>) -> Option<u8> {
+    let is_ipv4 = message.id.dst.ip().to_canonical().is_ipv4();
+    let byte = if is_ipv4 { message.type_of_service } else { message.traffic_class };
+    byte.map(|byte| byte >> 2)
+}
+
+fn limit(message: &SocketMessage<'_>) -> Option<Limit> {
+    let info = message.tcp_info.as_ref()?;
+    let is_app_limited = info.delivery_rate_app_limited().map(|flag| flag != 0);
+    Limit::of(info.busy_time_us(), info.rwnd_limited_us(), info.sndbuf_limited_us(), is_app_limited)
 }
 
 /// What is asked of the processes that hold it. Where none is known that is an answer only of a socket without a file.
@@ -259,6 +303,11 @@ fn text(
         TextField::Container => of_cgroup(facts.container),
         TextField::Unit => of_cgroup(facts.unit),
         TextField::CgroupPath => Verdict::known(facts.cgroup_path.map(|path| fits(pattern, path))),
+        TextField::Limited => {
+            let is_said = facts.origin == Origin::Row || !says::is_aborted(message);
+            let limit = limit(message).filter(|_| is_said);
+            Verdict::known(limit.map(|limit| fits(pattern, limit.word())))
+        }
         TextField::CongestionControl => {
             Verdict::known(message.congestion.map(|name| fits(pattern, name)))
         }

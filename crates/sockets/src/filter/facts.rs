@@ -85,9 +85,11 @@ impl Needs {
     pub const AGE: Needs = Needs(1 << 8);
     /// [`Facts::interface`].
     pub const INTERFACE: Needs = Needs(1 << 9);
+    /// `INET_DIAG_TOS` and `INET_DIAG_TCLASS`.
+    pub const TYPE_OF_SERVICE: Needs = Needs(1 << 10);
 
     /// Everything.
-    pub const ALL: Needs = Needs((1 << 10) - 1);
+    pub const ALL: Needs = Needs((1 << 11) - 1);
 
     /// Whether all of these are needed.
     #[must_use]
@@ -124,6 +126,7 @@ impl Needs {
             Test::Text(TextField::Netns, _) => Needs::NETNS,
             Test::Text(TextField::Process, _) => Needs::PROCESSES,
             Test::Text(TextField::CongestionControl, _) => Needs::CONGESTION,
+            Test::Text(TextField::Limited, _) => Needs::TCP_INFO,
             Test::Text(..) => Needs::ATTRIBUTION,
             Test::Host(..) | Test::Port(..) | Test::Autobound => Needs::NONE,
             Test::Device(_) | Test::State(_) | Test::Family(_) => Needs::NONE,
@@ -132,12 +135,15 @@ impl Needs {
 
     fn of_field(field: Field) -> Needs {
         match field.source() {
-            Source::TcpInfo(_) => Needs::TCP_INFO,
-            Source::Drops => Needs::MEMORY,
+            Source::TcpInfo(_) | Source::Idle | Source::Sent => Needs::TCP_INFO,
+            Source::Drops | Source::Memory(_) => Needs::MEMORY,
+            Source::Dscp => Needs::TYPE_OF_SERVICE,
             Source::Age => Needs::AGE,
             Source::Pid => Needs::PROCESSES,
             Source::ReceiveQueue
             | Source::SendQueue
+            | Source::Waiting
+            | Source::Backlog
             | Source::Uid
             | Source::Inode
             | Source::Cookie => Needs::NONE,

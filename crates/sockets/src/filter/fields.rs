@@ -23,15 +23,36 @@ pub(super) enum Source {
     Drops,
     Age,
     Pid,
+    /// Of a listener alone: connections that wait to be accepted.
+    Waiting,
+    /// Of a listener alone: how many may wait.
+    Backlog,
+    /// Since data was sent or received last.
+    Idle,
+    /// Bytes sent, or acknowledged on kernels that count no others.
+    Sent,
+    Memory(MemoryField),
+    Dscp,
+}
+
+/// One number of the socket's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemoryField {
+    Receive,
+    ReceiveLimit,
+    Send,
+    SendLimit,
 }
 
 /// Words for what lies outside `tcp_info`; the first of each is the one that is printed.
 const OWN: &[(&str, Source, Quantity)] = &[
     ("rqueue", Source::ReceiveQueue, Quantity::Bytes),
     ("recvq", Source::ReceiveQueue, Quantity::Bytes),
+    ("recv_q", Source::ReceiveQueue, Quantity::Bytes),
     ("receive_queue", Source::ReceiveQueue, Quantity::Bytes),
     ("wqueue", Source::SendQueue, Quantity::Bytes),
     ("sendq", Source::SendQueue, Quantity::Bytes),
+    ("send_q", Source::SendQueue, Quantity::Bytes),
     ("send_queue", Source::SendQueue, Quantity::Bytes),
     ("uid", Source::Uid, Quantity::User),
     ("user", Source::Uid, Quantity::User),
@@ -41,16 +62,31 @@ const OWN: &[(&str, Source, Quantity)] = &[
     ("sk", Source::Cookie, Quantity::Count),
     ("drops", Source::Drops, Quantity::Count),
     ("age", Source::Age, Quantity::Duration),
+    ("seen", Source::Age, Quantity::Duration),
     ("pid", Source::Pid, Quantity::Count),
+    ("waiting", Source::Waiting, Quantity::Count),
+    ("backlog", Source::Backlog, Quantity::Count),
+    ("idle", Source::Idle, Quantity::Duration),
+    ("sent", Source::Sent, Quantity::Bytes),
+    ("rmem", Source::Memory(MemoryField::Receive), Quantity::Bytes),
+    ("rcvbuf", Source::Memory(MemoryField::ReceiveLimit), Quantity::Bytes),
+    ("wmem", Source::Memory(MemoryField::Send), Quantity::Bytes),
+    ("sndbuf", Source::Memory(MemoryField::SendLimit), Quantity::Bytes),
+    ("dscp", Source::Dscp, Quantity::Dscp),
 ];
 
-/// Shorter words, and those that `ss -i` prints.
+/// Shorter words, those that `ss -i` prints, and names of columns. `retrans` is the column's total, not the kernel's field of
+/// that name.
 const ALIASES: &[(&str, &str)] = &[
     ("cwnd", "snd_cwnd_segments"),
     ("ssthresh", "snd_ssthresh_segments"),
     ("mss", "snd_mss_bytes"),
     ("rcvmss", "rcv_mss_bytes"),
     ("minrtt", "min_rtt_us"),
+    ("retrans", "total_retrans_segments"),
+    ("retrans_now", "retrans_segments"),
+    ("pacing", "pacing_rate_bytes_per_sec"),
+    ("received", "bytes_received"),
     ("rate", "delivery_rate_bytes_per_sec"),
     ("busy", "busy_time_us"),
     ("lastsnd", "last_data_sent_ms"),
@@ -82,8 +118,14 @@ impl Field {
 
     fn of_tcp_info(field: &'static tcp_info::Field) -> Field {
         let first = tcp_info::FIELDS.iter().find(|other| short(other.name) == short(field.name));
-        // Where fields differ in their unit alone, the first has the short word.
-        let word = if first == Some(field) { short(field.name) } else { field.name };
+        let alias = |(alias, _): &&(&str, &str)| *alias == short(field.name);
+        let word = match ALIASES.iter().find(alias) {
+            // The short word stands for another field.
+            Some((_, name)) if *name != field.name => alias_of(field.name),
+            // Where fields differ in their unit alone, the first has the short word.
+            _ if first == Some(field) => short(field.name),
+            _ => field.name,
+        };
         Field { word, source: Source::TcpInfo(field), quantity: quantity_of(field.unit) }
     }
 
@@ -109,6 +151,11 @@ pub fn words() -> impl Iterator<Item = &'static str> {
     // The language has a word of its own for the state.
     let fields = tcp_info::FIELDS.iter().filter(|field| field.name != "state");
     own.chain(aliases).chain(fields.map(|field| Field::of_tcp_info(field).word))
+}
+
+/// The shorter word of a field.
+fn alias_of(name: &'static str) -> &'static str {
+    ALIASES.iter().find(|(_, of)| *of == name).map_or(name, |(alias, _)| alias)
 }
 
 fn short(name: &'static str) -> &'static str {

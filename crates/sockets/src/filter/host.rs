@@ -176,7 +176,7 @@ fn port_of(part: Part<'_>, names: &dyn Names) -> Result<Option<u16>, Problem> {
         (None, Some(port)) => Ok(Some(port)),
         (None, None) => Err(part.problem(
             format!("`{text}` is neither a port nor a service of /etc/services"),
-            text.contains('-').then_some("a range is written `sport >= :1000 and sport <= :2000`"),
+            text.contains('-').then_some("a range is written `sport in 1000-2000`"),
         )),
     }
 }

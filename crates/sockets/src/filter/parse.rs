@@ -3,11 +3,12 @@
 //! ```text
 //! filter = { ("state" | "exclude") STATE } [ [ "and" | "or" ] list ]
 //! list   = unit { ( "and" | "or" | nothing ) unit }        from left to right; `and` does not bind tighter
-//! unit   = "not" unit | "(" list ")" | WORD [ SIGN ] VALUE | "autobound"
+//! unit   = "not" unit | "(" list ")" | WORD [ SIGN ] VALUE | WORD [ "not" ] "in" VALUE { "," VALUE } | "autobound"
 //! ```
 //!
 //! `and` and `or` have one precedence, from left to right: so does `ss`, whatever ss(8) says (misc/ssfilter.y, `exprlist`).
 
+mod ends;
 mod predicate;
 
 use super::ast::{Expr, Test};
@@ -16,6 +17,7 @@ use super::facts::Needs;
 use super::lex::{Kind, Sign, Token, lex};
 use super::names::Names;
 use super::{Filter, MAX_NESTING, MAX_TEXT_BYTES};
+pub use predicate::COLUMNS_ONLY;
 use predicate::ONLY_EQUAL;
 use std::ops::Range;
 use wire::inet_diag::{Family, States};

@@ -17,17 +17,66 @@ pub(super) enum Quantity {
     Rate,
     /// A user's id.
     User,
+    /// A class of service: 6 bits (RFC 2474).
+    Dscp,
+}
+
+/// Names of classes beside `cs0` to `cs7` (RFC 2474) and `af11` to `af43` (RFC 2597), as RFC 3246 and 5865 give them. The first of a
+/// number is the one that is printed. `le` (RFC 8622) is a sign of the language, and so that class is 1.
+const DSCP_NAMES: &[(&str, u64)] =
+    &[("ef", 46), ("va", 44), ("cs0", 0), ("default", 0), ("df", 0), ("be", 0)];
+
+/// The class of a name.
+fn dscp_named(name: &str) -> Option<u64> {
+    if let Some((_, number)) = DSCP_NAMES.iter().find(|(known, _)| *known == name) {
+        return Some(*number);
+    }
+
+    let digits = |text: &str| text.bytes().map(|byte| u64::from(byte.wrapping_sub(b'0'))).collect();
+    let class: Vec<u64> = name.strip_prefix("cs").map(digits).unwrap_or_default();
+    let assured: Vec<u64> = name.strip_prefix("af").map(digits).unwrap_or_default();
+    match (class.as_slice(), assured.as_slice()) {
+        ([class @ 0..=7], []) => Some(8 * class),
+        ([], [class @ 1..=4, precedence @ 1..=3]) => Some(8 * class + 2 * precedence),
+        _ => None,
+    }
+}
+
+/// The name of a class, where it has one.
+fn dscp_name(number: u64) -> Option<String> {
+    if let Some((name, _)) = DSCP_NAMES.iter().find(|(_, known)| *known == number) {
+        return Some((*name).to_owned());
+    }
+    match (number / 8, number % 8) {
+        (class @ 0..=7, 0) => Some(format!("cs{class}")),
+        (class @ 1..=4, low @ (2 | 4 | 6)) => Some(format!("af{class}{}", low / 2)),
+        _ => None,
+    }
 }
 
 impl Quantity {
     /// Reads a number, with a unit behind it where one is due; 0 needs none. Decimals are taken as long as they are exact.
     pub(super) fn parse(self, text: &str) -> Result<u64, UnitError> {
-        if let (Quantity::Count | Quantity::User, Some(hex)) = (self, text.strip_prefix("0x")) {
-            return u64::from_str_radix(hex, 16).map_err(|_| UnitError::NoNumber("0x1f"));
+        if let (Quantity::Count | Quantity::User | Quantity::Dscp, Some(hex)) =
+            (self, text.strip_prefix("0x"))
+        {
+            let number = u64::from_str_radix(hex, 16).map_err(|_| UnitError::NoNumber("0x1f"))?;
+            return match self {
+                Quantity::Dscp if number > 63 => Err(UnitError::TooLarge),
+                _ => Ok(number),
+            };
         }
 
         match self {
             _ if text == "0" => Ok(0),
+            Quantity::Dscp => match dscp_named(&text.to_ascii_lowercase()) {
+                Some(number) => Ok(number),
+                None => match text.parse() {
+                    Ok(number @ 0..=63) => Ok(number),
+                    Ok(_) => Err(UnitError::TooLarge),
+                    Err(_) => Err(UnitError::NoNumber("46")),
+                },
+            },
             Quantity::Count => units::parse_count(text),
             Quantity::User => text.parse().map_err(|_| UnitError::NoNumber("1000")),
             Quantity::Bytes => units::parse_size(text),
@@ -44,6 +93,7 @@ impl Quantity {
             Quantity::Duration => "a time with its unit (us, ms, s, min, h, d), such as `100ms`",
             Quantity::Rate => "a rate with its unit, such as `1MB/s` (bytes) or `8Mbit/s` (bits)",
             Quantity::User => "a user's name or number",
+            Quantity::Dscp => "a class such as `ef`, `cs5` or `af41`, or a number from 0 to 63",
         }
     }
 
@@ -54,6 +104,10 @@ impl Quantity {
                 f.write_str(&units::display_duration(Duration::from_micros(value)))
             }
             Quantity::Rate if value > 0 => f.write_str(&units::display_bit_rate(value)),
+            Quantity::Dscp => match dscp_name(value) {
+                Some(name) => f.write_str(&name),
+                None => write!(f, "{value}"),
+            },
             _ => write!(f, "{value}"),
         }
     }

@@ -14,7 +14,7 @@ struct FixedNames;
 impl Names for FixedNames {
     fn service(&self, name: &str) -> Option<u16> {
         service_in(
-            "# comment\nhttp 80/tcp www # web\ndomain 53/udp\ndomain 53/tcp\nntp 123/udp\n",
+            "# comment\nhttp 80/tcp www # web\nhttps-x 443/tcp\ndomain 53/udp\ndomain 53/tcp\nntp 123/udp\n",
             name,
         )
     }
@@ -159,6 +159,66 @@ fn ports() {
 }
 
 #[test]
+fn lists_and_ranges() {
+    reads("sport in 80", "sport = :80");
+    reads("sport in 1-1024", "sport >= :1 and sport <= :1024");
+    reads(
+        "dport in 80,https-x,8000-8999",
+        "dport = :80 or dport = :443 or ( dport >= :8000 and dport <= :8999 )",
+    );
+    reads("dport in 80, :81,  www", "dport = :80 or dport = :81 or dport = :80");
+    reads("sport not in 80,81", "not ( sport = :80 or sport = :81 )");
+    reads("sport not in 80", "sport != :80");
+    reads("sport in '80,81' and dport = :1", "( sport = :80 or sport = :81 ) and dport = :1");
+    reads("src in 10.0.0.0/8,[fd00::/8]:53", "src 10.0.0.0/8 or src [fd00::/8]:53");
+    reads("dst not in 10/8,localhost", "not ( dst 10.0.0.0/8 or dst 127.0.0.1 or dst [::1] )");
+    reads("host 10.0.0.1", "src 10.0.0.1 or dst 10.0.0.1");
+    reads("host != :80", "not ( sport = :80 or dport = :80 )");
+    reads(
+        "host in 10.0.0.1,10.0.0.2",
+        "src 10.0.0.1 or dst 10.0.0.1 or src 10.0.0.2 or dst 10.0.0.2",
+    );
+    reads("local 10/8 peer 10.0.0.1:80", "src 10.0.0.0/8 and dst 10.0.0.1:80");
+}
+
+#[test]
+fn names_of_columns_are_words() {
+    reads("recv_q > 1KiB and send_q = 0", "rqueue > 1024 and wqueue = 0");
+    reads("waiting > 0 and backlog < 128", "waiting > 0 and backlog < 128");
+    reads("limited = rwnd or limited != s*", "limited = rwnd or limited != s*");
+    reads("idle > 5min", "idle > 5m");
+    reads("sent > 1MB received > 1k", "sent > 1000000 and bytes_received > 1000");
+    reads("pacing > 1Mbit/s", "pacing_rate > 125kB/s");
+    reads("namespace = blue", "netns = blue");
+    reads("seen > 1s", "age > 1s");
+    reads("rmem > 0 rcvbuf < 1MiB", "rmem > 0 and rcvbuf < 1048576");
+}
+
+#[test]
+fn classes_of_service() {
+    for (written, printed) in [
+        ("ef", "ef"),
+        ("EF", "ef"),
+        ("46", "ef"),
+        ("cs5", "cs5"),
+        ("40", "cs5"),
+        ("0x28", "cs5"),
+        ("af41", "af41"),
+        ("be", "cs0"),
+        ("va", "va"),
+        ("1", "1"),
+        ("3", "3"),
+        ("63", "63"),
+    ] {
+        reads(&format!("dscp = {written}"), &format!("dscp = {printed}"));
+    }
+    for wrong in ["64", "0x40", "cs8", "af44", "af51", "eff", "cs"] {
+        let error = Filter::parse_with(&format!("dscp = {wrong}"), &FixedNames).unwrap_err();
+        assert!(error.help.unwrap().contains("`cs5`"), "{wrong}");
+    }
+}
+
+#[test]
 fn operators_are_read_from_left_to_right() {
     reads("sport = :1 or sport = :2 and sport = :3", "( sport = :1 or sport = :2 ) and sport = :3");
     reads("sport = :1 sport = :2 | sport = :3", "( sport = :1 and sport = :2 ) or sport = :3");
@@ -193,7 +253,10 @@ fn other_words() {
     reads("rate < 1Mbit/s", "delivery_rate < 125kB/s");
     reads("rate >= 9bit", "delivery_rate >= 9bit/s");
     reads("bytes_acked >= 10MiB", "bytes_acked >= 10485760");
-    reads("retrans > 0", "retrans > 0");
+    // The column's total, and not the kernel's field of that name.
+    reads("retrans > 0", "total_retrans > 0");
+    reads("retrans_now > 0", "retrans_now > 0");
+    reads("retrans_segments > 0", "retrans_now > 0");
     reads("cwnd 10", "snd_cwnd = 10");
     reads("lastrcv > 1min", "last_data_recv > 1m");
     reads("age > 2h", "age > 2h");
@@ -215,7 +278,8 @@ fn every_number_has_a_word_that_is_read() {
         let field = Field::from_word(word).unwrap_or_else(|| panic!("{word}"));
         assert_eq!(Field::from_word(field.word()), Some(field), "{word}");
         let zero = format!("{word} = 0");
-        assert_eq!(parse(&zero).to_string(), format!("{} = 0", field.word()));
+        let printed = if word == "dscp" { "cs0" } else { "0" };
+        assert_eq!(parse(&zero).to_string(), format!("{} = {printed}", field.word()));
     }
 }
 

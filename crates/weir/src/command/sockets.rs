@@ -74,7 +74,7 @@ fn known(args: &Args) -> Needs {
     if args.read.is_some() {
         // Names and ids are those of the host that the capture was made on, and nothing else is in it.
         let of_messages = Needs::TCP_INFO.with(Needs::CONGESTION).with(Needs::MEMORY);
-        return of_messages.with(Needs::MARK);
+        return of_messages.with(Needs::MARK).with(Needs::TYPE_OF_SERVICE);
     }
     let mut all = if live::is_admin() { Needs::ALL } else { Needs::ALL.without(Needs::MARK) };
     if !args.transports().contains(&Transport::Tcp) {
@@ -117,10 +117,21 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
             }
         }
         printer.finish()?;
+        hint_at_unconnected(args, live);
     }
 
     live.tell_unseen();
     Ok(verdict(live))
+}
+
+/// As in `ss`, UDP sockets that receive from anybody are not among those that are shown by themselves.
+fn hint_at_unconnected(args: &Args, live: &Live<'_>) {
+    let is_by_itself = args.udp && !args.tcp && !args.listening && !args.all && !args.summary;
+    if is_by_itself && live.assembler.counts.shown == 0 {
+        args::tell(format_args!(
+            "only connected UDP sockets were looked for: -l shows those that receive from anybody, -a both"
+        ));
+    }
 }
 
 /// What a capture holds.

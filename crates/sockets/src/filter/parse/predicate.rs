@@ -1,17 +1,18 @@
 //! One question: a word, a sign, and a value.
 
 use super::Parser;
+use crate::Limit;
 use crate::filter::ast::{Compare, Device, Expr, Test, TextField};
 use crate::filter::error::{FilterError, Note, nearest};
+use crate::filter::evaluate::fits;
 use crate::filter::facts::Needs;
 use crate::filter::fields::{Field, words};
-use crate::filter::host::{self, Host, Problem};
 use crate::filter::lex::{Kind, Sign, Token};
 use crate::filter::quantity::{Quantity, reason};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::Range;
-use wire::inet_diag::bytecode::{End, PortTest, Prefix};
+use wire::inet_diag::bytecode::End;
 use wire::inet_diag::{Family, State, States};
 
 /// Words that begin a question and stand for no number.
@@ -20,6 +21,10 @@ const WORDS: &[&str] = &[
     "dst",
     "sport",
     "dport",
+    "local",
+    "peer",
+    "host",
+    "in",
     "dev",
     "fwmark",
     "mark",
@@ -34,20 +39,37 @@ const WORDS: &[&str] = &[
     "unit",
     "process",
     "cc",
+    "namespace",
+    "limited",
     "not",
     "and",
     "or",
 ];
 
+/// Columns of the table that are no words of the language, and why.
+pub const COLUMNS_ONLY: &[(&str, &str)] = &[
+    ("out", RATE),
+    ("in", RATE),
+    ("retrans/s", RATE),
+    ("segs_out/s", RATE),
+    ("segs_in/s", RATE),
+    ("time", "every socket of a look has the same time; `age` and `idle` are words"),
+    (
+        "ended",
+        "how a connection ended is worked out after the filter: choose among what `--closed` prints",
+    ),
+];
+const RATE: &str = "a rate between two looks is not known to a filter: `--sort` sorts by it; `rate`, `sent`, `received` and `retrans` are words";
+
 pub(super) const ONLY_EQUAL: &[Sign] = &[Sign::Equal, Sign::NotEqual];
-const EVERY_SIGN: &[Sign] =
+pub(super) const EVERY_SIGN: &[Sign] =
     &[Sign::Equal, Sign::NotEqual, Sign::AtLeast, Sign::AtMost, Sign::Above, Sign::Below];
 
 /// A value and where it stands.
-struct Value<'a> {
-    text: Cow<'a, str>,
-    span: Range<usize>,
-    quoted: bool,
+pub(super) struct Value<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) span: Range<usize>,
+    pub(super) quoted: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -66,8 +88,9 @@ impl<'a> Parser<'a> {
 
     fn question(&mut self, word: &'a str, span: &Range<usize>) -> Result<Expr, FilterError> {
         match word {
-            "src" => self.host(End::Source, word),
-            "dst" => self.host(End::Destination, word),
+            "src" | "local" => self.host(&[End::Source], word),
+            "dst" | "peer" => self.host(&[End::Destination], word),
+            "host" => self.host(&[End::Source, End::Destination], word),
             "sport" => self.port(End::Source, word),
             "dport" => self.port(End::Destination, word),
             "autobound" => Ok(Expr::Test(Test::Autobound)),
@@ -91,7 +114,10 @@ impl<'a> Parser<'a> {
             || word.starts_with([':', '['])
             || (word.contains('/') && word.starts_with(|c: char| c.is_ascii_digit()));
 
-        let help = if looks_like_host {
+        let column = COLUMNS_ONLY.iter().find(|(name, _)| *name == word);
+        let help = if let Some((_, why)) = column {
+            Some((*why).to_owned())
+        } else if looks_like_host {
             Some(format!("write `src {word}` or `dst {word}`"))
         } else if word.bytes().all(|byte| byte.is_ascii_digit()) {
             Some(format!("write `sport = :{word}` or `dport = :{word}`"))
@@ -121,7 +147,7 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    fn value(&mut self, word: &str, what: &str) -> Result<Value<'a>, FilterError> {
+    pub(super) fn value(&mut self, word: &str, what: &str) -> Result<Value<'a>, FilterError> {
         match self.next() {
             Some(Token { kind: Kind::Word(text), span }) => {
                 Ok(Value { text: text.into(), span, quoted: false })
@@ -134,72 +160,6 @@ impl<'a> Parser<'a> {
             }
             None => Err(self.error(self.end(), format!("{what} is missing after `{word}`"), None)),
         }
-    }
-
-    fn host(&mut self, end: End, word: &str) -> Result<Expr, FilterError> {
-        let sign = self.sign(word, ONLY_EQUAL)?;
-        let value = self.value(word, "a host")?;
-        let host =
-            host::host(&value.text, self.names).map_err(|problem| self.locate(problem, &value))?;
-        self.adopt(&host, &value);
-
-        let of_prefix = |prefix: &Prefix| Expr::Test(Test::Host(end, Some(*prefix), host.port));
-        let any = match host.port {
-            Some(port) => Test::Port(end, PortTest::Equal, port),
-            None => Test::Host(end, None, None),
-        };
-
-        // A host's name may stand for several addresses, of which any will do.
-        let hosts = host.prefixes.iter().map(of_prefix).reduce(Expr::or);
-        Ok(signed(sign, hosts.unwrap_or(Expr::Test(any))))
-    }
-
-    fn port(&mut self, end: End, word: &str) -> Result<Expr, FilterError> {
-        let sign = self.sign(word, EVERY_SIGN)?;
-        let value = self.value(word, "a port")?;
-        let host =
-            host::port(&value.text, self.names).map_err(|problem| self.locate(problem, &value))?;
-        self.adopt(&host, &value);
-
-        let Some(port) = host.port else {
-            return match sign {
-                Sign::Equal | Sign::NotEqual => {
-                    Ok(signed(sign, Expr::Test(Test::Host(end, None, None))))
-                }
-                _ => Err(self.error(value.span, "any port has no order", None)),
-            };
-        };
-
-        // The kernel's programs compare ports by `=`, `>=` and `<=`; the other signs are the opposites of these.
-        let test = |test| Expr::Test(Test::Port(end, test, port));
-        Ok(match sign {
-            Sign::Equal => test(PortTest::Equal),
-            Sign::NotEqual => test(PortTest::Equal).negate(),
-            Sign::AtLeast => test(PortTest::AtLeast),
-            Sign::AtMost => test(PortTest::AtMost),
-            Sign::Above => test(PortTest::AtMost).negate(),
-            Sign::Below => test(PortTest::AtLeast).negate(),
-        })
-    }
-
-    fn adopt(&mut self, host: &Host, value: &Value<'_>) {
-        self.families.extend(host.family);
-        let notes = host
-            .notes
-            .iter()
-            .map(|message| Note { span: value.span.clone(), message: message.clone() });
-        self.notes.extend(notes);
-    }
-
-    /// The place of a problem within a value; the whole value where quotes or escapes stand between.
-    fn locate(&self, problem: Problem, value: &Value<'_>) -> FilterError {
-        let inside = !value.quoted && !problem.span.is_empty();
-        let span = if inside {
-            value.span.start + problem.span.start..value.span.start + problem.span.end
-        } else {
-            value.span.clone()
-        };
-        self.error(span, problem.message, problem.help)
     }
 
     fn device(&mut self, word: &str) -> Result<Expr, FilterError> {
@@ -326,6 +286,12 @@ impl<'a> Parser<'a> {
     fn text(&mut self, field: TextField, word: &str) -> Result<Expr, FilterError> {
         let sign = self.sign(word, ONLY_EQUAL)?;
         let value = self.value(word, "a name")?;
+        let is_limit = |word: &&str| fits(&value.text, word);
+        if field == TextField::Limited && !Limit::WORDS.iter().any(is_limit) {
+            let help = Some(format!("it is one of {}", Limit::WORDS.join(", ")));
+            let message = format!("`{}` is not a limit", value.text);
+            return Err(self.error(value.span, message, help));
+        }
         Ok(signed(sign, Expr::Test(Test::Text(field, value.text.into_owned()))))
     }
 
@@ -367,18 +333,19 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn signed(sign: Sign, expression: Expr) -> Expr {
+pub(super) fn signed(sign: Sign, expression: Expr) -> Expr {
     if sign == Sign::NotEqual { expression.negate() } else { expression }
 }
 
 fn text_field(word: &str) -> Option<TextField> {
     Some(match word {
-        "netns" => TextField::Netns,
+        "netns" | "namespace" => TextField::Netns,
         "pod" => TextField::Pod,
         "container" => TextField::Container,
         "unit" => TextField::Unit,
         "process" => TextField::Process,
         "cc" | "congestion" => TextField::CongestionControl,
+        "limited" => TextField::Limited,
         _ => return None,
     })
 }

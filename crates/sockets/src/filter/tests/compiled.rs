@@ -39,6 +39,11 @@ fn the_kernel_gets_what_it_can() {
     splits("dev = eth9", 4, "");
     splits("cgroup = /c5 and fwmark = 1", 24, "");
     splits("autobound", 20, "");
+    splits("sport in 1-1024", 16, "");
+    splits("dport in 80,443,8000-8999 and rtt > 1ms", 40, "rtt > 1ms");
+    splits("sport not in 80,443", 24, "");
+    splits("src in 10.0.0.0/8,[fd00::/8]", 48, "");
+    splits("host 10.0.0.1", 36, "");
     splits("sport = :1 and ( state listening or state established )", 8, "");
     let many: Vec<String> = (0..2_000).map(|port| format!("sport != :{port}")).collect();
     let compiled = parse(&many.join(" and ")).compile(&target());
@@ -136,6 +141,13 @@ impl Random {
             "uid = 33",
             "cc = b*",
             "rqueue > 10",
+            "sport in 79-80,81",
+            "dport not in 80-81",
+            "src in 10.0.0.0/9,[2001:db8::/33]:80",
+            "host 10.0.0.1",
+            "host != 10.0.0.1:80",
+            "waiting > 10",
+            "dscp = ef",
             "cookie = 1",
             "netns = blue",
         ];
@@ -168,6 +180,8 @@ impl Random {
         socket.cgroup_id = Some(self.below(3) as u64);
         socket.uid = [0, 33][self.below(2)];
         socket.receive_queue = [0, 11][self.below(2)];
+        socket.type_of_service = [None, Some(0xb8), Some(0)][self.below(3)];
+        socket.traffic_class = socket.type_of_service;
         socket.congestion = [None, Some("bbr"), Some("cubic")][self.below(3)];
         socket
     }

@@ -6,16 +6,54 @@ use crate::filter::{Facts, Names, Verdict};
 use std::time::Duration;
 use wire::inet_diag::TcpInfo;
 
+/// `tcp_info` with these fields, all else zero.
+fn payload(fields: &[(&str, u64)]) -> [u8; 280] {
+    let mut payload = [0; 280];
+    for &(name, value) in fields {
+        let known = wire::inet_diag::tcp_info::FIELDS;
+        known.iter().find(|field| field.name == name).unwrap().write(&mut payload, value);
+    }
+    payload
+}
+
+#[test]
+fn words_of_columns_that_the_kernel_has_no_field_for() {
+    let payload = payload(&[
+        ("last_data_sent_ms", 90_000),
+        ("last_data_recv_ms", 61_000),
+        ("total_retrans_segments", 1),
+        ("busy_time_us", 1_000),
+        ("rwnd_limited_us", 300),
+        ("bytes_sent", 5_000),
+    ]);
+    let mut socket = message("10.0.0.1:40000", "10.0.0.2:443");
+    socket.tcp_info = Some(TcpInfo::decode(&payload).unwrap());
+    socket.type_of_service = Some(0xb9);
+    let facts = Facts::default();
+    let check =
+        |text: &str, expected| assert_eq!(parse(text).matches(&socket, &facts), expected, "{text}");
+    check("idle > 1min", true);
+    check("idle > 62s", false);
+    check("limited = rwnd", true);
+    check("limited != rwnd", false);
+    check("sent = 5000", true);
+    check("dscp = ef", true);
+    check("dscp = cs5", false);
+    check("retrans > 0", true);
+    check("retrans_now > 0", false);
+    check("waiting >= 0", false);
+    check("peer in 10.0.0.0/30,[::1]", true);
+    check("host 10.0.0.2", true);
+    check("host 10.0.0.3", false);
+}
+
 #[test]
 fn evaluation_of_what_the_kernel_does_not_know() {
-    let mut payload = [0; 280];
-    for (name, value) in
-        [("rtt_us", 150_000), ("min_rtt_us", u64::from(u32::MAX)), ("last_data_recv_ms", 61_000)]
-    {
-        let field =
-            wire::inet_diag::tcp_info::FIELDS.iter().find(|field| field.name == name).unwrap();
-        field.write(&mut payload, value);
-    }
+    let payload = payload(&[
+        ("rtt_us", 150_000),
+        ("min_rtt_us", u64::from(u32::MAX)),
+        ("last_data_recv_ms", 61_000),
+    ]);
     let info = TcpInfo::decode(&payload).unwrap();
     let mut socket = message("10.0.0.1:40000", "10.0.0.2:443");
     let listener = socket;

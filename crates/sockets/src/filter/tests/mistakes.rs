@@ -49,6 +49,40 @@ fn states_that_are_none() {
 }
 
 #[test]
+fn lists_that_are_none() {
+    fails("sport in", "", "a port or a range of ports is missing after `sport`", None);
+    fails("sport in 20-10", "20-10", "this range ends before it begins", None);
+    let help = Some("`>=` and `<=` take one end alone");
+    fails("sport in 20-", "20-", "a range has two ends", help);
+    fails("sport in 80,*", "*", "any port is not an element of a list", None);
+    fails(
+        "sport in 80,,81",
+        "80,,81",
+        "a port or a range of ports is missing next to a comma",
+        None,
+    );
+    fails("sport in ,81", ",81", "a port or a range of ports is missing next to a comma", None);
+    fails("sport in 80,", "", "a port or a range of ports is missing after `sport`", None);
+    fails("sport in 1-70000", "70000", "70000 is not a port", Some("ports end at 65535"));
+    fails("src in 10.0.0.1,10.0.0.2/33", "33", "`33` is not a prefix length", Some("0 to 32 bits"));
+    let help = Some("write `not sport …`, or `sport not in …`");
+    fails("sport not 80", "not", "`in` is expected after `sport not`", help);
+    fails(
+        "limited = rwn",
+        "rwn",
+        "`rwn` is not a limit",
+        Some("it is one of rwnd, sndbuf, app, path"),
+    );
+}
+
+#[test]
+fn columns_that_are_no_words_say_why() {
+    for (name, why) in crate::filter::COLUMNS_ONLY {
+        fails(&format!("{name} > 1"), name, &word(name), Some(why));
+    }
+}
+
+#[test]
 fn ports_that_are_none() {
     fails("sport", "", "a port is missing after `sport`", None);
     fails("sport and dport = :1", "and", "a port is expected after `sport`", None);
@@ -59,7 +93,7 @@ fn ports_that_are_none() {
         "sport = 10-20",
         "10-20",
         "`10-20` is neither a port nor a service of /etc/services",
-        Some("a range is written `sport >= :1000 and sport <= :2000`"),
+        Some("a range is written `sport in 1000-2000`"),
     );
     fails("sport >= *", "*", "any port has no order", None);
 }
@@ -234,7 +268,8 @@ fn a_word_that_asks_for_what_nobody_knows_is_pointed_at() {
     check("netns != blue", Needs::NETNS, 0..5, "network namespace");
     check("dev = lo", Needs::INTERFACE, 0..3, "interface");
     check("fwmark = 7", Needs::MARK, 0..6, "CAP_NET_ADMIN");
-    check("cc = bbr", Needs::CONGESTION, 0..2, "not known here");
+    check("cc = bbr", Needs::CONGESTION, 0..2, "no congestion control");
+    check("uid = 0 and limited = rwnd", Needs::TCP_INFO, 12..19, "no such figure");
     let all = "unit = nginx* and uid = 0 and dev = 2 and cookie > 5 and state listening";
     assert_eq!(parse(all).check_known(Needs::ATTRIBUTION), Ok(()));
 }

@@ -3,6 +3,7 @@
 use super::columns::{Key, Tint, View};
 use super::rates::Rates;
 use record::{AddressFamily, CloseReason, SocketState};
+use sockets::Limit;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use text::escaped;
@@ -228,41 +229,10 @@ pub(super) fn put_retrans_rate(view: &View<'_>, out: &mut String) -> Tint {
     if view.rates.is_some_and(|rates| rates.retrans_segments > 0.0) { Tint::Alarm } else { tint }
 }
 
-/// What held sending up for longest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Limit {
-    /// The peer's receive window, for this percentage of the busy time.
-    PeerWindow(u64),
-    /// Our send buffer.
-    SendBuffer(u64),
-    /// The application sends too little.
-    Application,
-    /// The congestion window, or pacing.
-    Path,
-}
-
-impl Limit {
-    fn word(self) -> &'static str {
-        match self {
-            Limit::PeerWindow(_) => "rwnd",
-            Limit::SendBuffer(_) => "sndbuf",
-            Limit::Application => "app",
-            Limit::Path => "path",
-        }
-    }
-}
-
 fn limit(view: &View<'_>) -> Option<Limit> {
     let record = view.record;
-    let busy_us = record.busy_time_us.filter(|&us| us > 0)?;
-    let percent = |us: Option<u64>| us.unwrap_or(0).saturating_mul(100) / busy_us;
-    let (window, buffer) = (percent(record.rwnd_limited_us), percent(record.sndbuf_limited_us));
-    Some(match record.delivery_rate_app_limited {
-        _ if window.max(buffer) > 0 && window >= buffer => Limit::PeerWindow(window.min(100)),
-        _ if buffer > 0 => Limit::SendBuffer(buffer.min(100)),
-        Some(true) => Limit::Application,
-        _ => Limit::Path,
-    })
+    let (rwnd_us, sndbuf_us) = (record.rwnd_limited_us, record.sndbuf_limited_us);
+    Limit::of(record.busy_time_us, rwnd_us, sndbuf_us, record.delivery_rate_app_limited)
 }
 
 pub(super) fn limit_key(view: &View<'_>) -> Key {

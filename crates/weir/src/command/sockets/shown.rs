@@ -230,6 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn every_column_is_a_word_of_the_filter_or_named_as_none() {
+        use sockets::filter::{COLUMNS_ONLY, Filter, NoNames};
+        for column in columns::COLUMNS {
+            let name = column.name;
+            let read = Filter::parse_with(&format!("{name} = 1"), &NoNames);
+            let is_unknown = read.is_err_and(|error| error.message.contains("is not a word"));
+            let is_named = COLUMNS_ONLY.iter().any(|(known, _)| *known == name);
+            assert_eq!(is_unknown, is_named, "{name}");
+        }
+        for (name, _) in COLUMNS_ONLY {
+            assert!(columns::find(name).is_some(), "{name} is no column");
+        }
+    }
+
+    #[test]
     fn every_column_names_fields_that_exist() {
         for column in columns::COLUMNS {
             for field in column.fields {
