@@ -26,7 +26,7 @@ wait_until 10 "$weir" ledger --url "http://127.0.0.1:$admin" || { cat "$work/rel
 
 say "two receivers that check every datagram, and ask the relay for its ledger"
 "$weir" verify --listen "127.0.0.1:$first" --listen "127.0.0.1:$second" --until-done \
-    --ledger "http://127.0.0.1:$admin" >"$work/report" 2> >(tee "$work/verify.log" >&2) &
+    --progress off --ledger "http://127.0.0.1:$admin" >"$work/report" 2> >(tee "$work/verify.log" >&2) &
 verify=$!
 wait_until 10 grep -q "^listening on .*:$second" "$work/verify.log"
 

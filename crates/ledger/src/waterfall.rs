@@ -9,6 +9,9 @@ use text::{escaped, grouped, short_time, size};
 pub fn waterfall(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for hop in &snapshot.hops {
+        if begins_origin(hop.hop) {
+            put(&mut text, format_args!("{}\n", hop.origin));
+        }
         write_hop(&mut text, hop);
     }
     if snapshot.hops.is_empty() {
@@ -16,6 +19,20 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
     }
 
     text.push('\n');
+    text.push_str(&verdict_lines(snapshot));
+    text
+}
+
+/// The lines of one hop, as [`waterfall`] shows them below the name of its origin.
+pub fn hop_lines(hop: &HopSnapshot) -> String {
+    let mut text = String::new();
+    write_hop(&mut text, hop);
+    text
+}
+
+/// The last lines of [`waterfall`]: the largest loss in words, and whether all is accounted for.
+pub fn verdict_lines(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
     match snapshot.unintended_losses().first() {
         None if snapshot.losses().is_empty() => text.push_str("nothing lost\n"),
         None => text.push_str("nothing lost but what the settings ask for\n"),
@@ -60,6 +77,11 @@ const REFUSED_AT_STOP: (&str, &str) = (
     "stop the senders first, or use socket activation, which keeps the socket open between two relays",
 );
 
+/// Whether a hop of this kind is the first of its origin.
+fn begins_origin(kind: HopKind) -> bool {
+    matches!(kind, HopKind::Socket | HopKind::Poll | HopKind::Analysis)
+}
+
 /// Columns of the names before the numbers.
 const NAME_COLUMNS: usize = 28;
 /// Columns of a word and the number behind it, below a hop.
@@ -67,24 +89,15 @@ const COUNT_COLUMNS: usize = 20;
 
 fn write_hop(text: &mut String, hop: &HopSnapshot) {
     let (indent, name) = match hop.hop {
-        HopKind::Socket => {
-            put(text, format_args!("{}\n", hop.origin));
-            ("  ", "kernel socket".to_owned())
-        }
+        HopKind::Socket => ("  ", "kernel socket".to_owned()),
         HopKind::Receive => ("  ", "receive".to_owned()),
         HopKind::Member => ("    ", format!("socket {}", hop.target.as_deref().unwrap_or("?"))),
         HopKind::Target => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
         HopKind::Egress => ("       ", "handed over".to_owned()),
         HopKind::Receiver => ("       ", "receiver's socket".to_owned()),
-        HopKind::Poll => {
-            put(text, format_args!("{}\n", hop.origin));
-            ("  ", "polled".to_owned())
-        }
+        HopKind::Poll => ("  ", "polled".to_owned()),
         HopKind::Close => ("  ", "closed".to_owned()),
-        HopKind::Analysis => {
-            put(text, format_args!("{}\n", hop.origin));
-            ("  ", "analyzed".to_owned())
-        }
+        HopKind::Analysis => ("  ", "analyzed".to_owned()),
         HopKind::Sink => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
     };
 

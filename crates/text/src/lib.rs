@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod civil;
+mod lines;
 mod people;
 pub mod units;
 
 pub use civil::Civil;
+pub use lines::{cut, cut_middle, folded};
 pub use people::{
     bit_rate, date, escaped, grouped, percent, plural, short_count, short_time, size, time,
     time_of_day, time_range,

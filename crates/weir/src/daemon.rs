@@ -30,7 +30,7 @@ mod stop;
 mod troubles;
 mod ways;
 
-pub(crate) use progress::say;
+pub(crate) use progress::{say, say_folded};
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
 use crate::exit::Failure;
@@ -375,7 +375,7 @@ impl Daemon {
 
     /// The ledger as it stands, when a signal asks for it.
     fn say_ledger(&self) {
-        say(&format!("\n{}", ledger::waterfall(&self.ledger.check())));
+        say_folded(&format!("\n{}", ledger::waterfall(&self.ledger.check())));
     }
 
     fn note_violations(&mut self, now: Instant, snapshot: &Snapshot) {
@@ -424,7 +424,7 @@ impl Daemon {
 /// Says what runs, and what does not yet.
 fn tell_start(run_id: &str, running: &[Running], config: &Config, bound: &Bound) {
     let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
-    say(&banner::banner(run_id, running, config, admin_addr));
+    say_folded(&banner::banner(run_id, running, config, admin_addr));
     for (name, to) in banner::absent_unix_targets(running) {
         tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
     }

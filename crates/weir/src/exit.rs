@@ -1,5 +1,6 @@
 //! Exit codes: sysexits(3), and three of our own.
 
+use crate::screen::Room;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -99,7 +100,8 @@ pub(crate) fn from_result(result: anyhow::Result<ExitCode>) -> ExitCode {
         Err(error) => error,
     };
     // There is nowhere left to say it when standard error is closed too.
-    let _ = writeln!(io::stderr(), "weir: {error:#}");
+    let text = Room::of(&io::stderr()).folded(&format!("weir: {error:#}\n"));
+    let _ = io::stderr().write_all(text.as_bytes());
     failure_of(&error).code()
 }
 

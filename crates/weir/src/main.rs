@@ -10,8 +10,10 @@ mod daemon;
 mod event_text;
 mod exit;
 mod flow_json;
+mod live;
 mod progress;
 mod refused;
+mod screen;
 
 use clap::{Parser, Subcommand};
 use command::{

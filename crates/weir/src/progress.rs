@@ -1,10 +1,13 @@
 //! A line on standard error that says how far a command is.
 
+use crate::live;
+use crate::screen::Room;
 use clap::ValueEnum;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
+use text::cut;
 
 /// Whether and how progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -23,6 +26,11 @@ pub(crate) fn rewrites_lines(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !is_dumb
 }
 
+/// Columns of standard error that a line may have without the cursor going on to the next row, also when `^C` follows it.
+fn columns_to_rewrite() -> usize {
+    Room::of(&io::stderr()).columns.map_or(usize::MAX, |columns| columns.saturating_sub(3))
+}
+
 /// Runs `work` while lines about it go to standard error.
 pub(crate) fn with_progress<T>(
     mode: ProgressMode,
@@ -31,7 +39,11 @@ pub(crate) fn with_progress<T>(
 ) -> T {
     let on_terminal = rewrites_lines(&io::stderr());
     let every = match mode {
-        ProgressMode::Off => return work(),
+        ProgressMode::Off => {
+            let result = work();
+            live::end();
+            return result;
+        }
         ProgressMode::Lines => Duration::from_secs(1),
         ProgressMode::Auto if on_terminal => Duration::from_millis(500),
         ProgressMode::Auto => Duration::from_secs(10),
@@ -43,12 +55,15 @@ pub(crate) fn with_progress<T>(
         scope.spawn(move || {
             // Progress is a courtesy: nothing depends on whether it can be written.
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                let (before, after) = if rewrites { ("\r\x1b[K", "") } else { ("", "\n") };
-                let _ = write!(io::stderr(), "{before}{}{after}", line());
+                let line = line();
+                let text = match rewrites {
+                    // A line that wraps would leave a copy: only its last row is cleared.
+                    true => format!("\r\x1b[K{}", cut(&line, columns_to_rewrite())),
+                    false => line + "\n",
+                };
+                let _ = io::stderr().write_all(text.as_bytes());
             }
-            if rewrites {
-                let _ = write!(io::stderr(), "\r\x1b[K");
-            }
+            live::end();
         });
         let result = work();
         drop(end);

@@ -132,7 +132,8 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         let result = json!({ "file": name, "errors": [], "memory": budget, "findings": findings });
         format!("{result:#}\n")
     } else {
-        verdict(&name, &config, host.sysctl("net.core.rmem_max")) + &doctor::text(&findings)
+        let verdict = verdict(&name, &config, host.sysctl("net.core.rmem_max"));
+        doctor::for_people(&(verdict + &doctor::text(&findings)))
     };
     let code = if fails { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
     exit::print_and_end(&result, code)

@@ -11,8 +11,10 @@ pub(crate) use host::Host;
 
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
+use crate::screen::{Ink, Room, Tint};
 use config::{Config, Finding, ListenerConfig, Severity, TargetConfig, UdpListener, UdpTarget};
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use text::plural;
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let result = if args.json {
         format!("{:#}\n", serde_json::json!({ "findings": findings }))
     } else {
-        text(&findings) + &summary(&findings)
+        for_people(&(text(&findings) + &summary(&findings)))
     };
     let loses = findings.iter().any(|finding| finding.severity <= Severity::Warning);
     let verdict = if loses { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
@@ -98,6 +100,17 @@ pub(crate) fn text(findings: &[Finding]) -> String {
         }
     }
     out
+}
+
+/// Findings in lines that fit the terminal, and in its colors.
+pub(crate) fn for_people(text: &str) -> String {
+    let tint = |line: &str| match line.split_whitespace().next() {
+        Some("ERROR") => Tint::Alarm,
+        Some("WARNING") => Tint::Notice,
+        Some("ok") => Tint::Good,
+        _ => Tint::Plain,
+    };
+    Ink::of(&io::stdout()).paint(&Room::of(&io::stdout()).folded(text), tint)
 }
 
 fn summary(findings: &[Finding]) -> String {

@@ -8,7 +8,9 @@ mod json;
 mod page;
 
 use crate::exit::{self, Failure, Reader};
+use crate::live;
 use crate::progress::rewrites_lines;
+use crate::screen::Room;
 use ::flows::{
     Aggregation, Analysis, Definition, Direction, Engine, Filter, Groups, Limits, Measure, Moment,
     Network, Part, Traffic,
@@ -245,6 +247,7 @@ fn receive(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Res
         }
     }
 
+    live::end();
     // What waits at the socket has been received as well.
     input.refuse_more();
     while input.turn(&mut |datagram| take(args, &mut analysis, datagram))? == Turn::Took {}
@@ -284,9 +287,8 @@ fn show(
     let text = if args.json {
         json::line(engine, input, now_ns)
     } else {
-        let place =
-            if before.is_some() && rewrites_lines(&io::stdout()) { "\x1b[H\x1b[J" } else { "" };
-        let columns = sys::terminal::size(&io::stdout()).map_or(80, |(columns, _)| columns);
+        let room = Room::of(&io::stdout());
+        let columns = room.columns.unwrap_or(80);
         let head = page::head(engine, input, before);
         let body = if args.agents {
             page::agents(engine)
@@ -295,7 +297,11 @@ fn show(
         } else {
             page::flows(&engine.counting()[0], engine.groups(), now_ns, columns)
         };
-        format!("{place}{head}\n{body}")
+        let page = format!("{head}\n{body}");
+        match before.is_some() && rewrites_lines(&io::stdout()) {
+            true => format!("\x1b[H\x1b[J{}", room.filled(&page)),
+            false => page,
+        }
     };
     Ok(exit::print(&text)?)
 }

@@ -1,16 +1,20 @@
 //! `weir ledger`: what was received, what left, what was lost, where and why.
 
+mod fit;
 mod through;
 mod watch;
 
 use crate::ask::ask;
 use crate::exit::{self, Failure, Reader};
+use crate::live::{self, Next, wait};
 use crate::progress::rewrites_lines;
+use crate::screen::{Ink, Room, Tint};
 use ledger::{Snapshot, waterfall};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use sys::signal::stop_flag;
+use text::cut;
 use text::units::parse_duration;
 
 /// Show what was received, what left, what was lost, where and why
@@ -48,27 +52,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(interval) => watch(args, interval),
         None => {
             let (body, snapshot) = fetch_with_body(&args.url)?;
-            let text = if args.json { body + "\n" } else { waterfall(&snapshot) };
+            let text = if args.json { body + "\n" } else { for_people(&waterfall(&snapshot)) };
             exit::print_and_end(&text, verdict(args, &snapshot))
         }
     }
 }
 
 fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
+    let stop = stop_flag()?;
     let redraws = rewrites_lines(&io::stdout()) && !args.json;
     // The first answer decides whether there is a daemon at all; after it, a daemon that restarts is waited for.
     let mut latest = Some(fetch_with_body(&args.url)?);
     let mut before: Option<Snapshot> = None;
+    let mut code = ExitCode::SUCCESS;
 
     loop {
         if let Some((body, snapshot)) = latest.take() {
+            let page = |room| watch::page(before.as_ref(), &snapshot, room);
+            let room = Room::of(&io::stdout());
             let text = match (args.json, redraws) {
                 (true, _) => body + "\n",
-                (false, true) => format!("\x1b[H\x1b[J{}", watch::page(before.as_ref(), &snapshot)),
-                (false, false) => watch::page(before.as_ref(), &snapshot) + "\n",
+                (false, true) => {
+                    let ink = Ink::of(&io::stdout());
+                    format!("\x1b[H\x1b[J{}", ink.paint(&page(room), tint))
+                }
+                (false, false) => page(Room { rows: None, ..room }) + "\n",
             };
 
-            let code = verdict(args, &snapshot);
+            code = verdict(args, &snapshot);
             if args.fail_on_loss && code != ExitCode::SUCCESS {
                 return exit::print_and_end(&text, code);
             }
@@ -78,12 +89,49 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
             before = Some(snapshot);
         }
 
-        thread::sleep(interval);
+        if wait(stop, Instant::now() + interval) == Next::Stop {
+            live::end();
+            return Ok(code);
+        }
         match fetch_with_body(&args.url) {
             Ok(answer) => latest = Some(answer),
             // Said next to the figures, which stay as they are until the daemon is back.
-            Err(error) => drop(writeln!(io::stderr(), "weir: {error}; trying again")),
+            Err(error) => say_trouble(
+                &format!("weir: {error}; trying again"),
+                redraws.then(|| Room::of(&io::stdout())),
+            ),
         }
+    }
+}
+
+/// Says it below the figures: again and again in one line where the figures are drawn over, which has this room.
+fn say_trouble(text: &str, drawn_over: Option<Room>) {
+    let text = match drawn_over {
+        Some(room) => {
+            format!("\r\x1b[K{}", cut(text, room.columns.unwrap_or(usize::MAX).saturating_sub(3)))
+        }
+        None => format!("{text}\n"),
+    };
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// The text in lines that fit the terminal, and in its colors.
+fn for_people(text: &str) -> String {
+    Ink::of(&io::stdout()).paint(&Room::of(&io::stdout()).folded(text), tint)
+}
+
+/// What a line of a ledger is about.
+fn tint(line: &str) -> Tint {
+    let is_inside = line.starts_with(' ');
+    match line.split_whitespace().next() {
+        Some("lost" | "rejected" | "uncertain" | "UNACCOUNTED" | "trouble:") if is_inside => {
+            Tint::Alarm
+        }
+        Some("skip") if is_inside => Tint::Dim,
+        _ if line.starts_with("largest loss: ") => Tint::Alarm,
+        _ if line.starts_with("nothing lost") => Tint::Good,
+        _ if line.contains("THE ENDS DISAGREE") => Tint::Alarm,
+        _ => Tint::Plain,
     }
 }
 

@@ -20,6 +20,7 @@ mod write;
 pub(crate) use args::Args;
 
 use crate::exit::{self, Failure};
+use crate::live::{Next, wait};
 use assemble::Assembler;
 use live::Live;
 use read::Capture;
@@ -28,8 +29,6 @@ use sockets::Transport;
 use sockets::filter::{Filter, Needs};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
 use write::CaptureFile;
@@ -188,33 +187,13 @@ fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result
         // A poll that takes longer than the interval is followed by the next one at once, not by several.
         due = (due + interval).max(Instant::now());
         if wait(stop, due) == Next::Stop {
+            crate::live::end();
             break;
         }
     }
 
     printer.finish()?;
     Ok(verdict(live))
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
-    GoOn,
-    Stop,
-}
-
-/// Waits for the time, or for a signal.
-fn wait(stop: &AtomicBool, until: Instant) -> Next {
-    const LOOK: Duration = Duration::from_millis(50);
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return Next::Stop;
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Next::GoOn;
-        }
-        thread::sleep(left.min(LOOK));
-    }
 }
 
 fn verdict(live: &Live<'_>) -> ExitCode {

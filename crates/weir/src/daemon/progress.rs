@@ -2,11 +2,13 @@
 
 use super::log;
 use crate::progress::{ProgressMode, rewrites_lines};
+use crate::screen::Room;
 use ledger::{Event, HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
+use text::{cut, cut_middle};
 
 /// Lines about targets, at most; the rest is summed up.
 const LINES_MAX: usize = 12;
@@ -70,7 +72,11 @@ impl Progress {
         }
         self.due = now + self.interval();
 
-        let lines = self.earlier.lines(now, snapshot);
+        let room = match self.style {
+            Style::Block => Room::of(&io::stderr()),
+            Style::Lines(_) | Style::Off => Room::default(),
+        };
+        let lines = self.earlier.lines(now, snapshot, room);
         let mut text = String::new();
 
         let logged = log::lines_written();
@@ -79,7 +85,7 @@ impl Progress {
 
         if self.style == Style::Block && self.lines > 0 && is_undisturbed {
             // Up to the first line of the last block, and clear from there.
-            put(&mut text, format_args!("\x1b[{}A\x1b[J", self.lines));
+            put(&mut text, format_args!("\r\x1b[{}A\x1b[J", self.lines));
         }
 
         for line in &lines {
@@ -92,7 +98,10 @@ impl Progress {
 }
 
 impl Earlier {
-    fn lines(&mut self, now: Instant, snapshot: &Snapshot) -> Vec<String> {
+    /// A line for each target. Lines that are written over must fit, or else each time leaves a copy.
+    fn lines(&mut self, now: Instant, snapshot: &Snapshot, room: Room) -> Vec<String> {
+        let columns = room.columns.unwrap_or(usize::MAX);
+
         let seconds = now.saturating_duration_since(self.at).as_secs_f64().max(0.001);
         self.at = now;
 
@@ -108,16 +117,21 @@ impl Earlier {
             let before = self.delivered.insert(key.clone(), delivered).unwrap_or(0);
             let rate = delivered.saturating_sub(before) as f64 / seconds;
             let dropped = hop.dropped_total().count + egress.dropped_total().count;
-            lines.push(format!(
-                "{} -> {}: {rate:.0}/s, {delivered} delivered, {dropped} dropped, {} waiting",
-                key.0, key.1, hop.in_flight.count
-            ));
+            let figures = format!(
+                ": {rate:.0}/s, {delivered} delivered, {dropped} dropped, {} waiting",
+                hop.in_flight.count
+            );
+            let name = format!("{} -> {}", key.0, key.1);
+            let name = cut_middle(&name, columns.saturating_sub(figures.chars().count()));
+            lines.push(cut(&(name + &figures), columns));
         }
 
-        if lines.len() > LINES_MAX {
-            let more = lines.len() - LINES_MAX;
-            lines.truncate(LINES_MAX);
-            lines.push(format!("… and {more} more targets: weir ledger shows all"));
+        // Below them are the line about the rest and the row of the cursor.
+        let lines_max = room.rows.map_or(LINES_MAX, |rows| rows.saturating_sub(2).min(LINES_MAX));
+        if lines.len() > lines_max {
+            let more = lines.len() - lines_max;
+            lines.truncate(lines_max);
+            lines.push(cut(&format!("… and {more} more targets: weir ledger shows all"), columns));
         }
 
         lines
@@ -169,4 +183,43 @@ fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
 /// Writes to standard error. What is said there is a courtesy: nothing depends on whether it can be written.
 pub(crate) fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// As [`say`], in lines that fit the terminal.
+pub(crate) fn say_folded(text: &str) {
+    say(&Room::of(&io::stderr()).folded(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::{Amount, HopBuilder};
+
+    #[test]
+    fn lines_fit_the_terminal_and_keep_their_figures() {
+        let hops = (0..20).flat_map(|at| {
+            let name = format!("udp://collector-{at:02}.a-rather-long-domain.example.com:20514");
+            [HopKind::Target, HopKind::Egress].map(|kind| {
+                let hop =
+                    HopBuilder::new(kind, "udp://127.0.0.1:514", Some(&name), Amount::default());
+                hop.finish(Amount::one(1))
+            })
+        });
+        let snapshot = Snapshot { hops: hops.collect(), ..Snapshot::default() };
+        let now = Instant::now();
+
+        for (columns, rows, count) in [(80, 24, 13), (40, 9, 8), (20, 2, 1), (200, 60, 13)] {
+            let mut earlier = Earlier { at: now, delivered: HashMap::new() };
+            let room = Room { columns: Some(columns), rows: Some(rows) };
+            let lines = earlier.lines(now + Duration::from_secs(1), &snapshot, room);
+            assert_eq!(lines.len(), count, "{lines:?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
+            if columns >= 80 {
+                assert!(
+                    lines[0].ends_with(":20514: 0/s, 0 delivered, 0 dropped, 1 waiting"),
+                    "{lines:?}"
+                );
+            }
+        }
+    }
 }

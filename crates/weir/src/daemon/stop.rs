@@ -1,9 +1,10 @@
 //! The end: drain within the grace period, and say what became of everything.
 
 use super::http::Bound;
-use super::progress::say;
+use super::progress::say_folded;
 use super::{Daemon, Ending, Event};
 use crate::exit::{self, Failure};
+use crate::live;
 use admin::Phase;
 use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot, Way};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -56,6 +57,7 @@ impl Daemon {
     /// Drains, prints the last ledger, and says how it went.
     pub(super) fn stop(mut self) -> anyhow::Result<ExitCode> {
         let last = self.last_ledger;
+        live::end();
         self.health.set_phase(Phase::Draining);
         self.service.stopping();
         tracing::info!(
@@ -74,7 +76,7 @@ impl Daemon {
         self.admin_bound = Bound::default();
 
         // Before everything that waits for others: a supervisor that loses its patience must not cost the last ledger.
-        say(&report(&snapshot, &left));
+        say_folded(&report(&snapshot, &left));
         let json = match last.form {
             LedgerForm::Text => String::new(),
             LedgerForm::Json => serde_json::to_string(&snapshot)? + "\n",

@@ -49,10 +49,12 @@ mod relay_cli;
 mod reload;
 mod restart;
 mod said_source;
+mod screens;
 mod sink_check;
 mod sockets;
 mod spools;
 mod support;
+mod terminal;
 mod torn_files;
 mod unprivileged;
 

@@ -5,6 +5,7 @@ mod args;
 use super::{Running, privilege};
 use crate::exit::Failure;
 use crate::progress::{rewrites_lines, with_progress};
+use crate::screen::Room;
 pub(super) use args::Args;
 use lab::About;
 use lab::experiment::model::{Experiment, LossIs};
@@ -45,7 +46,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
     let text = match args.json {
         true => serde_json::to_string_pretty(&report.figures())? + "\n",
-        false => report.terminal(ink()),
+        false => Room::of(&io::stdout()).folded(&report.terminal(ink())),
     };
     running.end(|folder| report.write(folder), &text, ExitCode::SUCCESS)
 }

@@ -43,7 +43,7 @@ pub(super) fn run(urls: &[&str], fails_on_loss: bool, json: bool) -> anyhow::Res
             let all: Vec<&Snapshot> = places.iter().map(|place| &place.snapshot).collect();
             serde_json::to_string(&all)? + "\n"
         }
-        false => page(places, &links),
+        false => super::for_people(&page(places, &links)),
     };
     exit::print_and_end(&text, verdict(places, &links, fails_on_loss))
 }

@@ -1,65 +1,90 @@
 //! What `weir ledger --watch` shows.
 
-use ledger::{Gauge, HopKind, HopSnapshot, Snapshot, waterfall};
-use std::fmt::Write as _;
+use super::fit::{Block, Weight, fit};
+use crate::screen::Room;
+use ledger::{Gauge, HopKind, HopSnapshot, Snapshot, hop_lines, verdict_lines};
 use text::{grouped, short_time, size};
 
-/// The water-fall, the rates since the snapshot before, and the state of each sink.
-pub(super) fn page(before: Option<&Snapshot>, now: &Snapshot) -> String {
+/// The water-fall, the rates since the snapshot before, and the state of each sink; where there is no room for all, what matters
+/// most of it.
+pub(super) fn page(before: Option<&Snapshot>, now: &Snapshot, room: Room) -> String {
     let uptime_s = now.uptime_ms as f64 / 1e3;
-    let mut text = format!("run {}, up {uptime_s:.1} s\n\n{}", now.run_id, waterfall(now));
+    let told = |lines: String| Block { heading: String::new(), lines, weight: Weight::Verdict };
+
+    let mut blocks = vec![told(format!("run {}, up {uptime_s:.1} s\n\n", now.run_id))];
+    blocks.extend(now.hops.iter().map(|hop| Block {
+        heading: format!("{}\n", hop.origin),
+        lines: hop_lines(hop),
+        weight: weight(hop),
+    }));
+    blocks.push(told(format!("\n{}", verdict_lines(now))));
     match before {
         None => {}
         Some(before) if before.run_id != now.run_id => {
-            text.push_str("\nthe daemon has restarted: its counters began again\n");
+            blocks.push(told("\nthe daemon has restarted: its counters began again\n".to_owned()));
         }
-        Some(before) => text.push_str(&rates(before, now)),
+        Some(before) => blocks.extend(rates(before, now)),
     }
-    text.push_str(&sinks(now));
-    text
+    blocks.extend(sinks(now));
+
+    // The last row is where the cursor stands.
+    let rows = room.rows.map_or(usize::MAX, |rows| rows.saturating_sub(1));
+    fit(&blocks, room.columns.unwrap_or(usize::MAX), rows)
+}
+
+/// How much it matters that a hop of the water-fall is seen.
+fn weight(hop: &HopSnapshot) -> Weight {
+    let unintended = hop.undelivered().filter(|(way, _)| !way.is_intended());
+    let lost: u64 = unintended.map(|(_, amount)| amount.count).sum();
+    match lost {
+        0 if hop.trouble.is_some() || hop.unaccounted != 0 => Weight::Trouble,
+        0 => Weight::Rest,
+        lost => Weight::Loss(lost),
+    }
 }
 
 /// Columns of the names before the numbers, as in the water-fall.
 const NAME_COLUMNS: usize = 28;
 
-fn rates(before: &Snapshot, now: &Snapshot) -> String {
+fn rates(before: &Snapshot, now: &Snapshot) -> Vec<Block> {
     let elapsed_s = now.uptime_ms.saturating_sub(before.uptime_ms) as f64 / 1e3;
     if elapsed_s <= 0.0 {
-        return String::new();
+        return Vec::new();
     }
 
-    let mut text = format!(
+    let heading = format!(
         "\n{:<NAME_COLUMNS$}    {:>15}      {:>15}{:>12}\n",
         "per second", "in", "out", "lost"
     );
-    for hop in &now.hops {
+    let row = |hop: &HopSnapshot| {
         let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
-        let per_second = |count: &dyn Fn(&HopSnapshot) -> u64| {
-            let gained = count(hop).saturating_sub(earlier.map_or(0, count));
-            grouped((gained as f64 / elapsed_s).round() as u64)
+        let gained = |count: &dyn Fn(&HopSnapshot) -> u64| {
+            count(hop).saturating_sub(earlier.map_or(0, count))
         };
+        let per_second = |gained: u64| grouped((gained as f64 / elapsed_s).round() as u64);
+        let lost = gained(&|hop| hop.left().count - hop.delivered.count);
 
-        let name = match (&hop.target, hop.hop) {
-            (None, kind) => format!("{} {}", hop.origin, kind.label()),
-            (Some(socket), HopKind::Member) => format!("{} socket {socket}", hop.origin),
-            (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.origin),
-            (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.origin),
-            (Some(target), _) => format!("{} -> {target}", hop.origin),
-        };
-
-        put(
-            &mut text,
-            format_args!(
-                "{:<NAME_COLUMNS$}    {:>15}      {:>15}{:>12}\n",
-                in_columns(name),
-                per_second(&|hop| hop.received.count),
-                per_second(&|hop| hop.delivered.count),
-                per_second(&|hop| hop.left().count - hop.delivered.count),
-            ),
+        let lines = format!(
+            "{:<NAME_COLUMNS$}    {:>15}      {:>15}{:>12}\n",
+            in_columns(name(hop)),
+            per_second(gained(&|hop| hop.received.count)),
+            per_second(gained(&|hop| hop.delivered.count)),
+            per_second(lost),
         );
-    }
+        let weight = if lost > 0 { Weight::Trouble } else { Weight::Rate };
+        Block { heading: heading.clone(), lines, weight }
+    };
+    now.hops.iter().map(row).collect()
+}
 
-    text
+fn name(hop: &HopSnapshot) -> String {
+    match (&hop.target, hop.hop) {
+        (None, kind) => format!("{} {}", hop.origin, kind.label()),
+        (Some(socket), HopKind::Member) => format!("{} socket {socket}", hop.origin),
+        (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.origin),
+        (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.origin),
+        (Some(target), _) => format!("{} -> {target}", hop.origin),
+    }
 }
 
 /// A long name stands on a line of its own.
@@ -71,34 +96,28 @@ fn in_columns(name: String) -> String {
 }
 
 /// How each sink is: what waits for it, for how long, and how full its spool is.
-fn sinks(now: &Snapshot) -> String {
-    let mut sinks = now.hops.iter().filter(|hop| hop.hop == HopKind::Sink).peekable();
-    if sinks.peek().is_none() {
-        return String::new();
-    }
-
-    let mut text = format!(
+fn sinks(now: &Snapshot) -> Vec<Block> {
+    let heading = format!(
         "\n{:<NAME_COLUMNS$} {:<12}{:>11}{:>8}{:>20}\n",
         "sinks", "state", "inside", "oldest", "spool"
     );
-    for hop in sinks {
+    let row = |hop: &HopSnapshot| {
         let name = format!("{} -> {}", hop.origin, hop.target.as_deref().unwrap_or_default());
         let oldest = hop.gauge(Gauge::OldestAgeMs).filter(|_| !hop.in_flight.is_zero());
         let oldest =
             oldest.map_or("-".to_owned(), |age_ms| short_time(age_ms.saturating_mul(1_000)));
-        put(
-            &mut text,
-            format_args!(
-                "{:<NAME_COLUMNS$} {:<12}{:>11}{:>8}{:>20}\n",
-                in_columns(name),
-                state(hop),
-                grouped(hop.in_flight.count),
-                oldest,
-                spool(hop),
-            ),
+        let lines = format!(
+            "{:<NAME_COLUMNS$} {:<12}{:>11}{:>8}{:>20}\n",
+            in_columns(name),
+            state(hop),
+            grouped(hop.in_flight.count),
+            oldest,
+            spool(hop),
         );
-    }
-    text
+        let weight = if state(hop) == "up" { Weight::State } else { Weight::Trouble };
+        Block { heading: heading.clone(), lines, weight }
+    };
+    now.hops.iter().filter(|hop| hop.hop == HopKind::Sink).map(row).collect()
 }
 
 /// From this age of its oldest record on, a sink that has records in its spool is behind.
@@ -130,10 +149,6 @@ fn spool(hop: &HopSnapshot) -> String {
     }
 }
 
-fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
-    text.write_fmt(args).expect("writing to a string cannot fail");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,9 +163,14 @@ mod tests {
         Snapshot { run_id: run_id.into(), uptime_ms, hops: vec![hop], ..Snapshot::default() }
     }
 
+    fn text(blocks: &[Block]) -> String {
+        fit(blocks, usize::MAX, usize::MAX)
+    }
+
     #[test]
     fn rates_are_per_second_of_the_daemon_s_clock() {
-        let text = rates(&snapshot("a", 1_000, 100, 0), &snapshot("a", 3_000, 20_100, 1_000));
+        let rates = rates(&snapshot("a", 1_000, 100, 0), &snapshot("a", 3_000, 20_100, 1_000));
+        let text = text(&rates);
         let line = text.lines().find(|line| line.starts_with("syslog -> old")).unwrap();
         let columns: Vec<_> = line.split_whitespace().collect();
         assert_eq!(columns, ["syslog", "->", "old", "10,000", "9,500", "500"]);
@@ -158,9 +178,32 @@ mod tests {
 
     #[test]
     fn a_restart_shows_no_rates() {
-        let text = page(Some(&snapshot("a", 9_000, 100, 0)), &snapshot("b", 1_000, 5, 0));
+        let (before, now) = (snapshot("a", 9_000, 100, 0), snapshot("b", 1_000, 5, 0));
+        let text = page(Some(&before), &now, Room::default());
         assert!(text.contains("restarted"), "{text}");
         assert!(!text.contains("per second"), "{text}");
+    }
+
+    #[test]
+    fn a_low_screen_keeps_the_verdict_and_the_losses() {
+        let mut now = snapshot("a", 9_000, 100, 5);
+        for at in 0..30 {
+            let name = format!("udp://collector-{at:02}.a-long-domain.example:514");
+            let hop = HopBuilder::new(HopKind::Target, "syslog", Some(&name), Amount::default());
+            now.hops.insert(0, hop.finish(Amount::default()));
+        }
+        let room = |columns, rows| Room { columns: Some(columns), rows: Some(rows) };
+        let before = snapshot("a", 8_000, 0, 0);
+
+        for (columns, rows) in [(80, 24), (120, 40), (200, 60)] {
+            let text = page(Some(&before), &now, room(columns, rows));
+            assert!(text.lines().count() < rows, "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+            for shown in ["run a, up 9.0 s", "lost               5", "largest loss: 5", " hidden: "]
+            {
+                assert!(text.contains(shown), "{shown}: {text}");
+            }
+        }
     }
 
     fn sink(name: &str, gauges: &[(Gauge, u64)]) -> HopSnapshot {
@@ -205,10 +248,10 @@ sockets -> kept              up           12,345,678       -                   -
 sockets -> kafka://broker.example.com:9092/records
                              circuit open 12,345,678   1d03h  1.5 GiB of 999 GiB
 ";
-        let text = sinks(&Snapshot { hops, ..Snapshot::default() });
+        let text = text(&sinks(&Snapshot { hops, ..Snapshot::default() }));
         assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert_eq!(sinks(&snapshot("a", 1, 5, 0)), "");
+        assert!(sinks(&snapshot("a", 1, 5, 0)).is_empty());
     }
 
     #[test]
@@ -222,7 +265,7 @@ sockets -> kafka://broker.example.com:9092/records
             let hops = vec![hop.left_sink(&counters).finish(amount(rejected + uncertain))];
             Snapshot { uptime_ms, hops, ..Snapshot::default() }
         };
-        let text = rates(&at(1_000, 10, 1), &at(3_000, 30, 5));
+        let text = text(&rates(&at(1_000, 10, 1), &at(3_000, 30, 5)));
         let line = text.lines().find(|line| line.starts_with("sockets -> s")).unwrap();
         assert_eq!(line.split_whitespace().last(), Some("12"), "{text}");
     }

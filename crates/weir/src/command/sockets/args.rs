@@ -5,12 +5,12 @@ use super::shown::{self, Shown};
 use super::summary::Style;
 use super::table::{Direction, Look};
 use crate::exit::Failure;
+use crate::screen::{Ink, Room};
 use config::ListenAddress;
 use record::{Encoder, Encoding, FieldSet};
 use sockets::filter::Filter;
 use sockets::helper::Remote;
 use sockets::{Direct, MakeAccess, Scope, Transport};
-use std::env;
 use std::io::{self, IsTerminal, Write as _};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -347,36 +347,29 @@ impl Args {
     pub(super) fn look(&self) -> Look {
         Look {
             has_color: self.has_color(),
-            width: columns_of_terminal(),
+            width: Room::of(&io::stdout()).columns,
             may_drop_columns: self.columns.is_none(),
             has_title: !self.no_header,
         }
     }
 
     fn has_color(&self) -> bool {
-        let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         match self.color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => crate::progress::rewrites_lines(&io::stdout()) && !is_set("NO_COLOR"),
+            Color::Auto => Ink::of(&io::stdout()) == Ink::Color,
         }
     }
 }
 
-/// Width to fit lines into: what `COLUMNS` says, or else the terminal.
-fn columns_of_terminal() -> Option<usize> {
-    let named =
-        env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|&width| width > 0);
-    named.or_else(|| sys::terminal::size(&io::stdout()).map(|(columns, _)| columns))
-}
-
 /// Rows that fit on the terminal.
 pub(super) fn rows_of_terminal() -> Option<usize> {
-    sys::terminal::size(&io::stdout()).map(|(_, rows)| rows)
+    Room::of(&io::stdout()).rows
 }
 
 /// Says something that is not data.
 pub(super) fn tell(text: std::fmt::Arguments<'_>) {
     // There is nowhere left to say it when standard error is closed.
-    let _ = writeln!(io::stderr(), "weir: {text}");
+    let text = Room::of(&io::stderr()).folded(&format!("weir: {text}\n"));
+    let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -65,6 +65,8 @@ pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
         }
     }
 
+    // What is still printed stands where the terminal shows Ctrl-C.
+    crate::live::end();
     let outlet = collector.stop();
     drain(&pieces, &mut out);
     // It hands over what had no room before.

@@ -66,6 +66,7 @@ pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCod
 
     out.with(|buffer| stream.end(buffer));
     out.finish()?;
+    crate::live::end();
     Ok(verdict(args, &mut receiver))
 }
 

@@ -159,8 +159,7 @@ fn redraw(table: &mut Table, look: &Look, summary: &str, out: &mut Out) {
     }
 
     // A line that wraps would push the title off the screen.
-    out.push(text.chars().take(look.width.unwrap_or(usize::MAX)).collect::<String>().as_bytes());
-    out.push(b"\n");
+    out.push((text::cut(&text, look.width.unwrap_or(usize::MAX)) + "\n").as_bytes());
     table.clear();
 }
 
