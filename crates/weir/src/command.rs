@@ -16,6 +16,7 @@ pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod sink;
 pub(crate) mod sockets;
+pub(crate) mod top;
 pub(crate) mod verify;
 
 #[cfg(not(feature = "lab"))]

@@ -18,7 +18,7 @@ mod screen;
 use clap::{Parser, Subcommand};
 use command::{
     config, doctor, flows, r#gen, hop, lab, ledger, mitigate, namespace_helper, relay, run, sink,
-    sockets, verify,
+    sockets, top, verify,
 };
 use std::process::ExitCode;
 
@@ -45,6 +45,7 @@ enum Command {
     Mitigate(mitigate::Args),
     Sink(sink::Args),
     Sockets(sockets::Args),
+    Top(top::Args),
     Verify(verify::Args),
 }
 
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Mitigate(args) => mitigate::run(args),
         Command::Sink(args) => sink::run(args),
         Command::Sockets(args) => sockets::run(args),
+        Command::Top(args) => top::run(args),
         Command::Verify(args) => verify::run(args),
     };
     exit::from_result(result)

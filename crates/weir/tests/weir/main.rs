@@ -55,6 +55,7 @@ mod sockets;
 mod spools;
 mod support;
 mod terminal;
+mod top;
 mod torn_files;
 mod unprivileged;
 

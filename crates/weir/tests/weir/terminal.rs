@@ -9,7 +9,8 @@ use std::thread;
 use testkit::{Peer, free_port, need_tool, receiver, wait_for};
 
 /// A command on a terminal of its own.
-struct Terminal {
+pub(crate) struct Terminal {
+    pub(crate) size: (u16, u16),
     script: Peer,
     keys: ChildStdin,
     shown: Arc<Mutex<String>>,
@@ -17,7 +18,11 @@ struct Terminal {
 
 impl Terminal {
     /// Starts `weir ARGS` on a terminal of this size; `None` where there is no tool that makes one.
-    fn start(size: (u16, u16), args: &str, variables: &[(&str, &str)]) -> Option<Terminal> {
+    pub(crate) fn start(
+        size: (u16, u16),
+        args: &str,
+        variables: &[(&str, &str)],
+    ) -> Option<Terminal> {
         if !need_tool("script") {
             return None;
         }
@@ -42,10 +47,10 @@ impl Terminal {
                 *seen.lock().unwrap() += &String::from_utf8_lossy(&piece[..count]);
             }
         });
-        Some(Terminal { script, keys, shown })
+        Some(Terminal { size, script, keys, shown })
     }
 
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.shown.lock().unwrap().clone()
     }
 
@@ -61,14 +66,14 @@ impl Terminal {
         )
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
         self.keys.flush().unwrap();
     }
 
     /// Waits for the end; returns the exit code and what the terminal got.
     #[track_caller]
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = wait_for(
             || format!("the end: {}", self.shown.lock().unwrap()),
             || self.script.0.try_wait().unwrap(),
