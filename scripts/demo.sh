@@ -22,11 +22,11 @@ say "the relay: 127.0.0.1:$relay_port to 127.0.0.1:$first and 127.0.0.1:$second"
 "$weir" relay --admin "127.0.0.1:$admin" --listen "127.0.0.1:$relay_port" --to "127.0.0.1:$first" \
     --to "127.0.0.1:$second" >"$work/ledger" 2>"$work/relay.log" &
 relay=$!
-wait_until 10 "$weir" ledger --url "http://127.0.0.1:$admin" || { cat "$work/relay.log" >&2; exit 1; }
+wait_until 10 "$weir" ledger --admin "127.0.0.1:$admin" || { cat "$work/relay.log" >&2; exit 1; }
 
 say "two receivers that check every datagram, and ask the relay for its ledger"
 "$weir" verify --listen "127.0.0.1:$first" --listen "127.0.0.1:$second" --until-done \
-    --progress off --ledger "http://127.0.0.1:$admin" >"$work/report" 2> >(tee "$work/verify.log" >&2) &
+    --progress off --admin "127.0.0.1:$admin" >"$work/report" 2> >(tee "$work/verify.log" >&2) &
 verify=$!
 wait_until 10 grep -q "^listening on .*:$second" "$work/verify.log"
 

@@ -60,7 +60,7 @@ TOML
     local daemon=$!
     echo "$daemon" >"$work/daemon.pid"
     # The image's own health check.
-    wait_until 10 "${inside[@]}" ledger --json --url "http://127.0.0.1:$admin" || { cat "$work/daemon.log"; return 1; }
+    wait_until 10 "${inside[@]}" ledger --json --admin "127.0.0.1:$admin" || { cat "$work/daemon.log"; return 1; }
     echo "hello from outside" >"/dev/udp/127.0.0.1/$listen"
     wait_until 10 grep -qx "hello from outside" "$rootfs/var/lib/weir/out.log" || { cat "$work/daemon.log"; return 1; }
     kill -TERM "$daemon"

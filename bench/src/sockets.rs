@@ -191,7 +191,7 @@ impl Daemon {
     fn poll_hop(&self) -> anyhow::Result<serde_json::Value> {
         let url = format!("http://127.0.0.1:{}", self.port);
         let output = within(self.namespace.as_deref(), &self.weir)
-            .args(["ledger", "--json", "--url", &url])
+            .args(["ledger", "--json", "--admin", &url])
             .output()?;
         let ledger: serde_json::Value = serde_json::from_slice(&output.stdout)
             .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;

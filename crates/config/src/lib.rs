@@ -57,7 +57,7 @@ pub use keys::Key;
 pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, ReceiveMode, UdpListener};
 pub use loops::would_loop;
 pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
-pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides};
+pub use overrides::{ENV_ADMIN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides};
 pub use show::Origins;
 pub use statsd::StatsdConfig;
 pub use target::{

@@ -3,6 +3,20 @@
 use crate::exit::Failure;
 use std::time::Duration;
 
+/// Which daemon a command asks.
+#[derive(clap::Args)]
+pub(crate) struct Daemon {
+    /// The daemon's admin address, such as 127.0.0.1:9464
+    #[arg(
+        long,
+        alias = "url",
+        value_name = "ADDR",
+        env = "WEIR_ADMIN",
+        default_value = "127.0.0.1:9464"
+    )]
+    pub(crate) admin: String,
+}
+
 /// Largest answer: a ledger of some 100,000 hops.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -36,8 +50,7 @@ pub(crate) fn ask(url: &str, page: &str, timeout: Duration) -> anyhow::Result<St
 
 fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
     if matches!(error, ureq::Error::BadUri(_) | ureq::Error::Http(_)) {
-        return Failure::Usage
-            .error(format!("{url} is not an address ({error}); write http://HOST:PORT"));
+        return Failure::Usage.error(format!("{url} is not an address ({error}); write HOST:PORT"));
     }
     let why = match error {
         ureq::Error::Io(error) => error.to_string(),
@@ -45,7 +58,7 @@ fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
     };
     Failure::Unavailable.error(format!(
         "no daemon answers at {url}: {why}; start one with `weir run -c weir.toml`, give `weir relay` --admin 127.0.0.1:9464, or name \
-         another admin address with --url"
+         another admin address with --admin"
     ))
 }
 

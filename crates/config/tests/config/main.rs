@@ -4,8 +4,8 @@ mod addresses;
 mod documentation;
 
 use config::{
-    AdminListen, Body, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL,
-    LogLevel, Namespaces, NullSink, Overrides, Sink, Source, StdoutSink, Target, Written,
+    AdminListen, Body, Config, ConfigError, ENV_ADMIN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, LogLevel,
+    Namespaces, NullSink, Overrides, Sink, Source, StdoutSink, Target, Written,
 };
 use record::Encoding;
 use relay::{FileFormat, Gso, Sample, SampleBy, Schedule, SocketOwner};
@@ -382,7 +382,7 @@ fn what_is_not_said_is_the_default() {
 #[test]
 fn flags_and_environment_come_before_the_file() {
     let environment = |name: &str| match name {
-        ENV_ADMIN_LISTEN => Some("off".to_owned()),
+        ENV_ADMIN => Some("off".to_owned()),
         ENV_LOG_LEVEL => Some("debug".to_owned()),
         ENV_DRAIN_GRACE => Some("1m".to_owned()),
         _ => None,
@@ -396,7 +396,7 @@ fn flags_and_environment_come_before_the_file() {
     let errors = Overrides::from_environment(|_| Some("2h".to_owned())).unwrap_err();
     assert_eq!(
         messages(&errors),
-        "environment: WEIR_ADMIN_LISTEN: \"2h\": it is not an IP address and port; write 127.0.0.1:9464 or off\n\
+        "environment: WEIR_ADMIN: \"2h\": it is not an IP address and port; write 127.0.0.1:9464 or off\n\
          environment: WEIR_LOG_LEVEL: \"2h\": it is one of error, warn, info, debug\n\
          environment: WEIR_DRAIN_GRACE: \"2h\": it is above the maximum of 1h\n"
     );

@@ -7,6 +7,7 @@ mod input;
 mod json;
 mod page;
 
+use crate::ask::Daemon;
 use crate::exit::{self, Failure, Reader};
 use crate::live;
 use crate::progress::rewrites_lines;
@@ -84,12 +85,11 @@ pub(crate) struct Args {
     /// Show interfaces by their counters
     #[arg(long, conflicts_with = "dump")]
     counters: bool,
-    /// Print what passes a --threshold, and what is down again; without --listen and --pcap, the events of a running daemon
+    /// Print what passes a --threshold, and what is down again; without --listen and --pcap, the events of the running daemon at --admin
     #[arg(long, conflicts_with_all = ["agents", "counters", "dump"])]
     events: bool,
-    /// The admin address of the daemon whose events are printed
-    #[arg(long, env = "WEIR_URL", default_value = "http://127.0.0.1:9464")]
-    url: String,
+    #[command(flatten)]
+    daemon: Daemon,
     /// What is an event, such as 'flow > 1Gbit/s for 2s', 'uplinks: interface in_use > 90%' or 'agent silent > 30s'; may be given several times
     #[arg(long, value_name = "THRESHOLD", requires = "events")]
     threshold: Vec<String>,

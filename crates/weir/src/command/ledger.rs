@@ -4,7 +4,7 @@ mod fit;
 mod through;
 mod watch;
 
-use crate::ask::ask;
+use crate::ask::{Daemon, ask};
 use crate::exit::{self, Failure, Reader};
 use crate::live::{self, Next, wait};
 use crate::progress::rewrites_lines;
@@ -24,12 +24,11 @@ use text::units::parse_duration;
 /// does not balance, or two ends of a link disagree, which is a bug of Weir's; 69: no daemon answers.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The daemon's admin address
-    #[arg(long, env = "WEIR_URL", default_value = "http://127.0.0.1:9464")]
-    url: String,
+    #[command(flatten)]
+    daemon: Daemon,
     /// The Weirs behind that one, in the order of the way: shows all their ledgers, whether both ends of each link between them agree,
     /// and what was lost on the whole way
-    #[arg(long, value_name = "URL", num_args = 1.., conflicts_with = "watch")]
+    #[arg(long, value_name = "ADDR", num_args = 1.., conflicts_with = "watch")]
     through: Vec<String>,
     /// Ask again and again, and show rates and the state of each sink; with --fail-on-loss, until something is lost
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1s", value_parser = parse_duration)]
@@ -45,13 +44,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.through.is_empty() {
         let urls: Vec<&str> =
-            std::iter::once(&args.url).chain(&args.through).map(|url| &**url).collect();
+            std::iter::once(&args.daemon.admin).chain(&args.through).map(|url| &**url).collect();
         return through::run(&urls, args.fail_on_loss, args.json);
     }
     match args.watch {
         Some(interval) => watch(args, interval),
         None => {
-            let (body, snapshot) = fetch_with_body(&args.url)?;
+            let (body, snapshot) = fetch_with_body(&args.daemon.admin)?;
             let text = if args.json { body + "\n" } else { for_people(&waterfall(&snapshot)) };
             exit::print_and_end(&text, verdict(args, &snapshot))
         }
@@ -62,7 +61,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let redraws = rewrites_lines(&io::stdout()) && !args.json;
     // The first answer decides whether there is a daemon at all; after it, a daemon that restarts is waited for.
-    let mut latest = Some(fetch_with_body(&args.url)?);
+    let mut latest = Some(fetch_with_body(&args.daemon.admin)?);
     let mut before: Option<Snapshot> = None;
     let mut code = ExitCode::SUCCESS;
 
@@ -93,7 +92,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
             live::end();
             return Ok(code);
         }
-        match fetch_with_body(&args.url) {
+        match fetch_with_body(&args.daemon.admin) {
             Ok(answer) => latest = Some(answer),
             // Said next to the figures, which stay as they are until the daemon is back.
             Err(error) => say_trouble(

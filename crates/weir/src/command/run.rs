@@ -31,7 +31,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "DURATION", value_parser = drain_grace)]
     drain_grace: Option<Duration>,
     /// Address of the admin server (/ledger, /metrics, /healthz, /readyz), or off.
-    #[arg(long = "admin", alias = "admin-listen", value_name = "ADDRESS|off")]
+    #[arg(long = "admin", value_name = "ADDR|off")]
     admin_listen: Option<AdminListen>,
     /// Print the last ledger as JSON on standard output too.
     #[arg(long)]

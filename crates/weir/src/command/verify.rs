@@ -67,10 +67,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     read_interval: Duration,
     /// Admin address of a relay in between: say where each datagram was lost, by its ledger
-    #[arg(long, value_name = "URL")]
-    ledger: Option<String>,
+    #[arg(long, alias = "ledger", value_name = "ADDR")]
+    admin: Option<String>,
     /// The relay's target that sends here, by its name in the ledger; for several listeners in their order
-    #[arg(long, value_name = "NAME", requires = "ledger")]
+    #[arg(long, value_name = "NAME", requires = "admin")]
     ledger_target: Vec<String>,
     /// Print the report as JSON
     #[arg(long)]
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
 
     // The generator may start as soon as we say that we listen, so the relay is asked before.
-    let before = args.ledger.as_deref().map(first_ledger).transpose()?;
+    let before = args.admin.as_deref().map(first_ledger).transpose()?;
     if !args.quiet {
         announce(args, &verifier);
     }
@@ -99,8 +99,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report =
         with_progress(mode, || progress_line(&progress, start.elapsed()), || verifier.run(stop));
 
-    let joined = match &args.ledger {
-        Some(url) => join_all(args, url, before.as_ref(), &report),
+    let joined = match &args.admin {
+        Some(admin) => join_all(args, admin, before.as_ref(), &report),
         None => Ok(Vec::new()),
     };
     let text = result(args, &report, joined.as_deref().unwrap_or_default())?;
@@ -116,10 +116,10 @@ const RELAY_WAIT: Duration = Duration::from_secs(2);
 /// Time between two attempts to reach it.
 const RELAY_ASK_INTERVAL: Duration = Duration::from_millis(100);
 
-fn first_ledger(url: &str) -> anyhow::Result<Snapshot> {
+fn first_ledger(admin: &str) -> anyhow::Result<Snapshot> {
     let start = Instant::now();
     loop {
-        match crate::command::ledger::fetch(url) {
+        match crate::command::ledger::fetch(admin) {
             Err(_) if start.elapsed() < RELAY_WAIT => thread::sleep(RELAY_ASK_INTERVAL),
             answer => return answer,
         }
@@ -205,11 +205,11 @@ fn progress_line(listeners: &[Progress], elapsed: Duration) -> String {
 /// Joins each listener's report with the relay's ledger, in the order of the listeners.
 fn join_all(
     args: &Args,
-    url: &str,
+    admin: &str,
     before: Option<&Snapshot>,
     report: &Report,
 ) -> anyhow::Result<Vec<Join>> {
-    let after = crate::command::ledger::fetch(url)?;
+    let after = crate::command::ledger::fetch(admin)?;
 
     let listeners = report.listeners.iter().enumerate();
     listeners
@@ -227,7 +227,7 @@ fn join_all(
 struct Output<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    /// One for each listener, with `--ledger`.
+    /// One for each listener, with `--admin`.
     #[serde(skip_serializing_if = "<[Join]>::is_empty")]
     ledger: &'a [Join],
 }

@@ -125,7 +125,7 @@ fn flood_has_known_end(schedule: &str) -> bool {
     // A small buffer, so that the verifier loses some too and has to say so.
     let own = ["--until-done", "--silence", "5s", "--receive-buffer", "256KiB"];
     let url = relay.url();
-    let more = [&own[..], &["--ledger", &url]].concat();
+    let more = [&own[..], &["--admin", &url]].concat();
     let names = ["--ledger-target", "in/a", "--ledger-target", "in/b"];
     let listens = [&addresses[0][..], &addresses[1]];
     let verifier = Verifier::start(&Place::Here, &listens, &[&more[..], &names].concat());
@@ -186,7 +186,7 @@ fn the_ledger_is_asked_before_the_generator_may_start() {
     let daemon = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", daemon.local_addr().unwrap());
     let mut command = Place::Here.weir();
-    command.args(["verify", "--listen", "127.0.0.1:0", "--duration", "10ms", "--ledger", &url]);
+    command.args(["verify", "--listen", "127.0.0.1:0", "--duration", "10ms", "--admin", &url]);
     let mut verifier = Process::start(command);
     let (question, _) = daemon.accept().unwrap();
     assert_eq!(verifier.said(), "");

@@ -136,7 +136,7 @@ fn a_connection_is_in_the_file_while_it_lives_and_the_ledger_agrees() {
     assert_eq!(record["tags"]["site"], "here");
     assert!(record["rtt_us"].is_u64() && record["boot_id"].is_string(), "{record}");
     wait_for_polls(&weir, 5);
-    let text = run(Command::new(WEIR).args(["ledger", "--url", &weir.url()]));
+    let text = run(Command::new(WEIR).args(["ledger", "--admin", &weir.url()]));
     assert!(text.contains("polled") && text.contains("-> disk"), "{text}");
     let ended = weir.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.said);

@@ -90,7 +90,7 @@ fn events_of_a_daemon_are_printed_as_they_come() {
     let out = fs::File::create(dir.file("printed")).unwrap();
     let client = Peer::start(
         Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["flows", "--events", "--json", "--url", &weir.url()])
+            .args(["flows", "--events", "--json", "--admin", &weir.url()])
             .stdout(out),
     );
     let before = wait_for_events(&dir, "printed", 1);

@@ -177,7 +177,7 @@ fn losses_in_a_relay_are_found_in_its_ledger() {
         "--deadline",
         "60s",
         "--json",
-        "--ledger",
+        "--admin",
         &relay.admin,
     ]);
     let sent = json(
@@ -230,6 +230,6 @@ fn mistakes_are_named() {
     refused(&["verify", "--listen", &address], 69, "another program holds the port");
     // Before anything is waited for: without --duration it would go on for ever.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ledger = ["verify", "--listen", "127.0.0.1:0", "--ledger", &format!("http://{free}")];
+    let ledger = ["verify", "--listen", "127.0.0.1:0", "--admin", &format!("http://{free}")];
     refused(&ledger, 69, "no daemon answers");
 }

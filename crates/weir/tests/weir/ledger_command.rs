@@ -46,7 +46,7 @@ fn serve(answers: Vec<(&'static str, String)>) -> String {
 fn weir(args: &[&str], url: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     // A proxy in the environment must not be asked.
-    let command = command.arg("ledger").args(args).args(["--url", url]);
+    let command = command.arg("ledger").args(args).args(["--admin", url]);
     command.env("http_proxy", "http://127.0.0.1:9").output().unwrap()
 }
 
@@ -127,10 +127,10 @@ fn the_verdict_stands_when_nobody_reads_it() {
     let program = || Command::new(env!("CARGO_BIN_EXE_weir"));
     for args in [&["--fail-on-loss"][..], &["--fail-on-loss", "--json"]] {
         let lossy =
-            closed(program().arg("ledger").args(args).args(["--url", &url(Reason::TooBig)]));
+            closed(program().arg("ledger").args(args).args(["--admin", &url(Reason::TooBig)]));
         assert_eq!(lossy, Some(1), "{args:?}");
         let fine =
-            closed(program().arg("ledger").args(args).args(["--url", &url(Reason::Sampled)]));
+            closed(program().arg("ledger").args(args).args(["--admin", &url(Reason::Sampled)]));
         assert_eq!(fine, Some(0), "{args:?}");
     }
     let generate = ["gen", "--to", "127.0.0.1:9", "--count", "0", "--json", "--progress", "off"];
@@ -171,7 +171,7 @@ fn addresses_that_are_none() {
 fn watch_shows_rates_and_outlives_the_daemon() {
     let answers = [100, 1_100].map(|received| ("200 OK", json(&snapshot(received, &[]))));
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["ledger", "--watch", "20ms", "--url", &serve(answers.to_vec())])
+        .args(["ledger", "--watch", "20ms", "--admin", &serve(answers.to_vec())])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -193,7 +193,7 @@ fn watch_ends_at_the_first_loss_if_asked() {
     let lossy = snapshot(1_100, &[(Reason::TooBig, 1)]);
     let answers = [snapshot(100, &[]), lossy].map(|snapshot| ("200 OK", json(&snapshot)));
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["ledger", "--watch=20ms", "--fail-on-loss", "--json", "--url"])
+        .args(["ledger", "--watch=20ms", "--fail-on-loss", "--json", "--admin"])
         .arg(serve(answers.to_vec()))
         .stdout(Stdio::piped())
         .spawn()

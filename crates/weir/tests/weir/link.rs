@@ -35,7 +35,7 @@ fn near(key: &Path, far: &Weir) -> Weir {
 fn through(near: &Weir, far: &Weir) -> String {
     let url = |weir: &Weir| format!("http://{}", weir.admin);
     let mut weir = Command::new(WEIR);
-    weir.args(["ledger", "--fail-on-loss", "--url", &url(near), "--through", &url(far)]);
+    weir.args(["ledger", "--fail-on-loss", "--admin", &url(near), "--through", &url(far)]);
     let output = weir.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");

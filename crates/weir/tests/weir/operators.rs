@@ -162,14 +162,12 @@ fn a_target_without_a_route_has_the_advice_that_fits() {
 #[test]
 fn a_ledger_that_nobody_serves_says_how_to_serve_it() {
     let url = format!("http://127.0.0.1:{}", free_port());
-    let output = Command::new(WEIR).args(["ledger", "--url", &url]).output().unwrap();
+    let output = Command::new(WEIR).args(["ledger", "--admin", &url]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(69), "{said}");
     assert!(said.contains("give `weir relay` --admin 127.0.0.1:9464"), "{said}");
     let mut command = Command::new(WEIR);
-    command
-        .args(["relay", "--listen", "127.0.0.1:0", "--to", "null:"])
-        .env_remove("WEIR_ADMIN_LISTEN");
+    command.args(["relay", "--listen", "127.0.0.1:0", "--to", "null:"]).env_remove("WEIR_ADMIN");
     let mut relay = Peer::start(command.stderr(Stdio::piped()));
     let banner = std::io::BufReader::new(relay.0.stderr.take().unwrap());
     let mut lines = std::io::BufRead::lines(banner).map(Result::unwrap);

@@ -319,7 +319,7 @@ impl Weir {
             Place::Here => self.page("/ledger", "application/json"),
             place @ Place::In(_) => {
                 let mut command = place.weir();
-                let output = command.args(["ledger", "--json", "--url", &self.url()]).output();
+                let output = command.args(["ledger", "--json", "--admin", &self.url()]).output();
                 String::from_utf8(output.unwrap().stdout).unwrap()
             }
         };

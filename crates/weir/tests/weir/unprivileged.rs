@@ -43,7 +43,7 @@ fn quickstart_runs_and_its_ledger_and_doctor_are_shown() {
         &["--to", &to, "--payload", "syslog", "--size", "300", "--rate", "5k", "--count", "5k"],
     );
     weir.wait_for_rest(sent.all());
-    let ledger = nobody.output(&["ledger", "--url", &weir.url(), "--fail-on-loss"]);
+    let ledger = nobody.output(&["ledger", "--admin", &weir.url(), "--fail-on-loss"]);
     check(&ledger, 0, "nothing lost");
     let doctor = nobody.output(&["doctor", "-c", "weir.toml", "--json"]);
     assert!(matches!(doctor.status.code(), Some(0 | 1)), "{doctor:?}");

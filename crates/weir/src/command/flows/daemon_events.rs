@@ -27,7 +27,7 @@ pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
     let end = args.duration.map(|duration| Instant::now() + duration);
     let mut after = 0;
     // The first answer decides whether there is a daemon with [flows] at all.
-    let mut answer = poll(&args.url, after, Duration::ZERO)?;
+    let mut answer = poll(&args.daemon.admin, after, Duration::ZERO)?;
     loop {
         let (last, reader) = print(&answer, after, args.json)?;
         after = last;
@@ -36,7 +36,7 @@ pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
 
-        answer = match poll(&args.url, after, left.min(WAIT)) {
+        answer = match poll(&args.daemon.admin, after, left.min(WAIT)) {
             Ok(answer) => answer,
             Err(error) => {
                 // Nobody may read it.

@@ -105,7 +105,7 @@ fn a_helper_that_is_not_there_is_told_once_and_found_when_it_comes() {
         record["netns_name"] == netns.name.as_str() && record["src_port"] == 9_464
     });
     let url = "http://127.0.0.1:9464";
-    run(netns.command(WEIR).args(["ledger", "--url", url]));
+    run(netns.command(WEIR).args(["ledger", "--admin", url]));
     wait_for_record(&out, "a close inside", |record| {
         record["netns_name"] == netns.name.as_str() && record["record_kind"] == "close"
     });
