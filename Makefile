@@ -14,7 +14,7 @@ help: ## this list
 
 build: ## the release binary
 	@scripts/install-tools.sh build
-	WEIR_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) $(CARGO) build --release -p weir
+	$(CARGO) build --release -p weir
 
 run: build ## start the daemon with examples/quickstart.toml (CONFIG=FILE for another)
 	@scripts/run.sh $(WEIR) $(CONFIG)

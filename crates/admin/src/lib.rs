@@ -94,7 +94,7 @@ impl Default for Build {
     fn default() -> Build {
         Build {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WEIR_COMMIT").unwrap_or("unknown").to_owned(),
+            commit: "unknown".to_owned(),
             target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         }
     }

@@ -28,6 +28,7 @@ pub struct About {
 #[derive(Debug)]
 pub struct Beginning {
     command: String,
+    commit: String,
     /// When that was, in nanoseconds since 1970 (UTC).
     pub unix_ns: u64,
     at: Instant,
@@ -36,10 +37,11 @@ pub struct Beginning {
 }
 
 impl Beginning {
-    /// It begins now, by this command line.
-    pub fn now(command: String) -> Beginning {
+    /// It begins now, by this command line of the program that was built from this commit; empty if unknown.
+    pub fn now(command: String, commit: &str) -> Beginning {
         Beginning {
             command,
+            commit: commit.to_owned(),
             unix_ns: sys::clock::realtime_ns(),
             at: Instant::now(),
             load: machine::load(),
@@ -51,7 +53,7 @@ impl Beginning {
         About {
             command: self.command.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WEIR_COMMIT").unwrap_or_default().to_owned(),
+            commit: self.commit.clone(),
             began_unix_ns: self.unix_ns,
             took_ns: self.at.elapsed().as_nanos() as u64,
             interrupted: false,

@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod flows;
 pub(crate) mod r#gen;
+pub(crate) mod help;
 pub(crate) mod hop;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
@@ -18,6 +19,7 @@ pub(crate) mod sink;
 pub(crate) mod sockets;
 pub(crate) mod top;
 pub(crate) mod verify;
+pub(crate) mod version;
 
 #[cfg(not(feature = "lab"))]
 pub(crate) use no_lab as lab;

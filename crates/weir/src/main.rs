@@ -17,14 +17,14 @@ mod screen;
 
 use clap::{Parser, Subcommand};
 use command::{
-    config, doctor, flows, r#gen, hop, lab, ledger, mitigate, namespace_helper, relay, run, sink,
-    sockets, top, verify,
+    config, doctor, flows, r#gen, help, hop, lab, ledger, mitigate, namespace_helper, relay, run,
+    sink, sockets, top, verify, version,
 };
 use std::process::ExitCode;
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.
 #[derive(Parser)]
-#[command(name = "weir", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "weir", version = version::VERSION_AND_COMMIT, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -47,6 +47,8 @@ enum Command {
     Sockets(sockets::Args),
     Top(top::Args),
     Verify(verify::Args),
+    Version(version::Args),
+    Help(help::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,7 +57,11 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
 
-    let result = match &cli.command {
+    exit::from_result(run(&cli))
+}
+
+fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    match &cli.command {
         Command::Run(args) => run::run(args),
         Command::Relay(args) => relay::run(args),
         Command::NamespaceHelper(args) => namespace_helper::run(args),
@@ -71,6 +77,7 @@ fn main() -> ExitCode {
         Command::Sockets(args) => sockets::run(args),
         Command::Top(args) => top::run(args),
         Command::Verify(args) => verify::run(args),
-    };
-    exit::from_result(result)
+        Command::Version(args) => version::run(args),
+        Command::Help(args) => help::run(args),
+    }
 }

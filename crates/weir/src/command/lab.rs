@@ -5,6 +5,7 @@ mod privilege;
 mod relay;
 mod udp_vs_tcp;
 
+use crate::command::version::COMMIT;
 use crate::exit::{self, Failure};
 use lab::Beginning;
 use lab::report::{Folder, ReportError};
@@ -49,7 +50,7 @@ struct Running {
 impl Running {
     /// Begins it. Starts a thread: privileges are acquired before.
     fn begin(out: Option<&Path>, name: &str) -> anyhow::Result<Running> {
-        let beginning = Beginning::now(command_line());
+        let beginning = beginning();
         let folder = Folder::make(out, name, beginning.unix_ns)?;
         Ok(Running { beginning, folder, stop: stop_flag()? })
     }
@@ -69,6 +70,12 @@ impl Running {
         let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
         Ok(ended)
     }
+}
+
+/// An experiment begins now.
+fn beginning() -> Beginning {
+    let commit = if COMMIT == "unknown" { "" } else { COMMIT };
+    Beginning::now(command_line(), commit)
 }
 
 /// Without what was named before.

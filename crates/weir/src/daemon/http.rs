@@ -5,6 +5,7 @@ use super::flows::Shared;
 use super::open::{SocketFile, make_folder};
 use super::rest::Site;
 use crate::allowed::users;
+use crate::command::version::COMMIT;
 use crate::refused::{Wanted, refused};
 use admin::{AdminState, Changes, Flows, Health, Page, Rest, statsd};
 use config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
@@ -234,6 +235,7 @@ impl Http {
         let addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         let bind = addr.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip());
         let mut state = AdminState::new(Arc::clone(&shown.ledger), Arc::clone(&shown.health), bind);
+        state.build.commit = COMMIT.to_owned();
         state.statsd = Arc::clone(&shown.statsd);
         state.sockets.clone_from(&shown.sockets);
         state.sockets_elsewhere.clone_from(&shown.sockets_elsewhere);

@@ -2,13 +2,13 @@
 
 use super::ours::Ours;
 use super::{Args, Place, busy};
-use crate::command::lab::{command_line, privilege};
+use crate::command::lab::{beginning, privilege};
 use crate::exit::{self, Failure};
 use crate::progress::with_progress;
 use crate::refused::by_load;
+use lab::About;
 use lab::network::Properties;
 use lab::stages::{Error, Plan, Stages, measure};
-use lab::{About, Beginning};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure::Usage.error("--stages measures Weir's own relay"));
     };
 
-    let beginning = Beginning::now(command_line());
+    let beginning = beginning();
     let stop = stop_flag()?;
     let state = Mutex::new("starting".to_owned());
     let line = || state.lock().unwrap_or_else(|e| e.into_inner()).clone();
