@@ -36,7 +36,7 @@ impl std::error::Error for ConfigError {}
 /// Why a file gives no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("cannot read {}{}", path.display(), fix(path, source))]
+    #[error("cannot read {}{}", crate::file_name(path), fix(path, source))]
     Read {
         path: PathBuf,
         #[source]

@@ -149,7 +149,7 @@ impl Config {
     /// It cannot be read, or every mistake in it.
     pub fn load(path: &Path) -> Result<Config, LoadError> {
         let text = read_file(path)?;
-        Config::parse(&text, &path.display().to_string()).map_err(LoadError::Invalid)
+        Config::parse(&text, &file_name(path)).map_err(LoadError::Invalid)
     }
 
     /// A configuration of addresses with options, as `weir relay` has them: every listener gets every target.
@@ -263,13 +263,29 @@ pub fn changes(old: &Config, new: &Config) -> Vec<String> {
     show::differences(old, new)
 }
 
-/// Reads a configuration file's text.
+/// Reads a configuration file's text. `-` is standard input, which can be read once.
 ///
 /// # Errors
 /// It cannot be read.
 pub fn read_file(path: &Path) -> Result<String, LoadError> {
-    std::fs::read_to_string(path)
-        .map_err(|source| LoadError::Read { path: path.to_owned(), source })
+    let text = match is_standard_input(path) {
+        true => std::io::read_to_string(std::io::stdin().lock()),
+        false => std::fs::read_to_string(path),
+    };
+    text.map_err(|source| LoadError::Read { path: path.to_owned(), source })
+}
+
+/// Whether [`read_file`] reads standard input for this path.
+pub fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// What messages call a file.
+pub fn file_name(path: &Path) -> String {
+    match is_standard_input(path) {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
 }
 
 /// The addresses that a host's name and port stand for, as the system resolves them; at least one.

@@ -96,8 +96,12 @@ pub(crate) struct Setup {
 
 /// Where the configuration came from, and so whether it can be read again.
 pub(crate) enum Source {
-    CommandLine,
-    File { path: PathBuf, overrides: Overrides },
+    /// From flags, or from standard input.
+    ReadOnce,
+    File {
+        path: PathBuf,
+        overrides: Overrides,
+    },
 }
 
 /// What the control loop waits for.

@@ -5,30 +5,47 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why the program ends with a code other than 0. Attach one to an [`anyhow::Error`] with [`Failure::error`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Failure {
+/// The failures, each with its code and what that means to whoever looks at it.
+macro_rules! failures {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $meaning:literal;)*) => {
+        /// Why the program ends with a code other than 0. Attach one to an [`anyhow::Error`] with [`Failure::error`].
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub(crate) enum Failure {
+            $($(#[$doc])* $name = $code,)*
+        }
+
+        /// What each code but 0 means.
+        const MEANINGS: &[(u8, &str)] = &[$(($code, $meaning),)*];
+    };
+}
+
+failures! {
     /// A check that the user asked for did not hold: loss, or a bad file found by `config check`.
-    CheckFailed = 1,
+    CheckFailed = 1, "A check failed: something was lost, a file has mistakes, or this host has a limit that loses data";
     /// The ledger does not balance: Weir's own fault.
-    Accounting = 2,
+    Accounting = 2, "The ledger does not balance, or the two ends of a link disagree: a defect of Weir";
     /// The command line is wrong.
-    Usage = 64,
+    Usage = 64, "The command line is wrong";
     /// An input file is damaged or not whole; what could be read of it was dealt with.
-    BadData = 65,
+    BadData = 65, "An input file is damaged or incomplete; what could be read of it was used";
     /// An input file is missing or cannot be read.
-    InputMissing = 66,
+    InputMissing = 66, "An input file is missing";
     /// An address is taken, a name does not resolve, a daemon does not answer.
-    Unavailable = 69,
+    Unavailable = 69, "An address is in use, a name does not resolve, or a daemon, a store or a speaker does not answer";
     /// Reading or writing failed.
-    Io = 74,
+    Io = 74, "Reading or writing failed";
     /// Stopped before everything was delivered; the ledger names the rest.
-    DrainedIncompletely = 75,
+    DrainedIncompletely = 75, "Stopped before everything was delivered; the last ledger says what was left behind";
     /// A privilege is missing.
-    Permission = 77,
+    Permission = 77, "A permission or a privilege is missing";
     /// The configuration is wrong.
-    Config = 78,
+    Config = 78, "The configuration is wrong";
+}
+
+/// Every exit code and what it means.
+pub(crate) fn codes() -> impl Iterator<Item = (u8, &'static str)> {
+    [(0, "Success")].into_iter().chain(MEANINGS.iter().copied())
 }
 
 impl Failure {
@@ -124,6 +141,30 @@ fn failure_of(error: &anyhow::Error) -> Failure {
 
 /// Prints what clap has to say: help and version on standard output with code 0, mistakes on standard error with 64.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    if error.use_stderr() { Failure::Usage.code() } else { ExitCode::SUCCESS }
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    // As every other message of this program begins, and as it names what helps.
+    let text = error.to_string().replace("  tip: ", "  Fix: ");
+    let _ = match text.strip_prefix("error:") {
+        Some(rest) => write!(io::stderr(), "weir:{rest}"),
+        // The help, for a command that was given nothing.
+        None => write!(io::stderr(), "{text}"),
+    };
+    Failure::Usage.code()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKS: [&str; 2] = ["<!-- codes: begin -->\n", "<!-- codes: end -->"];
+
+    #[test]
+    fn the_documented_table_is_generated() {
+        let rows = codes().map(|(code, meaning)| format!("| {code} | {meaning} |\n"));
+        let text = format!("\n| code | meaning |\n|---|---|\n{}\n", rows.collect::<String>());
+        testkit::generated_part("docs/exit-codes.md", MARKS, &text);
+    }
 }

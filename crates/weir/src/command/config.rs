@@ -4,11 +4,10 @@ use crate::allowed::users;
 use crate::command::doctor::{self, Host};
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use config::{self, Budget, Config, ConfigError, Finding, LoadError, Origins, Overrides, Severity};
+use config::{self, Budget, Config, ConfigError, Finding, Origins, Overrides, Severity};
 use serde_json::json;
 use std::fmt::Write as _;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use text::{plural, size};
 
@@ -32,9 +31,8 @@ enum Action {
 /// Exits with 1 if it is not. Changes nothing, and does not disturb a relay that runs.
 #[derive(clap::Args)]
 struct CheckArgs {
-    /// The file; - is standard input
-    #[arg(value_name = "FILE", default_value = "weir.toml")]
-    file: PathBuf,
+    #[command(flatten)]
+    which: Which,
     /// Look at this host too: names, paths, interfaces, privileges, limits
     #[arg(long)]
     environment: bool,
@@ -46,9 +44,8 @@ struct CheckArgs {
 /// Print a file as it is understood: every key, its value, and where the value came from
 #[derive(clap::Args)]
 struct ShowArgs {
-    /// The file; - is standard input
-    #[arg(value_name = "FILE", default_value = "weir.toml")]
-    file: PathBuf,
+    #[command(flatten)]
+    which: Which,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
@@ -65,16 +62,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The file's name for messages, and its text. `failure` is for a file that can be no configuration.
-fn read(file: &Path, failure: Failure) -> anyhow::Result<(String, String)> {
-    let (name, text) = if file == Path::new("-") {
-        let name = "standard input";
-        let text = io::read_to_string(io::stdin().lock());
-        (name.to_owned(), text.map_err(|source| LoadError::Read { path: name.into(), source }))
-    } else {
-        (file.display().to_string(), config::read_file(file))
-    };
-    Ok((name, text.map_err(|error| unreadable(error, failure))?))
+/// Which file is looked at.
+#[derive(clap::Args)]
+struct Which {
+    /// The file; - is standard input [default: weir.toml]
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The file, named as for the other commands [env: WEIR_CONFIG]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Which {
+    /// The file's name for messages, and its text. `failure` is for a file that can be no configuration.
+    fn read(&self, failure: Failure) -> anyhow::Result<(String, String)> {
+        let named = self.file.as_ref().or(self.config.as_ref()).cloned();
+        // Not by clap, to which a variable would contradict the file on the command line.
+        let named = named.or_else(|| std::env::var_os("WEIR_CONFIG").map(PathBuf::from));
+        let file = named.unwrap_or_else(|| "weir.toml".into());
+        let text = config::read_file(&file).map_err(|error| unreadable(error, failure))?;
+        Ok((config::file_name(&file), text))
+    }
 }
 
 /// The configuration as a daemon started from here would have it, or every mistake.
@@ -101,7 +109,7 @@ fn wrong(name: &str, errors: &[ConfigError], failure: Failure) -> anyhow::Error 
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
-    let (name, text) = read(&args.file, Failure::Config)?;
+    let (name, text) = args.which.read(Failure::Config)?;
     let (config, origins) =
         effective(&name, &text).map_err(|errors| wrong(&name, &errors, Failure::Config))?;
     let result = if args.json {
@@ -113,7 +121,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let (name, text) = read(&args.file, Failure::CheckFailed)?;
+    let (name, text) = args.which.read(Failure::CheckFailed)?;
     let config = match effective(&name, &text) {
         Ok((config, _)) => config,
         Err(errors) if args.json => {

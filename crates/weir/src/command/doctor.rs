@@ -25,8 +25,8 @@ use text::plural;
 /// user may do is a part of the answer. Exits with 1 if there is a warning.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The relay's configuration; without it, a listener with the defaults is assumed
-    #[arg(short, long, value_name = "FILE")]
+    /// The relay's configuration (- is standard input); without it, a listener with the defaults is assumed
+    #[arg(short, long, value_name = "FILE", env = "WEIR_CONFIG")]
     config: Option<PathBuf>,
     /// Print the findings as JSON
     #[arg(long)]

@@ -51,7 +51,7 @@ impl Running {
     /// Begins it. Starts a thread: privileges are acquired before.
     fn begin(out: Option<&Path>, name: &str) -> anyhow::Result<Running> {
         let beginning = beginning();
-        let folder = Folder::make(out, name, beginning.unix_ns)?;
+        let folder = Folder::make(out, name, beginning.unix_ns).map_err(no_folder)?;
         Ok(Running { beginning, folder, stop: stop_flag()? })
     }
 
@@ -87,6 +87,15 @@ fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
         }
     }
     kept
+}
+
+/// A folder that cannot be made or written to: whatever the reason, it is not the input that is missing.
+fn no_folder(error: io::Error) -> anyhow::Error {
+    let failure = match error.kind() {
+        io::ErrorKind::PermissionDenied => Failure::Permission,
+        _ => Failure::Io,
+    };
+    failure.error(error)
 }
 
 fn report_error(error: ReportError) -> anyhow::Error {

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     config.admin.listen = AdminListen::Off;
     daemon::run(Setup {
         config: config.overridden_by(&args.common.overrides()?),
-        source: Source::CommandLine,
+        source: Source::ReadOnce,
         progress: args.progress,
         last_ledger: args.common.last_ledger(),
     })

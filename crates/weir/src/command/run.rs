@@ -14,7 +14,7 @@ use std::time::Duration;
 /// SIGTERM and Ctrl-C send what was received, for at most drain_grace, and print the last ledger.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The configuration, as TOML (`weir config example` prints one).
+    /// The configuration, as TOML (`weir config example` prints one); - is standard input.
     #[arg(short, long, value_name = "FILE", env = "WEIR_CONFIG")]
     config: PathBuf,
     #[command(flatten)]
@@ -67,9 +67,13 @@ impl Common {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let overrides = args.common.overrides()?;
     let config = load(&args.config)?.overridden_by(&overrides);
+    let source = match config::is_standard_input(&args.config) {
+        true => Source::ReadOnce,
+        false => Source::File { path: args.config.clone(), overrides },
+    };
     daemon::run(Setup {
         config,
-        source: Source::File { path: args.config.clone(), overrides },
+        source,
         progress: ProgressMode::Off,
         last_ledger: args.common.last_ledger(),
     })

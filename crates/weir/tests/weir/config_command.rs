@@ -28,6 +28,7 @@ fn weir(folder: &Path, args: &[&str], input: &str) -> Output {
         .args(args)
         .current_dir(folder)
         .env_remove("WEIR_LOG_LEVEL")
+        .env_remove("WEIR_CONFIG")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -225,4 +226,59 @@ fn no_command_repeats_a_secret_that_stands_in_an_address() {
             assert!(!said.contains("geheim") && !said.contains("gehe im"), "{args:?}: {said}");
         }
     }
+}
+
+#[test]
+fn every_command_takes_its_file_by_the_same_option_and_variable() {
+    let folder = Folder::new("option");
+    fs::write(folder.0.join("right.toml"), RIGHT).unwrap();
+    for args in [
+        &["config", "check", "-c", "right.toml"][..],
+        &["config", "check", "right.toml"],
+        &["config", "show", "-c", "right.toml"],
+        &["config", "show", "--config", "-"],
+    ] {
+        let (code, out, err) = run(&folder, args, RIGHT);
+        assert_eq!(code, 0, "{args:?} {err}");
+        assert!(out.contains("correct") || out.contains("127.0.0.1:5514"), "{args:?} {out}");
+    }
+    assert_eq!(run(&folder, &["config", "check", "-c", "right.toml", "right.toml"], "").0, 64);
+
+    let by_variable = |args: &[&str], file: &str| {
+        let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let output = weir.args(args).current_dir(&folder.0).env("WEIR_CONFIG", file).output();
+        output.unwrap().status.code()
+    };
+    assert_eq!(by_variable(&["config", "check"], "right.toml"), Some(0));
+    assert_eq!(by_variable(&["config", "check", "right.toml"], "none.toml"), Some(0));
+    assert_eq!(by_variable(&["doctor"], "none.toml"), Some(66));
+    assert_eq!(by_variable(&["sink", "check"], "none.toml"), Some(66));
+}
+
+#[test]
+fn the_same_file_ends_every_command_with_the_same_code_but_check() {
+    let folder = Folder::new("codes");
+    fs::write(folder.0.join("wrong.toml"), "[daemon]\nlog_level='loud'\n").unwrap();
+    let commands = [
+        &["run", "-c"][..],
+        &["doctor", "-c"],
+        &["sink", "check", "-c"],
+        &["config", "show", "-c"],
+        &["config", "check", "-c"],
+    ];
+    let codes =
+        |file: &str| commands.map(|command| run(&folder, &[command, &[file]].concat(), "").0);
+    assert_eq!(codes("wrong.toml"), [78, 78, 78, 78, 1]);
+    assert_eq!(codes("none.toml"), [66; 5]);
+}
+
+#[test]
+fn a_daemon_reads_its_configuration_from_standard_input() {
+    let folder = Folder::new("stdin");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let (code, _, err) =
+        run(&folder, &["run", "-c", "-"], &RIGHT.replace("127.0.0.1:5514", &listen));
+    assert_eq!(code, 69, "{err}");
+    assert!(err.contains(&listen) && err.contains("Fix: stop it, or use another address"), "{err}");
 }
