@@ -1,5 +1,6 @@
 //! The commands: what each takes, and what it does with it. One module each, of the command's name.
 
+pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod flows;
@@ -9,6 +10,7 @@ pub(crate) mod hop;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod ledger;
+pub(crate) mod man;
 pub(crate) mod mitigate;
 pub(crate) mod namespace_helper;
 #[cfg(not(feature = "lab"))]

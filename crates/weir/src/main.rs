@@ -17,8 +17,8 @@ mod screen;
 
 use clap::{Parser, Subcommand};
 use command::{
-    config, doctor, flows, r#gen, help, hop, lab, ledger, mitigate, namespace_helper, relay, run,
-    sink, sockets, top, verify, version,
+    completions, config, doctor, flows, r#gen, help, hop, lab, ledger, man, mitigate,
+    namespace_helper, relay, run, sink, sockets, top, verify, version,
 };
 use std::process::ExitCode;
 
@@ -47,6 +47,8 @@ enum Command {
     Sockets(sockets::Args),
     Top(top::Args),
     Verify(verify::Args),
+    Completions(completions::Args),
+    Man(man::Args),
     Version(version::Args),
     Help(help::Args),
 }
@@ -77,6 +79,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Sockets(args) => sockets::run(args),
         Command::Top(args) => top::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
         Command::Version(args) => version::run(args),
         Command::Help(args) => help::run(args),
     }

@@ -86,9 +86,10 @@ fn reason(wanted: Wanted<'_>, error: &io::Error) -> Option<(Failure, String)> {
         (io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused, Wanted::SendUnix) => {
             (Failure::Unavailable, "nobody listens there: start the receiver first".to_owned())
         }
-        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => {
-            (Failure::Unavailable, "there is no such interface. See: ip link".to_owned())
-        }
+        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => (
+            Failure::Unavailable,
+            "there is no such interface. Fix: name one that `ip link` lists".to_owned(),
+        ),
         _ => return None,
     })
 }
@@ -107,7 +108,9 @@ fn holder(wanted: Wanted<'_>) -> String {
         ),
         Wanted::SendUnix | Wanted::BusyPoll => ("listens there", "-xlp", String::new()),
     };
-    format!("another program {what}. Find it with: ss {options} {filter}")
+    format!(
+        "another program {what}. Fix: stop it, or use another address; it is found with: ss {options} {filter}"
+    )
 }
 
 fn privilege(wanted: Wanted<'_>) -> String {
@@ -146,9 +149,12 @@ fn not_of_this_host(wanted: Wanted<'_>) -> String {
     match wanted {
         Wanted::SendUdp(source, _) => {
             let source = source.map_or("any address".to_owned(), |ip| ip.to_string());
-            format!("{source} is not an address of this host that leads there. See: ip address")
+            format!(
+                "{source} is not an address of this host that leads there. Fix: use one that `ip address` lists"
+            )
         }
-        _ => "no interface of this host has the address. See: ip address".to_owned(),
+        _ => "no interface of this host has the address. Fix: use one that `ip address` lists"
+            .to_owned(),
     }
 }
 
@@ -170,6 +176,15 @@ pub(crate) fn by_load(error: &::load::spin::Error) -> anyhow::Error {
             refused(error, Wanted::SendUnix, source)
         }
     }
+}
+
+/// A file or folder that cannot be written: whatever the reason, it is not the input that is missing.
+pub(crate) fn unwritable(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
+    let failure = match error.kind() {
+        io::ErrorKind::PermissionDenied => Failure::Permission,
+        _ => Failure::Io,
+    };
+    failure.error(format!("{what} {}: {error}", path.display()))
 }
 
 /// The command that makes the folder of a file.
