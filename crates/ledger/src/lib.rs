@@ -34,5 +34,5 @@ pub use reason::Reason;
 pub use registry::{Ledger, Meter};
 pub use reject::RejectClass;
 pub use snapshot::{Loss, Snapshot};
-pub use waterfall::{hop_lines, verdict_lines, waterfall};
+pub use waterfall::{hop_lines, verdict_lines, waterfall, waterfall_without_balance};
 pub use way::Way;

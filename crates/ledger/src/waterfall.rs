@@ -3,10 +3,19 @@ use crate::{
     Snapshot, Way,
 };
 use std::fmt::Write;
-use text::{escaped, grouped, short_time, size};
+use text::{escaped, grouped, plural, short_time, size};
 
-/// The snapshot as text: in to out for each origin and target, then the largest loss in words.
+/// The snapshot as text: in to out for each origin and target, the largest loss in words, and whether it balances.
 pub fn waterfall(snapshot: &Snapshot) -> String {
+    let in_flight: u64 = snapshot.whole_hops().map(|hop| hop.in_flight.count).sum();
+    let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
+    let in_flight = grouped(in_flight);
+    waterfall_without_balance(snapshot)
+        + &format!("in flight: {in_flight}   unaccounted: {broken}\n")
+}
+
+/// As [`waterfall`] without the last line, for a text that goes on.
+pub fn waterfall_without_balance(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for hop in &snapshot.hops {
         if begins_origin(hop.hop) {
@@ -48,7 +57,7 @@ pub fn verdict_lines(snapshot: &Snapshot) -> String {
             put(
                 &mut text,
                 format_args!(
-                    "largest loss: {} at {} of {place}: {}\n  what helps: {}\n",
+                    "largest loss: {} at {} of {place}: {}\n  Fix: {}\n",
                     grouped(loss.amount.count),
                     loss.hop.hop.label(),
                     cause,
@@ -58,16 +67,13 @@ pub fn verdict_lines(snapshot: &Snapshot) -> String {
         }
     }
 
-    let in_flight: u64 = snapshot.whole_hops().map(|hop| hop.in_flight.count).sum();
-    let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
-    put(
-        &mut text,
-        format_args!(
-            "in flight: {}   unaccounted: {broken}   law broken at: {} moments\n",
-            grouped(in_flight),
-            snapshot.violations,
-        ),
-    );
+    if snapshot.violations > 0 {
+        let times = plural(snapshot.violations, "time", "times");
+        put(
+            &mut text,
+            format_args!("the ledger did not balance {times}, which is a defect of Weir\n"),
+        );
+    }
     text
 }
 
@@ -186,7 +192,7 @@ fn write_rest(text: &mut String, indent: &str, hop: &HopSnapshot) {
     if let Some(trouble) = &hop.trouble {
         // They may quote what a server said.
         let (what, fix) = (escaped(&trouble.what), escaped(&trouble.fix));
-        put(text, format_args!("{indent}  trouble: {what}\n{indent}  what helps: {fix}\n"));
+        put(text, format_args!("{indent}  trouble: {what}\n{indent}  Fix: {fix}\n"));
     }
 }
 
@@ -335,7 +341,7 @@ mod tests {
       unclosed           1  after a crash: what was not synced may be missing
       duplicates        20  at most, of those that went out
       trouble: broker:9092: refused \u{1b}[2J
-      what helps: start the broker
+      Fix: start the broker
 
 largest loss: 7,000 at sink of sockets -> store: the store's table or schema does not fit the records
 ";
@@ -351,7 +357,7 @@ largest loss: 7,000 at sink of sockets -> store: the store's table or schema doe
         counters.uncertain(one);
         let text = shown(hop.left_sink(&counters).finish(one));
         assert!(text.contains("largest loss: 1 at sink of sockets -> store: "), "{text}");
-        assert!(text.contains("what helps: look for their run_id"), "{text}");
+        assert!(text.contains("Fix: look for their run_id"), "{text}");
     }
 
     #[test]

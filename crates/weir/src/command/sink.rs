@@ -37,7 +37,7 @@ enum Action {
 struct CheckArgs {
     /// The sink's name; not needed where there is one sink
     name: Option<String>,
-    /// The configuration
+    /// The configuration; - is standard input
     #[arg(short, long, value_name = "FILE", env = "WEIR_CONFIG", default_value = "weir.toml")]
     config: PathBuf,
     /// Longest time for each step
@@ -167,10 +167,7 @@ fn as_text(sink: &SinkConfig, id: &str, steps: &[Step]) -> String {
         let line = match result {
             Ok(says) => format!("  {what:<10} ok      {took:>10}  {says}\n"),
             Err(Trouble { what: says, fix }) => {
-                format!(
-                    "  {what:<10} FAILED  {took:>10}  {says}\n  {:<10} fix     {:>10}  {fix}\n",
-                    "", ""
-                )
+                format!("  {what:<10} FAILED  {took:>10}  {says}\n  Fix: {fix}\n")
             }
         };
         out.write_str(&line).expect("writing to a string does not fail");

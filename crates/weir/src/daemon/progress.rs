@@ -116,7 +116,10 @@ impl Earlier {
             let delivered = egress.delivered.count;
             let before = self.delivered.insert(key.clone(), delivered).unwrap_or(0);
             let rate = delivered.saturating_sub(before) as f64 / seconds;
-            let dropped = hop.dropped_total().count + egress.dropped_total().count;
+            // What a setting asks to leave out is not lost.
+            let drops = hop.dropped.iter().chain(&egress.dropped);
+            let drops = drops.filter(|drop| !drop.reason.is_intended());
+            let dropped: u64 = drops.map(|drop| drop.amount.count).sum();
             let figures = format!(
                 ": {rate:.0}/s, {delivered} delivered, {dropped} dropped, {} waiting",
                 hop.in_flight.count

@@ -176,7 +176,7 @@ impl Daemon {
 
 /// The last ledger in words. Its last line says what is unaccounted.
 fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
-    let mut text = format!("\n{}", ledger::waterfall(snapshot));
+    let mut text = format!("\n{}", ledger::waterfall_without_balance(snapshot));
     for left in left {
         text.push_str(&describe(left));
     }

@@ -104,7 +104,7 @@ fn a_ledger_that_does_not_balance_is_2() {
     broken.hops[0].unaccounted = -1;
     check(&[], json(&broken), 2, "UNACCOUNTED");
     let violated = Snapshot { violations: 1, ..snapshot(1_000, &[(Reason::QueueFull, 5)]) };
-    check(&["--fail-on-loss"], json(&violated), 2, "law broken at: 1");
+    check(&["--fail-on-loss"], json(&violated), 2, "the ledger did not balance 1 time,");
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn a_target_without_a_route_has_the_advice_that_fits() {
     let dropped =
         hop(&ended.ledger, HopKind::Target, "far").dropped_for(Reason::NetworkUnreachable);
     assert_eq!(dropped.count, sent.all(), "{}", ended.said);
-    assert!(ended.said.contains("what helps: check `ip route get`"), "{}", ended.said);
+    assert!(ended.said.contains("Fix: check `ip route get`"), "{}", ended.said);
 }
 
 #[test]
