@@ -1,13 +1,15 @@
 //! The receiving end: sessions of many senders, and what each has sent.
 
-use crate::handshake::{Hello, Welcome, respond};
+mod hellos;
+
 use crate::kept::{KeptRun, Memory, Record};
 use crate::key::{KeyId, Keys};
 use crate::packet::{BITMAP_BYTES_MAX, DataHead, Floor, Header, Kind, Report};
+use crate::random_bytes;
 use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions};
 use crate::seal::{Opener, Sealer};
 use crate::{Amount, Totals};
-use crate::{random_bytes, random_u32};
+use hellos::Hellos;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
@@ -19,24 +21,6 @@ const PLACE_BITS: u32 = 16;
 
 /// Most sessions.
 const SESSIONS_MAX: usize = 1 << PLACE_BITS;
-
-/// Most runs that are kept in mind.
-const RUNS_MAX: usize = 1 << 17;
-
-/// How long a session without a packet is kept, in nanoseconds.
-const SESSION_IDLE_NS: u64 = 180_000_000_000;
-
-/// How long one is kept that has not had its first packet.
-const SESSION_UNUSED_NS: u64 = 10_000_000_000;
-
-/// How long a run without a session is kept in mind.
-const RUN_IDLE_NS: u64 = 86_400_000_000_000;
-
-/// By how much the clock of a sender may be set back until its hello counts as a replay.
-const CLOCK_BACK_NS: u64 = 60_000_000_000;
-
-/// Most hellos that are answered in a second: each costs a tenth of a millisecond.
-const HELLOS_PER_SEC: u32 = 6_000;
 
 /// What arrived and was not accepted, by why.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -60,8 +44,10 @@ pub struct FarCounts {
     pub no_room: u64,
     /// Authentic packets that cannot be read.
     pub malformed: u64,
-    /// Hellos that came faster than they are answered.
+    /// Hellos that came faster than they are looked at or answered.
     pub hellos_refused: u64,
+    /// Hellos that are to come again with a cookie.
+    pub hello_cookies: u64,
 }
 
 /// Who sends.
@@ -136,8 +122,7 @@ pub struct Far {
     memory: Option<Box<dyn Memory>>,
     record: Vec<u8>,
     counts: FarCounts,
-    hellos_from_ns: u64,
-    hellos: u32,
+    hellos: Hellos,
     swept_ns: u64,
 }
 
@@ -161,8 +146,7 @@ impl Far {
             memory: None,
             record: Vec::new(),
             counts: FarCounts::default(),
-            hellos_from_ns: now_ns,
-            hellos: 0,
+            hellos: Hellos::new(),
             swept_ns: now_ns,
         }
     }
@@ -271,8 +255,8 @@ impl Far {
             self.note_all();
         }
         match Header::decode(packet) {
-            Ok(header) if header.kind == Kind::Hello => {
-                return self.on_hello(now_ns, from, KeyId(header.number), packet, out);
+            Ok(header) if matches!(header.kind, Kind::Hello | Kind::HelloWithCookie) => {
+                return self.on_hello(now_ns, from, &header, packet, out);
             }
             Ok(header) if matches!(header.kind, Kind::Data | Kind::Floor) => {
                 self.on_sealed(now_ns, from, &header, packet, intake);
@@ -280,145 +264,6 @@ impl Far {
             Ok(_) | Err(_) => self.counts.unknown_session += 1,
         }
         Heard::Nothing
-    }
-
-    fn on_hello(
-        &mut self,
-        now_ns: u64,
-        from: SocketAddr,
-        id: KeyId,
-        packet: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Heard {
-        let Some(key) = self.keys.by_id(id) else {
-            self.counts.unknown_session += 1;
-            return Heard::Nothing;
-        };
-        if !may_answer(&mut self.hellos_from_ns, &mut self.hellos, now_ns) {
-            self.counts.hellos_refused += 1;
-            return Heard::Nothing;
-        }
-        let Ok((hello, responder)) = respond(key, packet) else {
-            self.counts.forged += 1;
-            return Heard::Nothing;
-        };
-        let name = key.name.clone();
-        self.sweep(now_ns);
-
-        let Some(known) = self.note_run(now_ns, id, name, &hello) else {
-            self.counts.replayed += 1;
-            return Heard::Nothing;
-        };
-        let Some(place) = self.free_place() else {
-            self.counts.hellos_refused += 1;
-            return Heard::Nothing;
-        };
-        let index = place as u32 | random_u32() << PLACE_BITS;
-        let welcome = Welcome {
-            session: index,
-            epoch: self.epoch,
-            interval_us: 1_000,
-            window: self.options.window,
-            known,
-        };
-        let Ok(secrets) = responder.accept(&welcome, out) else { return Heard::Nothing };
-
-        self.counts.sessions += 1;
-        self.sessions[place] = Some(Box::new(Session {
-            index,
-            far_index: hello.session,
-            run: hello.run,
-            address: from,
-            sealer: Sealer::new(secrets.send),
-            opener: Opener::new(secrets.receive),
-            arrivals: Arrivals::new(1_000_000, now_ns),
-            next_packet: 0,
-            welcomed_ns: now_ns,
-            heard_ns: now_ns,
-            is_used: false,
-            due_ns: None,
-        }));
-        Heard::Answer
-    }
-
-    /// Notes the run of a hello, and returns what is known of it; `None`: it is a replay.
-    fn note_run(
-        &mut self,
-        now_ns: u64,
-        key: KeyId,
-        name: String,
-        hello: &Hello,
-    ) -> Option<Option<Totals>> {
-        if let Some(run) = self.runs.get_mut(&hello.run) {
-            let is_newer = hello.unix_ns > run.said_unix_ns
-                || hello.unix_ns + CLOCK_BACK_NS < run.said_unix_ns;
-            if run.key != key || !is_newer {
-                return None;
-            }
-            (run.said_unix_ns, run.heard_ns) = (hello.unix_ns, now_ns);
-            // Where a former process of the sender stopped: what that sent and comes now is late, so that both count the same.
-            run.receiver.adopt(hello.floor);
-            if let Some(memory) = &mut self.memory {
-                let said = Record::Said { run: run.number, unix_ns: hello.unix_ns };
-                note(memory.as_mut(), &mut self.record, &said);
-            }
-            return Some(Some(run.receiver.totals()));
-        }
-
-        if self.runs.len() >= RUNS_MAX {
-            return None;
-        }
-        let peer = Peer { name, host: hello.host.clone(), listener: hello.listener.clone() };
-        let receiver = Receiver::new(self.options, hello.floor);
-        let number = self.next_run;
-        self.next_run = self.next_run.wrapping_add(1);
-        let run = Run {
-            number,
-            peer: Arc::new(peer),
-            key,
-            receiver,
-            hold_due_ns: None,
-            said_unix_ns: hello.unix_ns,
-            session: None,
-            heard_ns: now_ns,
-        };
-        if let Some(memory) = &mut self.memory {
-            self.record.clear();
-            run.encode(hello.run, &mut self.record);
-            memory.note(&self.record);
-        }
-        self.runs.insert(hello.run, run);
-        Some(None)
-    }
-
-    fn free_place(&mut self) -> Option<usize> {
-        match self.free.pop() {
-            Some(place) => Some(place as usize),
-            None if self.sessions.len() < SESSIONS_MAX => {
-                self.sessions.push(None);
-                Some(self.sessions.len() - 1)
-            }
-            None => None,
-        }
-    }
-
-    /// Lets go of sessions and runs that were not heard of for long.
-    fn sweep(&mut self, now_ns: u64) {
-        if now_ns < self.swept_ns + 1_000_000_000 {
-            return;
-        }
-        self.swept_ns = now_ns;
-        for (at, place) in self.sessions.iter_mut().enumerate() {
-            let is_over = place.as_ref().is_some_and(|session| {
-                let kept_ns = if session.is_used { SESSION_IDLE_NS } else { SESSION_UNUSED_NS };
-                now_ns > session.heard_ns + kept_ns
-            });
-            if is_over {
-                *place = None;
-                self.free.push(at as u32);
-            }
-        }
-        self.runs.retain(|_, run| now_ns <= run.heard_ns + RUN_IDLE_NS);
     }
 
     fn on_sealed(
@@ -625,14 +470,6 @@ fn place(index: u32) -> usize {
 fn session_in(sessions: &mut [Option<Box<Session>>], index: u32) -> Option<&mut Session> {
     let session = sessions.get_mut(place(index))?.as_deref_mut()?;
     (session.index == index).then_some(session)
-}
-
-fn may_answer(from_ns: &mut u64, hellos: &mut u32, now_ns: u64) -> bool {
-    if now_ns >= *from_ns + 1_000_000_000 {
-        (*from_ns, *hellos) = (now_ns, 0);
-    }
-    *hellos += 1;
-    *hellos <= HELLOS_PER_SEC
 }
 
 fn seal(sealer: &mut Sealer, session: u32, number: u64, report: &Report<'_>, out: &mut Vec<u8>) {

@@ -3,8 +3,9 @@
 //!
 //! The first message proves the key and is at least as long as the answer; without the key there is none.
 
+use crate::cookie::{self, Ephemeral};
 use crate::key::{Key, KeyId};
-use crate::packet::{HEADER_BYTES, Header, Kind};
+use crate::packet::{COOKIE_BYTES, HEADER_BYTES, Header, Kind, decode_hello};
 use crate::{Amount, Totals};
 use snow::{Builder, HandshakeState};
 use thiserror::Error;
@@ -81,25 +82,45 @@ impl From<snow::Error> for HandshakeError {
     }
 }
 
-fn builder(key: &Key) -> Result<Builder<'_>, HandshakeError> {
+/// What both ends begin with. A cookie is part of it, so that nobody can put one before another sender's hello.
+fn prologue(cookie: Option<&[u8; COOKIE_BYTES]>) -> Vec<u8> {
+    [PROLOGUE, cookie.map_or(&[], |cookie| &cookie[..])].concat()
+}
+
+fn builder<'a>(key: &'a Key, prologue: &'a [u8]) -> Result<Builder<'a>, HandshakeError> {
     let pattern = PATTERN.parse().map_err(|_| HandshakeError::Malformed)?;
-    Ok(Builder::new(pattern).psk(0, &key.secret.0)?.prologue(PROLOGUE)?)
+    Ok(Builder::new(pattern).psk(0, &key.secret.0)?.prologue(prologue)?)
 }
 
 /// The end that began.
 pub(crate) struct Initiator {
     state: HandshakeState,
     session: u32,
+    ephemeral: Ephemeral,
+    /// It has brought a cookie.
+    pub(crate) has_cookie: bool,
 }
 
 impl Initiator {
-    /// Begins, and appends the first message to `out`.
+    /// Begins, and appends the first message to `out`, with the cookie that was asked for.
     ///
     /// # Errors
     /// The system has no random numbers.
     pub(crate) fn begin(
         key: &Key,
         hello: &Hello,
+        cookie: Option<&[u8; COOKIE_BYTES]>,
+        out: &mut Vec<u8>,
+    ) -> Result<Initiator, HandshakeError> {
+        let state = builder(key, &prologue(cookie))?.build_initiator()?;
+        Initiator::say(state, key, hello, cookie, out)
+    }
+
+    fn say(
+        mut state: HandshakeState,
+        key: &Key,
+        hello: &Hello,
+        cookie: Option<&[u8; COOKIE_BYTES]>,
         out: &mut Vec<u8>,
     ) -> Result<Initiator, HandshakeError> {
         let mut payload = Vec::with_capacity(WELCOME_BYTES);
@@ -115,11 +136,27 @@ impl Initiator {
         // The answer must not be longer.
         payload.resize(payload.len().max(WELCOME_BYTES), 0);
 
-        let mut state = builder(key)?.build_initiator()?;
         let KeyId(id) = key.id;
-        let header = Header { kind: Kind::Hello, epoch: 0, session: 0, number: id };
-        append(&mut state, header, &payload, out)?;
-        Ok(Initiator { state, session: hello.session })
+        let kind = if cookie.is_some() { Kind::HelloWithCookie } else { Kind::Hello };
+        let header = Header { kind, epoch: 0, session: 0, number: id };
+        out.extend_from_slice(&header.encode());
+        out.extend_from_slice(cookie.map_or(&[], |cookie| &cookie[..]));
+        let begin = out.len();
+        append(&mut state, &payload, out)?;
+        let ephemeral = *out[begin..].first_chunk().ok_or(HandshakeError::Malformed)?;
+        Ok(Initiator { state, session: hello.session, ephemeral, has_cookie: cookie.is_some() })
+    }
+
+    /// Reads the cookie that the other end wants to see first.
+    ///
+    /// # Errors
+    /// It is not authentic, or not about this hello.
+    pub(crate) fn read_cookie(
+        &self,
+        key: &Key,
+        packet: &[u8],
+    ) -> Result<[u8; COOKIE_BYTES], HandshakeError> {
+        cookie::read(key, self.session, &self.ephemeral, packet)
     }
 
     /// Reads the answer. One that was not made with the key changes nothing: the true one may still come.
@@ -145,15 +182,13 @@ impl Initiator {
 
 fn append(
     state: &mut HandshakeState,
-    header: Header,
     payload: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), HandshakeError> {
     let begin = out.len();
-    out.extend_from_slice(&header.encode());
-    out.resize(out.len() + payload.len() + NOISE_BYTES, 0);
-    let written = state.write_message(payload, &mut out[begin + HEADER_BYTES..])?;
-    out.truncate(begin + HEADER_BYTES + written);
+    out.resize(begin + payload.len() + NOISE_BYTES, 0);
+    let written = state.write_message(payload, &mut out[begin..])?;
+    out.truncate(begin + written);
     Ok(())
 }
 
@@ -161,6 +196,7 @@ fn append(
 pub(crate) struct Responder {
     state: HandshakeState,
     session: u32,
+    ephemeral: Ephemeral,
 }
 
 /// Reads a first message, which the `key` that its header names is to have made.
@@ -168,16 +204,28 @@ pub(crate) struct Responder {
 /// # Errors
 /// It is not authentic.
 pub(crate) fn respond(key: &Key, message: &[u8]) -> Result<(Hello, Responder), HandshakeError> {
-    let noise = message.get(HEADER_BYTES..).ok_or(HandshakeError::Malformed)?;
-    let mut state = builder(key)?.build_responder()?;
+    let header = Header::decode(message).map_err(|_| HandshakeError::Malformed)?;
+    let (cookie, noise) = decode_hello(header.kind, &message[HEADER_BYTES..])
+        .map_err(|_| HandshakeError::Malformed)?;
+    if noise.len() < NOISE_BYTES + WELCOME_BYTES {
+        // The answer would be longer.
+        return Err(HandshakeError::Malformed);
+    }
+    let ephemeral = *noise.first_chunk().ok_or(HandshakeError::Malformed)?;
+    let mut state = builder(key, &prologue(cookie))?.build_responder()?;
     let mut payload = vec![0; noise.len()];
     let len = state.read_message(noise, &mut payload)?;
-    let hello = decode_hello(&payload[..len]).ok_or(HandshakeError::Malformed)?;
+    let hello = decode_payload(&payload[..len]).ok_or(HandshakeError::Malformed)?;
     let session = hello.session;
-    Ok((hello, Responder { state, session }))
+    Ok((hello, Responder { state, session, ephemeral }))
 }
 
 impl Responder {
+    /// Appends the cookie that is to be brought first to `out`.
+    pub(crate) fn ask_for_cookie(&self, key: &Key, cookie: [u8; COOKIE_BYTES], out: &mut Vec<u8>) {
+        cookie::answer(key, self.session, &self.ephemeral, cookie, out);
+    }
+
     /// Appends the answer to `out`.
     ///
     /// # Errors
@@ -199,13 +247,14 @@ impl Responder {
         }
 
         let header = Header { kind: Kind::Welcome, epoch: 0, session: self.session, number: 0 };
-        append(&mut self.state, header, &payload, out)?;
+        out.extend_from_slice(&header.encode());
+        append(&mut self.state, &payload, out)?;
         let (receive, send) = self.state.dangerously_get_raw_split();
         Ok(SessionSecrets { send, receive })
     }
 }
 
-fn decode_hello(mut bytes: &[u8]) -> Option<Hello> {
+fn decode_payload(mut bytes: &[u8]) -> Option<Hello> {
     let run = take(&mut bytes)?;
     let unix_ns = u64::from_le_bytes(take(&mut bytes)?);
     let session = u32::from_le_bytes(take(&mut bytes)?);
@@ -239,6 +288,21 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
+impl Initiator {
+    /// As [`begin`](Self::begin), with an ephemeral key that is always the same: for the example in the documentation.
+    pub(crate) fn begin_always_the_same(
+        key: &Key,
+        hello: &Hello,
+        cookie: Option<&[u8; COOKIE_BYTES]>,
+        out: &mut Vec<u8>,
+    ) -> Result<Initiator, HandshakeError> {
+        let prologue = prologue(cookie);
+        let builder = builder(key, &prologue)?.fixed_ephemeral_key_for_testing_only(&[5; 32]);
+        Initiator::say(builder.build_initiator()?, key, hello, cookie, out)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -261,7 +325,7 @@ mod tests {
 
     fn begin(key: &Key) -> (Initiator, Vec<u8>) {
         let mut message = Vec::new();
-        let initiator = Initiator::begin(key, &hello(), &mut message).unwrap();
+        let initiator = Initiator::begin(key, &hello(), None, &mut message).unwrap();
         (initiator, message)
     }
 
@@ -296,6 +360,28 @@ mod tests {
         assert_eq!(heard, welcome());
         assert_eq!((near.send, near.receive), (far.receive, far.send));
         assert_ne!(near.send, near.receive);
+    }
+
+    #[test]
+    fn a_cookie_belongs_to_the_hello_that_brings_it() {
+        let key = Key::new("a", [1; 32]);
+        let (initiator, first) = begin(&key);
+        let (_, responder) = respond(&key, &first).unwrap();
+        let mut asked = Vec::new();
+        responder.ask_for_cookie(&key, [9; COOKIE_BYTES], &mut asked);
+        assert!(asked.len() <= first.len(), "{} {}", asked.len(), first.len());
+        let cookie = initiator.read_cookie(&key, &asked).unwrap();
+        assert_eq!(cookie, [9; COOKIE_BYTES]);
+
+        let mut again = Vec::new();
+        Initiator::begin(&key, &hello(), Some(&cookie), &mut again).unwrap();
+        assert_eq!(respond(&key, &again).unwrap().0, hello());
+        // Nobody puts one before a hello that was overheard, or another one before this.
+        let mut put = again[..HEADER_BYTES + COOKIE_BYTES].to_vec();
+        put.extend_from_slice(&first[HEADER_BYTES..]);
+        assert!(respond(&key, &put).is_err());
+        again[HEADER_BYTES] ^= 1;
+        assert!(respond(&key, &again).is_err());
     }
 
     #[test]

@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cookie;
 mod far;
 mod handshake;
 pub mod kept;

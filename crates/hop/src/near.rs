@@ -4,7 +4,8 @@ use crate::handshake::{Hello, Initiator};
 use crate::kept::KeptSender;
 use crate::key::Key;
 use crate::packet::{
-    DataHead, Floor, HEADER_BYTES, Header, Kind, Origin, PACKET_BYTES_MIN, Part, Report, TAG_BYTES,
+    COOKIE_BYTES, DataHead, Floor, HEADER_BYTES, Header, Kind, Origin, PACKET_BYTES_MIN, Part,
+    Report, TAG_BYTES,
 };
 use crate::replay::ReplayWindow;
 use crate::seal::{Opener, Sealer};
@@ -64,6 +65,8 @@ pub struct Near {
     asked: Option<Initiator>,
     hello_due_ns: u64,
     hello_pause_ns: u64,
+    /// What the next hello is to bring.
+    cookie: Option<[u8; COOKIE_BYTES]>,
     /// The receiver's life, and what it had accepted when it last said so.
     epoch: Option<u64>,
     is_ended: bool,
@@ -82,6 +85,7 @@ impl Near {
             asked: None,
             hello_due_ns: now_ns,
             hello_pause_ns: HELLO_PAUSE_MIN_NS,
+            cookie: None,
             epoch: None,
             is_ended: false,
             counts: NearCounts::default(),
@@ -224,7 +228,7 @@ impl Near {
             listener: self.identity.listener.clone(),
         };
         self.counts.hellos += 1;
-        self.asked = Initiator::begin(&self.key, &hello, out).ok();
+        self.asked = Initiator::begin(&self.key, &hello, self.cookie.as_ref(), out).ok();
         self.asked.is_some()
     }
 
@@ -233,6 +237,7 @@ impl Near {
         let is_understood = match Header::decode(packet) {
             Ok(header) if header.kind == Kind::Welcome => self.on_welcome(now_ns, packet),
             Ok(header) if header.kind == Kind::Report => self.on_report(now_ns, &header, packet),
+            Ok(header) if header.kind == Kind::Cookie => self.on_cookie(now_ns, packet),
             Ok(_) | Err(_) => None,
         };
         if is_understood.is_none() {
@@ -240,9 +245,19 @@ impl Near {
         }
     }
 
+    fn on_cookie(&mut self, now_ns: u64, packet: &[u8]) -> Option<()> {
+        let asked = self.asked.as_ref()?;
+        self.cookie = Some(asked.read_cookie(&self.key, packet).ok()?);
+        if !asked.has_cookie {
+            // At once. If the hello brought a cookie already, it waits as usual, so that two ends that disagree do not loop.
+            self.hello_due_ns = now_ns;
+        }
+        Some(())
+    }
+
     fn on_welcome(&mut self, now_ns: u64, packet: &[u8]) -> Option<()> {
         let (welcome, secrets) = self.asked.as_mut()?.finish(packet).ok()?;
-        self.asked = None;
+        (self.asked, self.cookie) = (None, None);
         self.hello_pause_ns = HELLO_PAUSE_MIN_NS;
         self.session = Some(Session {
             index: welcome.session,

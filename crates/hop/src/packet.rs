@@ -28,6 +28,9 @@ pub const BITMAP_BYTES_MAX: usize = 256;
 /// Fewest bytes of a packet that asks for an answer: as many as a short report has, because no more bytes go back than came.
 pub const PACKET_BYTES_MIN: usize = 100;
 
+/// Bytes of a cookie.
+pub const COOKIE_BYTES: usize = 32;
+
 /// Bytes of a report without its bitmap.
 const REPORT_BYTES: usize = 52;
 
@@ -47,10 +50,22 @@ pub enum Kind {
     Report,
     /// What is not repaired any more, where no datagram says it.
     Floor,
+    /// Answer to a hello under load: the sender is to say it again with this cookie.
+    Cookie,
+    /// A hello that brings a cookie back.
+    HelloWithCookie,
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Hello, Kind::Welcome, Kind::Data, Kind::Report, Kind::Floor];
+    const ALL: [Kind; 7] = [
+        Kind::Hello,
+        Kind::Welcome,
+        Kind::Data,
+        Kind::Report,
+        Kind::Floor,
+        Kind::Cookie,
+        Kind::HelloWithCookie,
+    ];
 }
 
 /// Why a packet cannot be read.
@@ -335,6 +350,47 @@ impl Floor {
     }
 }
 
+/// What a hello is to bring back. It is not sealed; a proof follows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cookie {
+    pub cookie: [u8; COOKIE_BYTES],
+    /// That it was made with the key, for this hello.
+    pub proof: [u8; 32],
+}
+
+impl Cookie {
+    /// Appends the bytes on the wire.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.cookie);
+        out.extend_from_slice(&self.proof);
+    }
+
+    /// Reads what stands behind the header.
+    ///
+    /// # Errors
+    /// It is not as long as one.
+    pub fn decode(bytes: &[u8]) -> Result<Cookie, Malformed> {
+        let mut rest = Take(bytes);
+        let cookie = Cookie { cookie: rest.array()?, proof: rest.array()? };
+        if rest.0.is_empty() { Ok(cookie) } else { Err(Malformed::Contradiction) }
+    }
+}
+
+/// What stands behind a hello's header: the cookie that it brings, if it is one with a cookie, and the Noise message.
+///
+/// # Errors
+/// It is too short.
+pub fn decode_hello(
+    kind: Kind,
+    bytes: &[u8],
+) -> Result<(Option<&[u8; COOKIE_BYTES]>, &[u8]), Malformed> {
+    if kind != Kind::HelloWithCookie {
+        return Ok((None, bytes));
+    }
+    let (cookie, noise) = bytes.split_first_chunk().ok_or(Malformed::TooShort)?;
+    Ok((Some(cookie), noise))
+}
+
 /// What is left to be read.
 struct Take<'a>(&'a [u8]);
 
@@ -425,5 +481,8 @@ mod tests {
         assert_eq!(DataHead::decode(&one), Err(Malformed::Contradiction));
         one[16] = 0;
         assert_eq!(DataHead::decode(&one).unwrap().1, b"");
+        assert_eq!(Cookie::decode(&[0; 63]), Err(Malformed::TooShort));
+        assert_eq!(Cookie::decode(&[0; 65]), Err(Malformed::Contradiction));
+        assert_eq!(decode_hello(Kind::HelloWithCookie, &[0; 31]), Err(Malformed::TooShort));
     }
 }

@@ -85,6 +85,65 @@ def read(kind, inside):
     return text + " says " + rest.decode()
 
 
+def chacha(key, counter, nonce):
+    start = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *struct.unpack("<8I", key), counter, *struct.unpack("<3I", nonce)]
+    s = start[:]
+    for turn in range(80):
+        column, diagonal = turn % 4, turn // 4 % 2
+        a, b, c, d = (4 * row + (column + row * diagonal) % 4 for row in range(4))
+        for x, y, z, n in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            s[x] = s[x] + s[y] & 0xFFFFFFFF
+            s[z] ^= s[x]
+            s[z] = (s[z] << n | s[z] >> (32 - n)) & 0xFFFFFFFF
+    return struct.pack("<16I", *(a + b & 0xFFFFFFFF for a, b in zip(s, start)))
+
+
+def chacha_open(key, more, sealed):
+    nonce, sealed, tag = bytes(12), sealed[:-16], sealed[-16:]
+    once, pad = chacha(key, 0, nonce)[:32], lambda b: b + bytes(-len(b) % 16)
+    r, total = int.from_bytes(once[:16], "little") & 0x0FFFFFFC0FFFFFFC0FFFFFFC0FFFFFFF, 0
+    sums = pad(more) + pad(sealed) + struct.pack("<QQ", len(more), len(sealed))
+    for i in range(0, len(sums), 16):
+        total = (total + int.from_bytes(sums[i:i + 16] + b"\1", "little")) * r % ((1 << 130) - 5)
+    assert (total + int.from_bytes(once[16:], "little") & (1 << 128) - 1).to_bytes(16, "little") == tag, "not authentic"
+    return bytes(b ^ chacha(key, 1 + i // 64, nonce)[i % 64] for i, b in enumerate(sealed))
+
+
+def derive(chain, secret, count):
+    outs, mac = [b""], lambda key, data: hmac.new(key, data, hashlib.sha256).digest()
+    while len(outs) <= count:
+        outs.append(mac(mac(chain, secret), outs[-1] + bytes([len(outs)])))
+    return outs[1:]
+
+
+def noise(key, cookie, message):
+    """Noise_NNpsk0, the first message: psk, e, payload."""
+    sha = lambda *parts: hashlib.sha256(b"".join(parts)).digest()
+    chain = sha(b"Noise_NNpsk0_25519_ChaChaPoly_SHA256")
+    hashed = sha(chain, b"weir hop 1" + cookie)
+    chain, mixed, _ = derive(chain, key, 3)
+    hashed = sha(sha(hashed, mixed), message[:32])
+    return chacha_open(derive(chain, message[:32], 2)[1], hashed, message[32:])
+
+
+def read_first(key, packet, ephemeral):
+    first, _, _, session, number = struct.unpack_from("<BBHIQ", packet)
+    if first == 0x15:
+        cookie = packet[16:48]
+        proof = hmac.new(key, b"weir hop cookie" + packet[:48] + ephemeral, hashlib.sha256).digest()
+        assert packet[48:] == proof, "not authentic"
+        return "cookie %s session %d" % (cookie.hex(), session), ephemeral
+    cookie, message = (packet[16:48], packet[48:]) if first == 0x16 else (b"", packet[16:])
+    assert number == int.from_bytes(hashlib.sha256(b"weir hop key id" + key).digest()[:8], "little"), "another key"
+    inside = noise(key, cookie, message)
+    run, time, session, floor = struct.unpack_from("<16sQIQ", inside)
+    host = inside[37:37 + inside[36]]
+    listener = inside[38 + len(host):][:inside[37 + len(host)]]
+    text = "hello key %d cookie %s run %s time %d session %d floor %d host %s listener %s"
+    says = number, cookie.hex() or "-", run.hex(), time, session, floor, host.decode(), listener.decode()
+    return text % says, message[:32]
+
+
 document = open(sys.argv[1]).read()
 secret = bytes.fromhex(re.search(r"^secret ([0-9a-f]+)$", document, re.M)[1])
 for hexadecimal in re.findall(r"^packet ([0-9a-f]+)$", document, re.M):
@@ -92,3 +151,8 @@ for hexadecimal in re.findall(r"^packet ([0-9a-f]+)$", document, re.M):
     first, epoch, _, session, number = struct.unpack_from("<BBHIQ", packet)
     assert first >> 4 == 1, "another version"
     print("epoch %d session %d number %d:" % (epoch, session, number), read(first & 15, unseal(secret, packet)))
+
+key, ephemeral = bytes.fromhex(re.search(r"^key ([0-9a-f]+)$", document, re.M)[1]), b""
+for hexadecimal in re.findall(r"^first ([0-9a-f]+)$", document, re.M):
+    text, ephemeral = read_first(key, bytes.fromhex(hexadecimal), ephemeral)
+    print(text)

@@ -1,5 +1,7 @@
 //! The packets in docs/hop-wire.md, and a second reader of them, in Python, that knows only what the document says.
 
+use crate::handshake::{Hello, Initiator, respond};
+use crate::key::Key;
 use crate::packet::{
     DataHead, Floor, Header, Kind, Origin, PACKET_BYTES_MIN, Part, Report, Sender,
 };
@@ -11,6 +13,8 @@ use testkit::{generated_part, root};
 const DOCUMENT: &str = "docs/hop-wire.md";
 const MARKS: [&str; 2] = ["<!-- vector -->\n", "<!-- end of the vector -->"];
 const SECRET: [u8; 32] = *b"of this there is nothing secret.";
+const KEY: [u8; 32] = *b"and this everybody knows as well";
+const COOKIE: [u8; 32] = *b"a hash of address and time.     ";
 const SESSION: u32 = 0x0012_3405;
 
 /// The packets, and what a reader is to say of each.
@@ -89,17 +93,58 @@ fn packets() -> (Vec<Vec<u8>>, Vec<String>) {
     (packets, said)
 }
 
+/// The first packets of a session, and what a reader is to say of each.
+fn firsts() -> (Vec<Vec<u8>>, Vec<String>) {
+    let key = Key::new("a", KEY);
+    let hello = |unix_ns| Hello {
+        run: *b"a random number.",
+        unix_ns,
+        session: SESSION,
+        floor: 90_000_000_007,
+        host: "web-1".to_owned(),
+        listener: "syslog".to_owned(),
+    };
+    let text = |unix_ns, cookie: &str| {
+        let (run, id) = (hexadecimal(b"a random number."), key.id.0);
+        format!(
+            "hello key {id} cookie {cookie} run {run} time {unix_ns} session {SESSION} floor 90000000007 host web-1 listener syslog"
+        )
+    };
+
+    let (mut first, mut asked, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    let now_ns = 1_700_000_000_123_456_789;
+    Initiator::begin_always_the_same(&key, &hello(now_ns), None, &mut first).unwrap();
+    respond(&key, &first).unwrap().1.ask_for_cookie(&key, COOKIE, &mut asked);
+    let hello = hello(now_ns + 1);
+    Initiator::begin_always_the_same(&key, &hello, Some(&COOKIE), &mut again).unwrap();
+    assert_eq!(respond(&key, &again).unwrap().0, hello);
+
+    let cookie = hexadecimal(&COOKIE);
+    let said = vec![
+        text(now_ns, "-"),
+        format!("cookie {cookie} session {SESSION}"),
+        text(now_ns + 1, &cookie),
+    ];
+    (vec![first, asked, again], said)
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     data_encoding::HEXLOWER.encode(bytes)
 }
 
 #[test]
 fn generated_packets_are_in_the_document_and_a_second_reader_reads_them() {
-    let (packets, said) = packets();
+    let (packets, mut said) = packets();
     let mut text = format!("```\nsecret {}\n", hexadecimal(&SECRET));
     for (packet, said) in packets.iter().zip(&said) {
         text.push_str(&format!("\npacket {}\n{said}\n", hexadecimal(packet)));
     }
+    text.push_str(&format!("\nkey {}\n", hexadecimal(&KEY)));
+    let (packets, said_first) = firsts();
+    for (packet, said) in packets.iter().zip(&said_first) {
+        text.push_str(&format!("\nfirst {}\n{said}\n", hexadecimal(packet)));
+    }
+    said.extend(said_first);
     generated_part(DOCUMENT, MARKS, &(text + "```\n"));
 
     let mut python = Command::new("python3");

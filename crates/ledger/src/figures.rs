@@ -262,7 +262,9 @@ figures! {
         PacketsWithoutRoom = "packets_without_room", Count,
             "Packets for which the window or the memory of incomplete datagrams had no room. They are sent again.";
         HellosRefused = "hellos_refused", Count,
-            "First packets of sessions that came faster than they are answered.";
+            "First packets of sessions that came faster than they are looked at or answered.";
+        HelloCookies = "hello_cookies", Count,
+            "First packets of sessions that were answered with a cookie, because more than 1,000 came in a second. A sender that receives at its address returns it and gets its session.";
         ReturnedDatagrams = "returned_datagrams", Count,
             "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
     } each {

@@ -148,6 +148,8 @@ families! {
     LinkForged Counter "weir_relay_link_forged_packets_total" = Receive Event::ForgedPackets ["origin"];
     LinkReplayed Counter "weir_relay_link_replayed_packets_total" = Receive Event::ReplayedPackets ["origin"];
     LinkStrange Counter "weir_relay_link_strange_packets_total" = Receive Event::StrangePackets ["origin"];
+    LinkHellosRefused Counter "weir_relay_link_hellos_refused_total" = Receive Event::HellosRefused ["origin"];
+    LinkHelloCookies Counter "weir_relay_link_hello_cookies_total" = Receive Event::HelloCookies ["origin"];
     LinkRepeated Counter "weir_relay_link_repeated_datagrams_total" = Receive Event::RepeatedDatagrams ["origin"];
     LinkLate Counter "weir_relay_link_late_datagrams_total" = Receive Event::LateDatagrams ["origin"];
     LinkWithoutRoom Counter "weir_relay_link_packets_without_room_total" = Receive Event::PacketsWithoutRoom ["origin"];

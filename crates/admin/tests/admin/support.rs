@@ -172,6 +172,8 @@ fn busy_receive(hop: HopBuilder) -> HopSnapshot {
         .event(Event::ForgedPackets, 2)
         .event(Event::ReplayedPackets, 3)
         .event(Event::StrangePackets, 4)
+        .event(Event::HellosRefused, 5)
+        .event(Event::HelloCookies, 6)
         .event(Event::RepeatedDatagrams, 5)
         .event(Event::LateDatagrams, 6)
         .event(Event::PacketsWithoutRoom, 7)

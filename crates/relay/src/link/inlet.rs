@@ -178,6 +178,7 @@ impl LinkInlet {
             (Event::LateDatagrams, counts.late),
             (Event::PacketsWithoutRoom, counts.no_room),
             (Event::HellosRefused, counts.hellos_refused),
+            (Event::HelloCookies, counts.hello_cookies),
         ];
         let gauges = [
             (Gauge::SessionsOpen, self.far.session_count() as u64),

@@ -4,7 +4,7 @@ use ledger::{Amount, Earlier, Event, EventCounter, Gauge, HopBuilder, PeerSender
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-const EVENTS: [Event; 16] = [
+const EVENTS: [Event; 17] = [
     Event::Packets,
     Event::Repairs,
     Event::RepairsSpurious,
@@ -21,6 +21,7 @@ const EVENTS: [Event; 16] = [
     Event::LateDatagrams,
     Event::PacketsWithoutRoom,
     Event::HellosRefused,
+    Event::HelloCookies,
 ];
 
 const GAUGES: [Gauge; 5] = [
