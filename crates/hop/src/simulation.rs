@@ -49,17 +49,44 @@ struct Wire {
     flying: BTreeMap<(u64, u64), Flying>,
     count: u64,
     lost_per_1000: u64,
+    losses: Losses,
     doubled_per_1000: u64,
     delay_ns: u64,
     jitter_ns: u64,
     dead_until_ns: u64,
 }
 
+/// How losses follow one another.
+#[derive(Clone, Copy)]
+enum Losses {
+    /// Each by itself.
+    Alone,
+    /// In bursts of [`BURST_PACKETS`] in the mean (Gilbert and Elliott's model): in the bad state everything is lost.
+    Bursts { is_bad: bool },
+}
+
+const BURST_PACKETS: u64 = 5;
+
 impl Wire {
+    fn loses(&mut self, random: &mut Random) -> bool {
+        let lost = self.lost_per_1000;
+        match &mut self.losses {
+            Losses::Alone => random.below(1_000) < lost,
+            Losses::Bursts { is_bad } => {
+                // As long in the bad state as is lost in the mean.
+                *is_bad = match is_bad {
+                    true => !random.one_in(BURST_PACKETS),
+                    false => random.below(BURST_PACKETS * (1_000 - lost)) < lost,
+                };
+                *is_bad
+            }
+        }
+    }
+
     fn send(&mut self, random: &mut Random, now_ns: u64, packet: impl Fn() -> Flying) {
         let copies = 1 + u64::from(random.below(1_000) < self.doubled_per_1000);
         for _ in 0..copies {
-            if now_ns < self.dead_until_ns || random.below(1_000) < self.lost_per_1000 {
+            if now_ns < self.dead_until_ns || self.loses(random) {
                 continue;
             }
             let arrives_ns = now_ns + self.delay_ns + random.below(self.jitter_ns + 1);
@@ -190,6 +217,8 @@ impl Near {
 
 /// How hard a history is.
 struct Plan {
+    /// Now and then something happens beside what the network does.
+    is_eventful: bool,
     forgets: bool,
     crashes: bool,
     near: SenderOptions,
@@ -218,12 +247,16 @@ struct History {
     ends_ns: u64,
 }
 
-fn plan(random: &mut Random) -> (Plan, Wire) {
+fn plan(seed: u64, random: &mut Random) -> (Plan, Wire) {
     let delay_ns = [10_000, MS, 10 * MS, 50 * MS][random.below(4) as usize];
     let wire = Wire {
         flying: BTreeMap::new(),
         count: 0,
         lost_per_1000: [0, 10, 50, 200, 300, 500][random.below(6) as usize],
+        losses: match seed % 3 {
+            0 => Losses::Bursts { is_bad: false },
+            _ => Losses::Alone,
+        },
         doubled_per_1000: [0, 0, 20][random.below(3) as usize],
         delay_ns,
         jitter_ns: [0, delay_ns / 40, delay_ns][random.below(3) as usize],
@@ -237,6 +270,7 @@ fn plan(random: &mut Random) -> (Plan, Wire) {
         redelivers: random.one_in(2),
     };
     let plan = Plan {
+        is_eventful: true,
         forgets: random.one_in(3),
         crashes: random.one_in(2),
         near: options,
@@ -255,7 +289,11 @@ fn plan(random: &mut Random) -> (Plan, Wire) {
 impl History {
     fn begin(seed: u64) -> History {
         let mut random = Random(seed);
-        let (plan, wire) = plan(&mut random);
+        let (plan, wire) = plan(seed, &mut random);
+        History::with(seed, random, plan, wire)
+    }
+
+    fn with(seed: u64, random: Random, plan: Plan, wire: Wire) -> History {
         let now_ns = 1_000 * MS;
         let sender = Sender::new(plan.near, 0, now_ns);
         let kept = sender.keep([1; 16], 1);
@@ -376,7 +414,7 @@ impl History {
     /// What happens now and then.
     fn happen(&mut self) {
         let now_ns = self.now_ns;
-        if self.random.one_in(200) && now_ns < self.ends_ns {
+        if self.plan.is_eventful && self.random.one_in(200) && now_ns < self.ends_ns {
             match self.random.below(6) {
                 0 => {
                     let lapped = self.near.number.saturating_sub(self.random.below(50));
@@ -539,4 +577,69 @@ fn both_ends_count_the_same_whatever_happens_between_them() {
         taken += of;
     }
     assert!(delivered * 3 > taken * 2, "{delivered} of {taken}");
+}
+
+/// A link on which nothing happens but that a fifth is lost in both directions: 2,000 datagrams a second.
+#[derive(Clone, Copy)]
+struct Steady {
+    losses: Losses,
+    round_trip_ns: u64,
+    deadline_ns: u64,
+}
+
+impl Steady {
+    /// Share of datagrams that were delivered, and packets for each datagram in the mean.
+    fn play(self, seed: u64) -> (f64, f64) {
+        let Steady { losses, round_trip_ns, deadline_ns } = self;
+        let wire = Wire {
+            flying: BTreeMap::new(),
+            count: 0,
+            lost_per_1000: 200,
+            losses,
+            doubled_per_1000: 0,
+            delay_ns: round_trip_ns / 2,
+            jitter_ns: round_trip_ns / 40,
+            dead_until_ns: 0,
+        };
+        let plan = Plan {
+            is_eventful: false,
+            forgets: false,
+            crashes: false,
+            near: SenderOptions {
+                rate_bytes_per_sec: 1_000_000_000,
+                repair_percent: 50,
+                part_bytes: 4_000,
+                window: 65_536,
+                redelivers: true,
+            },
+            datagrams: 60_000,
+            deadline_ns,
+            gap_ns: MS / 2,
+            far: ReceiverOptions { window: 65_536, parts_bytes: 10_000, hold_ns: None },
+        };
+        let datagrams = plan.datagrams;
+        let mut history = History::with(seed, Random(seed), plan, wire);
+        // An eighth of the round trip, as the receiving end takes it from the first packet.
+        history.far.arrivals = Arrivals::new(round_trip_ns / 8, history.now_ns);
+        history.play();
+        let packets = history.near.sender.way().packets;
+        let (delivered, taken) = history.compare();
+        assert_eq!(taken, datagrams, "seed {seed}");
+        (delivered as f64 / datagrams as f64, packets as f64 / datagrams as f64)
+    }
+}
+
+#[test]
+fn losses_in_bursts_cost_few_packets_more_than_those_that_come_alone() {
+    let alone = Steady { losses: Losses::Alone, round_trip_ns: 20 * MS, deadline_ns: 1_000 * MS };
+    let bursts = Steady { losses: Losses::Bursts { is_bad: false }, ..alone };
+    for seed in 0..5 {
+        let ((all, alone), (also_all, bursts)) = (alone.play(seed), bursts.play(seed));
+        println!(
+            "seed {seed}: {alone:.3} packets a datagram, {bursts:.3} where they are in bursts"
+        );
+        assert_eq!((all, also_all), (1.0, 1.0), "seed {seed}");
+        // The least is 1.25.
+        assert!(alone <= 1.02 / 0.8 && bursts <= 1.45, "seed {seed}: {alone} {bursts}");
+    }
 }
