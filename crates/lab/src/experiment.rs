@@ -41,6 +41,7 @@ impl Experiment {
             privilege: privilege.label().to_owned(),
             round_trip_ms: plan.span.round_trip.as_secs_f64() * 1e3,
             path_bits_per_sec: plan.span.bits_per_sec,
+            loss_burst_packets: plan.span.burst_packets,
             mtu_bytes: results.properties.mtu_bytes,
             gso_max_segs: results.properties.gso_max_segs,
             parallel_runs: (plan.flows_of_one_loss() * plan.parallel_losses()) as u32,

@@ -12,6 +12,7 @@
 //! are made in these namespaces from the start. Loss is where each link ends, in the direction of reception, so that no
 //! sender is notified of it; a path crosses two links.
 
+mod bursts;
 mod counters;
 mod delay_line;
 mod error;
@@ -51,7 +52,7 @@ pub struct Plan {
     pub gso_max_segs: Option<u32>,
     /// Largest packet in bytes of IP. `None` is 1500.
     pub mtu_bytes: Option<u32>,
-    /// How far apart the hosts are, and how narrow the way is.
+    /// How far apart the hosts are, how narrow the way is, and whether losses come in bursts.
     pub span: Span,
 }
 
@@ -63,6 +64,9 @@ pub enum LossAt {
     /// At the receiving socket, once a direction and with the loss of the whole path: for kernels that cannot drop at links. Only
     /// sockets given to [`Network::prepare`] lose anything, and what they lost is not counted by [`Network::counts`].
     Sockets,
+    /// Between the links, in bursts, by the thread that carries frames, with the loss of the whole path. What was lost is not counted by
+    /// [`Network::counts`]. In force where the span has bursts, whatever the plan prefers.
+    Between,
 }
 
 impl LossAt {
@@ -73,6 +77,9 @@ impl LossAt {
                 "clsact ingress, classic BPF, at the receiving end of each link, both ways"
             }
             LossAt::Sockets => "socket filter, classic BPF, at the receiving sockets, both ways",
+            LossAt::Between => {
+                "in bursts (Gilbert's model for each flow) between the two links, both ways"
+            }
         }
     }
 }
@@ -196,7 +203,10 @@ impl Network {
         };
 
         network.connect(plan)?;
-        network.attach(plan.loss_at)?;
+        match plan.span.burst_packets {
+            Some(_) => network.loss_at = LossAt::Between,
+            None => network.attach(plan.loss_at)?,
+        }
         network.wait_until_ready(plan.span.round_trip)?;
         for link in &mut network.links {
             link.ready = link.ingress.counts()?;
@@ -230,19 +240,22 @@ impl Network {
         for link in self.links.iter_mut().filter(|link| link.towards == towards) {
             link.ingress.set(loss.at_link())?;
         }
+        if let (LossAt::Between, Some(line)) = (self.loss_at, &self.delay_line) {
+            line.set_loss_towards(towards, loss.path());
+        }
         self.loss[towards as usize] = loss;
         Ok(())
     }
 
     /// Prepares a socket of a host to lose what the network should lose on the way to it. Call it for every socket that
     /// receives, before the first packet, and for listeners instead of the sockets that they accept; where
-    /// [`LossAt::Links`] is in force it does nothing. The loss is that of the moment: prepare again after a change.
+    /// [`LossAt::Sockets`] is not in force it does nothing. The loss is that of the moment: prepare again after a change.
     ///
     /// # Errors
     /// Any of `setsockopt(2)`.
     pub fn prepare(&self, end: End, socket: impl AsFd) -> io::Result<()> {
         match self.loss_at {
-            LossAt::Links => Ok(()),
+            LossAt::Links | LossAt::Between => Ok(()),
             LossAt::Sockets => drop_at_socket(socket.as_fd(), self.loss[end as usize].at_path()),
         }
     }
@@ -252,8 +265,8 @@ impl Network {
         self.loss_at
     }
 
-    /// What came to each link's end: to the switch and then to the host, for both directions. Empty with
-    /// [`LossAt::Sockets`].
+    /// What came to each link's end: to the switch and then to the host, for both directions. Empty where
+    /// [`LossAt::Links`] is not in force.
     ///
     /// # Errors
     /// When the kernel does not answer.

@@ -74,7 +74,7 @@ impl<'a> Report<'a> {
         let summaries: Vec<Summary> =
             points.iter().map(|point| Summary::of(point, bootstrap)).collect();
         let mut about = experiment.about.clone();
-        about.notes.extend(doubts::doubts(&points, &summaries));
+        about.notes.extend(doubts::doubts(&experiment.settings, &points, &summaries));
         Report { experiment, about, summaries, bootstrap, points }
     }
 

@@ -4,7 +4,7 @@ mod tcp;
 mod udp;
 mod weir;
 
-pub(crate) use udp::RECEIVE_BUFFER_BYTES;
+pub use udp::RECEIVE_BUFFER_BYTES;
 
 use crate::experiment::model::{LinkSummary, TransportName};
 use std::io;
@@ -83,7 +83,7 @@ pub trait Sending: Send {
     /// Its socket, if it is TCP's.
     fn tcp(&self) -> Option<BorrowedFd<'_>>;
 
-    /// What it counted, if it is an end of Weir's own link.
+    /// What it counted, if it counts its packets itself.
     fn link(&self) -> Option<LinkSummary> {
         None
     }

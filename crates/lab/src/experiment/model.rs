@@ -49,6 +49,8 @@ pub struct Settings {
     pub round_trip_ms: f64,
     /// Bits a second that the path carries each way; `None`: as many as come.
     pub path_bits_per_sec: Option<u64>,
+    /// Packets of a flow that are lost one after another, on average; `None`: each packet is lost by itself.
+    pub loss_burst_packets: Option<f64>,
     /// Path MTU in bytes.
     pub mtu_bytes: u32,
     /// Segments in one skb at most (`gso_max_segs`); 1 means that loss is strictly per segment.
@@ -165,7 +167,7 @@ pub struct Run {
     pub age_ns: Vec<u64>,
     /// What the kernel said of the sending TCP socket.
     pub tcp: Option<TcpSummary>,
-    /// What both ends of Weir's own link counted.
+    /// What both ends counted, if the transport counts its packets itself.
     pub link: Option<LinkSummary>,
     /// Counters of the hosts over the run. All flows of one network share them: they are no sums to be added over runs.
     pub kernel: KernelCounters,
@@ -205,7 +207,7 @@ pub struct TcpSummary {
     pub samples: Vec<TcpSample>,
 }
 
-/// Weir's own link over one run, after the moment that the last messages had to arrive.
+/// A transport that counts its packets itself, as Weir's own link does, over one run, after the moment that the last messages had to arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinkSummary {

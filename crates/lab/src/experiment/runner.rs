@@ -107,11 +107,24 @@ const RUN_UP: Duration = Duration::from_millis(200);
 /// # Errors
 /// See [`Error`]. A flow that fails is not an error: it is missing, and a note says so.
 pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Results, Error> {
+    run_among(&transport::all(), plan, stop, progress)
+}
+
+/// As [`run`], with the transports of the caller: the plan names some of these.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_among(
+    known: &[Box<dyn Transport>],
+    plan: &Plan,
+    stop: &AtomicBool,
+    progress: &Progress,
+) -> Result<Results, Error> {
     for &loss in &plan.losses {
         PathLoss::per_path(loss).ok_or(Error::LossOutOfRange(loss))?;
     }
 
-    let (transports, mut results) = survey(plan)?;
+    let (transports, mut results) = survey(known, plan)?;
     for (round, losses) in plan.losses.chunks(plan.parallel_losses()).enumerate() {
         if stop.load(Ordering::Relaxed) {
             results.interrupted = true;
@@ -149,7 +162,10 @@ pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Result
 }
 
 /// Finds out what this kernel can do, on a network that loses nothing.
-fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
+fn survey<'t>(
+    known: &'t [Box<dyn Transport>],
+    plan: &Plan,
+) -> Result<(Vec<&'t dyn Transport>, Results), Error> {
     let network = Network::build(&network_plan(plan))?;
     let mut results = Results {
         points: Vec::new(),
@@ -162,9 +178,9 @@ fn survey(plan: &Plan) -> Result<(Vec<Box<dyn Transport>>, Results), Error> {
 
     let mut transports = Vec::new();
     for name in &plan.transports {
-        let transport =
-            transport::named(name).ok_or_else(|| Error::UnknownTransport(name.clone()))?;
-        match Flow::connect(&*transport, &network) {
+        let transport = known.iter().find(|transport| transport.name().as_str() == name);
+        let transport = &**transport.ok_or_else(|| Error::UnknownTransport(name.clone()))?;
+        match Flow::connect(transport, &network) {
             Ok(_) => {
                 results.transports.push((transport.name(), transport.options()));
                 transports.push(transport);
@@ -209,7 +225,7 @@ struct OneLoss {
 /// Losses at the same time.
 fn run_losses(
     plan: &Plan,
-    transports: &[Box<dyn Transport>],
+    transports: &[&dyn Transport],
     losses: &[f64],
     stop: &AtomicBool,
 ) -> Result<Vec<Result<OneLoss, Error>>, Error> {
@@ -240,7 +256,7 @@ struct Job<'t> {
 /// Every flow at one loss.
 fn run_loss(
     plan: &Plan,
-    transports: &[Box<dyn Transport>],
+    transports: &[&dyn Transport],
     loss: f64,
     stop: &AtomicBool,
 ) -> Result<OneLoss, Error> {
@@ -314,11 +330,11 @@ fn run_loss(
 }
 
 /// Every transport, schedule and number of a run.
-fn jobs<'t>(plan: &'t Plan, transports: &'t [Box<dyn Transport>]) -> impl Iterator<Item = Job<'t>> {
+fn jobs<'t>(plan: &'t Plan, transports: &'t [&'t dyn Transport]) -> impl Iterator<Item = Job<'t>> {
     transports.iter().flat_map(move |transport| {
         plan.schedules.iter().flat_map(move |&schedule| {
             (0..plan.runs as usize).map(move |number| Job {
-                transport: &**transport,
+                transport: *transport,
                 schedule,
                 number,
             })

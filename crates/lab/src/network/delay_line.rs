@@ -1,3 +1,5 @@
+use super::End;
+use super::bursts::Bursts;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
@@ -10,12 +12,14 @@ use sys::link::Tap;
 use sys::poll::{EventFd, Interest, PollSet};
 
 /// What lies between the two hosts.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Span {
     /// Time that a frame takes there and back; half of it each way.
     pub round_trip: Duration,
     /// Bits of Ethernet a second each way. `None`: as many as come.
     pub bits_per_sec: Option<u64>,
+    /// Packets of a flow that are lost one after another, on average, 1 or more. `None`: each packet is lost by itself.
+    pub burst_packets: Option<f64>,
 }
 
 impl Span {
@@ -53,6 +57,8 @@ struct Shared {
     bell: EventFd,
     is_over: AtomicBool,
     dropped: AtomicU64,
+    /// Loss of what comes from each end, as the bits of a number from 0 to 1.
+    loss: [AtomicU64; 2],
 }
 
 impl DelayLine {
@@ -62,6 +68,7 @@ impl DelayLine {
             bell: EventFd::new()?,
             is_over: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
+            loss: [const { AtomicU64::new(0) }; 2],
         });
         let thread = thread::Builder::new().name("delay-line".to_owned()).spawn({
             let shared = Arc::clone(&shared);
@@ -73,6 +80,11 @@ impl DelayLine {
     /// Frames that waited too long for their turn to leave.
     pub(super) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Sets the loss, in bursts, of what is on the way to one host: 0 to 1.
+    pub(super) fn set_loss_towards(&self, towards: End, loss: f64) {
+        self.shared.loss[towards.other() as usize].store(loss.to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -90,6 +102,7 @@ impl Drop for DelayLine {
 fn run(ends: &[Tap; 2], span: Span, shared: &Shared) {
     sys::poll::set_timer_slack(Duration::ZERO);
     let mut ways = [Way::new(span), Way::new(span)];
+    let mut bursts = span.burst_packets.map(|packets| Bursts::new(packets, monotonic_ns()));
     let mut frame = vec![0; FRAME_BYTES_MAX];
     let mut spare = Vec::new();
     let mut poll = PollSet::default();
@@ -97,15 +110,19 @@ fn run(ends: &[Tap; 2], span: Span, shared: &Shared) {
     while !shared.is_over.load(Ordering::Acquire) {
         let mut is_more = false;
         for (from, way) in ways.iter_mut().enumerate() {
+            let loss = f64::from_bits(shared.loss[from].load(Ordering::Relaxed));
             for _ in 0..BATCH_FRAMES {
                 // Nothing there, or a device that is down: what it has sent is as lost as on a cut cable.
                 let Ok(len) = ends[from].read(&mut frame) else { break };
+                is_more = true;
+                if bursts.as_mut().is_some_and(|bursts| bursts.is_lost(loss, &frame[..len])) {
+                    continue;
+                }
                 let buffer: Vec<u8> = spare.pop().unwrap_or_default();
                 if let Err(buffer) = way.take(monotonic_ns(), &frame[..len], buffer) {
                     shared.dropped.fetch_add(1, Ordering::Relaxed);
                     spare.push(buffer);
                 }
-                is_more = true;
             }
             while let Some(due) = way.due(monotonic_ns()) {
                 let _ = ends[1 - from].write(&due);
@@ -177,7 +194,11 @@ mod tests {
 
     #[test]
     fn frames_are_late_by_half_a_round_trip_and_by_those_before_them() {
-        let span = Span { round_trip: Duration::from_millis(20), bits_per_sec: Some(8_000_000) };
+        let span = Span {
+            round_trip: Duration::from_millis(20),
+            bits_per_sec: Some(8_000_000),
+            ..Span::default()
+        };
         let mut way = Way::new(span);
         let frame = [0; 1_000];
         // One takes a millisecond.

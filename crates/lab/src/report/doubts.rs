@@ -1,13 +1,16 @@
 //! What makes an experiment less worth believing, said in its notes: nothing, where all is well.
 
-use crate::experiment::model::{KernelCounters, Point};
+use crate::experiment::model::{KernelCounters, Point, Settings};
 use crate::statistics::Summary;
 use std::collections::BTreeMap;
 use text::{grouped, percent};
 
 /// One sentence for each doubt that the figures raise.
-pub(super) fn doubts(points: &[&Point], summaries: &[Summary]) -> Vec<String> {
-    [outside_loss(summaries), local_drops(points), ends_disagree(points), ended_early(points)]
+pub(super) fn doubts(settings: &Settings, points: &[&Point], summaries: &[Summary]) -> Vec<String> {
+    // The interval is that of independent losses.
+    let is_independent = settings.loss_burst_packets.is_none();
+    let outside_loss = is_independent.then(|| outside_loss(summaries)).flatten();
+    [outside_loss, local_drops(points), ends_disagree(points), ended_early(points)]
         .into_iter()
         .flatten()
         .collect()
@@ -67,10 +70,7 @@ fn ends_disagree(points: &[&Point]) -> Option<String> {
     let links = || points.iter().flat_map(|point| &point.runs).filter_map(|run| run.link);
     let disagreeing = links().filter(|link| !link.is_agreed()).count();
     (disagreeing > 0).then(|| {
-        format!(
-            "The two ends of Weir's link disagree in {disagreeing} of {} runs.",
-            links().count()
-        )
+        format!("The two ends of a link disagree in {disagreeing} of {} runs.", links().count())
     })
 }
 

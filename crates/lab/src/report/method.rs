@@ -50,6 +50,13 @@ pub(super) fn settings_rows(settings: &Settings) -> Vec<(&'static str, String)> 
         ("runs at a time", known(u64::from(settings.parallel_runs), "")),
         ("loss rates asked for", losses.to_owned()),
         ("loss injected by", settings.injector.clone()),
+        (
+            "losses in a row",
+            settings
+                .loss_burst_packets
+                .map(|packets| format!("{packets} packets of a flow, on average"))
+                .unwrap_or_default(),
+        ),
         ("privilege", settings.privilege.clone()),
         (
             "round trip",

@@ -7,8 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Four seconds of an experiment's messages: what the host does meanwhile does not count as loss of the path.
-pub(crate) const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+/// Receive buffer of every transport over UDP, in bytes: four seconds of an experiment's messages, so that what the host does
+/// meanwhile does not count as loss of the path.
+pub const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 pub(super) struct Udp;
 

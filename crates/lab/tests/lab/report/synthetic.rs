@@ -161,6 +161,7 @@ fn settings(transports: &[&str], schedules: &[Schedule], runs: u32, seconds: f64
         privilege: "root".to_owned(),
         round_trip_ms: 0.0,
         path_bits_per_sec: None,
+        loss_burst_packets: None,
         mtu_bytes: 1_500,
         gso_max_segs: None,
         parallel_runs: 2,

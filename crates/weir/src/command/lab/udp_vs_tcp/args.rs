@@ -51,6 +51,9 @@ pub(in crate::command::lab) struct Args {
     /// Bytes of a message
     #[arg(long, value_name = "SIZE", value_parser = parse_size::<usize>)]
     message_size: Option<usize>,
+    /// Lose this many packets of a flow one after another, on average, instead of each packet by itself
+    #[arg(long, value_name = "PACKETS")]
+    loss_burst: Option<f64>,
     /// Time there and back that the network adds, half of it each way
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     round_trip: Option<Duration>,
@@ -84,6 +87,7 @@ const MESSAGE_BYTES_MAX: usize = 65_507;
 const RATE_MAX_PER_SEC: u64 = 50_000;
 /// A round trip over a satellite takes a third of it.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
+const BURST_MAX_PACKETS: f64 = 1_000.0;
 const BITS_MIN_PER_SEC: u64 = 64_000;
 /// Each has two sockets, and the usual limit is 1024.
 const FLOWS_MAX: usize = 400;
@@ -111,6 +115,7 @@ impl Args {
             span: Span {
                 round_trip: self.round_trip.unwrap_or_default(),
                 bits_per_sec: self.bandwidth,
+                burst_packets: self.loss_burst,
             },
             preset: preset.preset,
         };
@@ -130,6 +135,13 @@ impl Args {
         }
         if plan.span.bits_per_sec.is_some_and(|bits| bits < BITS_MIN_PER_SEC) {
             return usage("--bandwidth: at least 64kbit/s");
+        }
+        if plan
+            .span
+            .burst_packets
+            .is_some_and(|packets| !(1.0..=BURST_MAX_PACKETS).contains(&packets))
+        {
+            return usage("--loss-burst: 1 to 1000 packets");
         }
         if plan.flows_of_one_loss() > FLOWS_MAX {
             return usage(
@@ -247,6 +259,8 @@ mod tests {
             "--rate 0",
             "--message-size 15",
             "--per-link",
+            "--loss-burst 0.5",
+            "--loss-burst NaN",
             "--runs 26",
             "--quick --article",
         ] {
