@@ -4,6 +4,7 @@
 #   make bench                          everything, about 40 minutes
 #   make bench BENCH_ARGS=--quick       the main cases, under 3 minutes
 #   make bench BENCH_ARGS=fleet         what the records of many hosts take, 6 minutes
+#   make bench BENCH_ARGS=quic          the repaired link and QUIC over a path that loses packets, 2 minutes
 #   make bench BENCH_ARGS=sockets       decoding, encoding, and polls of the socket collector, 4 minutes
 #   make bench BENCH_ARGS=flows         decoding sFlow beside other decoders, and the highest rate of weir flows, 2 minutes
 #   make bench BENCH_ARGS=group         one flow of a million datagrams over several sockets, five times each way, 10 minutes
@@ -32,6 +33,12 @@ args+=("$@")
 sockets() {
     cargo bench --package wire --package record -- --quiet
     "$TARGET/release/bench" sockets --weir "$weir" "$@"
+}
+
+# The repaired link and QUIC over a path that loses packets. QUIC is in no other build.
+quic() {
+    cargo test --release --package bench --features quic quic::
+    cargo run --release --package bench --features quic -- quic "$@"
 }
 
 # What the records of many hosts take, with a broker and ClickHouse's engine.
@@ -83,6 +90,7 @@ case ${args[0]:-} in
     group) group ;;
     flows) flows ;;
     sinks) sinks "${args[@]:1}" ;;
+    quic) quic "${args[@]:1}" ;;
     fleet) fleet "${args[@]:1}" ;;
     sockets) sockets "${args[@]:1}" ;;
     '') "$TARGET/release/bench" --weir "$weir"; sockets; flows; sinks ;;

@@ -14,6 +14,8 @@ mod machine;
 mod measure;
 mod measured;
 mod process;
+#[cfg(feature = "quic")]
+mod quic;
 mod relay;
 mod report;
 mod requirement;
@@ -72,6 +74,8 @@ struct Args {
 enum Other {
     Sockets(sockets::SocketsArgs),
     Fleet(fleet::FleetArgs),
+    #[cfg(feature = "quic")]
+    Quic(quic::QuicArgs),
     #[command(hide = true)]
     Hold(sockets::HoldArgs),
     #[command(hide = true)]
@@ -90,6 +94,8 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.other {
         Some(Other::Sockets(args)) => return sockets::run(args).map(|()| ExitCode::SUCCESS),
         Some(Other::Fleet(args)) => return fleet::run(args).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "quic")]
+        Some(Other::Quic(args)) => return quic::run(args).map(|()| ExitCode::SUCCESS),
         Some(Other::Traffic(args)) => return fleet::traffic(args).map(|()| ExitCode::SUCCESS),
         Some(Other::Hold(args)) => return sockets::hold(args).map(|()| ExitCode::SUCCESS),
         None => {}
