@@ -7,11 +7,7 @@ use text::{escaped, grouped, plural, short_time, size};
 
 /// The snapshot as text: in to out for each origin and target, the largest loss in words, and whether it balances.
 pub fn waterfall(snapshot: &Snapshot) -> String {
-    let in_flight: u64 = snapshot.whole_hops().map(|hop| hop.in_flight.count).sum();
-    let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
-    let in_flight = grouped(in_flight);
-    waterfall_without_balance(snapshot)
-        + &format!("in flight: {in_flight}   unaccounted: {broken}\n")
+    waterfall_without_balance(snapshot) + &balance_line(snapshot)
 }
 
 /// As [`waterfall`] without the last line, for a text that goes on.
@@ -28,7 +24,7 @@ pub fn waterfall_without_balance(snapshot: &Snapshot) -> String {
     }
 
     text.push('\n');
-    text.push_str(&verdict_lines(snapshot));
+    text.push_str(&loss_lines(snapshot));
     text
 }
 
@@ -39,8 +35,18 @@ pub fn hop_lines(hop: &HopSnapshot) -> String {
     text
 }
 
-/// The last lines of [`waterfall`]: the largest loss in words, and whether all is accounted for.
+/// The last lines of [`waterfall`]: the largest loss in words, and whether everything is accounted for.
 pub fn verdict_lines(snapshot: &Snapshot) -> String {
+    loss_lines(snapshot) + &balance_line(snapshot)
+}
+
+fn balance_line(snapshot: &Snapshot) -> String {
+    let in_flight: u64 = snapshot.whole_hops().map(|hop| hop.in_flight.count).sum();
+    let broken: i64 = snapshot.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
+    format!("in flight: {}   unaccounted: {broken}\n", grouped(in_flight))
+}
+
+fn loss_lines(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     match snapshot.unintended_losses().first() {
         None if snapshot.losses().is_empty() => text.push_str("nothing lost\n"),
