@@ -54,7 +54,7 @@ fn what_is_wrong_is_said_with_what_fixes_it() {
     let (code, out, _) = check(&dir, &[]);
     assert_eq!(code, Some(69), "{out}");
     assert!(out.contains("FAILED") && out.contains("/no/such/folder/out.jsonl"), "{out}");
-    assert!(out.contains("fix"), "{out}");
+    assert!(out.contains("  Fix: "), "{out}");
 
     let (code, _, err) = check(&dir, &["other"]);
     assert_eq!(code, Some(64), "{err}");
