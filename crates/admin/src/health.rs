@@ -36,6 +36,7 @@ struct State {
     beats: BTreeMap<String, Beat>,
     losing: BTreeSet<String>,
     config: Config,
+    ended: Option<Said>,
 }
 
 struct Beat {
@@ -53,6 +54,17 @@ pub(crate) struct Config {
     pub(crate) reload_failures: u64,
     pub(crate) last_reload_failed: bool,
     pub(crate) applied_at: Option<SystemTime>,
+    /// How the last reload went.
+    pub(crate) last_reload: Option<Said>,
+}
+
+/// How something went that the daemon was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The exit code of a command that asked for it.
+    pub code: u8,
+    /// What happened, for people.
+    pub lines: Vec<String>,
 }
 
 /// One look at [`Health`].
@@ -65,6 +77,8 @@ pub(crate) struct View {
     pub(crate) losing: BTreeSet<String>,
     pub(crate) heartbeat_limit: Duration,
     pub(crate) config: Config,
+    /// How it ended, if it has.
+    pub(crate) ended: Option<Said>,
     pub(crate) started_at: SystemTime,
 }
 
@@ -86,6 +100,7 @@ impl Health {
                 beats: BTreeMap::new(),
                 losing: BTreeSet::new(),
                 config: Config::default(),
+                ended: None,
             }),
         }
     }
@@ -128,6 +143,16 @@ impl Health {
         self.lock().losing = components;
     }
 
+    /// Notes how a reload went, before [`config_applied`](Self::config_applied) or [`reload_failed`](Self::reload_failed) counts it.
+    pub fn reload_said(&self, said: Said) {
+        self.lock().config.last_reload = Some(said);
+    }
+
+    /// Notes how the daemon ended, before its server stops.
+    pub fn ended(&self, said: Said) {
+        self.lock().ended = Some(said);
+    }
+
     /// A configuration with this hash is in force: the first at start, every further one by a reload.
     pub fn config_applied(&self, hash: &str) {
         let mut state = self.lock();
@@ -166,6 +191,7 @@ impl Health {
             losing: state.losing.clone(),
             heartbeat_limit: self.heartbeat_limit,
             config: state.config.clone(),
+            ended: state.ended.clone(),
             started_at: self.started_at,
         }
     }

@@ -1,5 +1,5 @@
 use crate::service::{Action, Asked, Told};
-use crate::{AdminState, Phase, metrics, metrics::Exposition, page};
+use crate::{AdminState, Phase, Process, Said, metrics, metrics::Exposition, page};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -7,9 +7,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::fmt::Write;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// What the server counts about itself.
 #[derive(Debug, Default)]
@@ -28,8 +31,13 @@ struct HandlerCounts {
 }
 
 /// The label values of `handler`: a closed list, so that a stranger's paths make no series.
-const HANDLERS: [&str; 9] =
-    ["/", "/metrics", "/ledger", "/sockets", "/flows", "/healthz", "/readyz", "rest", "other"];
+const HANDLERS: [&str; 10] = [
+    "/", "/metrics", "/ledger", "/sockets", "/flows", "/daemon", "/healthz", "/readyz", "rest",
+    "other",
+];
+
+/// How long a question for the daemon's end waits before it is answered that there is none yet. Shorter than a connection lives.
+const END_WAIT: Duration = Duration::from_secs(10);
 
 const FLOWS: &str = "/flows";
 const FLOWS_BELOW: &str = "/flows/";
@@ -64,6 +72,7 @@ pub fn router(state: Arc<AdminState>) -> Router {
         .route("/sockets", get(show_sockets))
         .route("/flows", get(show_flows))
         .route("/flows/{*below}", get(show_flows))
+        .route("/daemon", get(show_daemon))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .fallback(not_found)
@@ -120,7 +129,7 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
     }
 
     let is_telling =
-        matches!(path, "/ledger" | "/sockets" | FLOWS) || path.starts_with(FLOWS_BELOW);
+        matches!(path, "/ledger" | "/sockets" | "/daemon" | FLOWS) || path.starts_with(FLOWS_BELOW);
     if is_telling && !is_from_this_machine(state, request) {
         let text = "this is only shown to this machine, at a loopback address: it names every listener, target and peer\n";
         return Some((StatusCode::FORBIDDEN, text).into_response());
@@ -211,6 +220,7 @@ async fn index() -> &'static str {
      /ledger?format=text  the same to read\n\
      /sockets?filter=...  TCP sockets of this machine, as `weir sockets` filters them (JSON)\n\
      /flows               sFlow's definitions and what was counted; below it top, agents, interfaces, events (JSON)\n\
+     /daemon              its process, and how its last reload went (JSON); ?wait=end waits for its end\n\
      /healthz             200 while the data loops are alive\n\
      /readyz              200 while datagrams are taken\n"
 }
@@ -269,6 +279,47 @@ async fn show_flows(State(state): State<Arc<AdminState>>, uri: Uri) -> Response 
         told = (flows.pages)(asked) => told.into_response(),
         _ = stopping.wait_for(|stopping| *stopping) => stopped().into_response(),
     }
+}
+
+async fn show_daemon(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    match uri.query() {
+        None | Some("") => (json, about_daemon(&state)).into_response(),
+        Some("wait=end") => (json, page::streamed(told_at_the_end(state))).into_response(),
+        Some(_) => (StatusCode::BAD_REQUEST, "unknown query; use wait=end\n").into_response(),
+    }
+}
+
+/// An answer that begins at once, so that the client knows that it is waited for, and is complete when the server stops.
+fn told_at_the_end(state: Arc<AdminState>) -> mpsc::Receiver<io::Result<Vec<u8>>> {
+    let (sender, receiver) = mpsc::channel(1);
+    let mut stopping = state.stopping.subscribe();
+    tokio::spawn(async move {
+        // JSON may begin with white space. A client that has gone is told nothing.
+        let _ = sender.send(Ok(b" ".to_vec())).await;
+        // Late or not, what is known then is the answer.
+        let _ = tokio::time::timeout(END_WAIT, stopping.wait_for(|stopping| *stopping)).await;
+        let _ = sender.send(Ok(about_daemon(&state).into_bytes())).await;
+    });
+    receiver
+}
+
+fn about_daemon(state: &AdminState) -> String {
+    let view = state.health.view();
+    let said = |said: &Option<Said>| {
+        said.as_ref().map(|said| serde_json::json!({ "code": said.code, "lines": said.lines }))
+    };
+    let Process { pid, started, config_file } = &state.process;
+    let text = serde_json::json!({
+        "pid": pid,
+        "started": started,
+        "config_file": config_file,
+        "phase": view.phase.label(),
+        "reloads": view.config.reloads,
+        "last_reload": said(&view.config.last_reload),
+        "ended": said(&view.ended),
+    });
+    format!("{text}\n")
 }
 
 /// The answer to those who wait for something when the server stops.

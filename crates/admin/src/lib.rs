@@ -17,7 +17,7 @@ mod server;
 pub mod service;
 pub mod statsd;
 
-pub use health::{Health, Phase};
+pub use health::{Health, Phase, Said};
 pub use http::{HttpCounts, router};
 pub use metrics::flows::{DefinitionFigures, FlowFigures, FlowSeries, Flows, Unit};
 pub use page::{Page, PageError, Pieces};
@@ -40,6 +40,8 @@ pub struct AdminState {
     pub health: Arc<Health>,
     /// What was built.
     pub build: Build,
+    /// The process that serves.
+    pub process: Process,
     /// The address the server is bound to. On a loopback address only requests that name this machine in their Host
     /// header are answered, so that no web page can read the figures through a name that it points at 127.0.0.1. On any
     /// other, `/ledger` and `/sockets`, which name every listener, target and peer, are answered to this machine alone.
@@ -68,6 +70,7 @@ impl AdminState {
             ledger,
             health,
             build: Build::default(),
+            process: Process::default(),
             bind,
             host: host::Reader::system(),
             statsd: Arc::default(),
@@ -78,6 +81,16 @@ impl AdminState {
             stopping: watch::Sender::new(false),
         }
     }
+}
+
+/// The process that serves, for commands that signal it.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    pub pid: u32,
+    /// When it started: with its id, what no other process has.
+    pub started: String,
+    /// The file that SIGHUP reads again; `None` where SIGHUP ends it.
+    pub config_file: Option<String>,
 }
 
 /// What was built: the labels of `weir_build_info`.

@@ -55,7 +55,12 @@ pub(crate) fn stream(pieces: Pieces) -> Body {
         }
     });
 
-    Body::new(Streamed(receiver))
+    streamed(receiver)
+}
+
+/// A body of pieces that somebody else makes.
+pub(crate) fn streamed(pieces: mpsc::Receiver<io::Result<Vec<u8>>>) -> Body {
+    Body::new(Streamed(pieces))
 }
 
 fn refusal(error: PageError) -> Response {

@@ -1,6 +1,7 @@
 //! Who this process is, what it may do, and what it has used.
 
 mod capability;
+mod others;
 mod parent;
 mod threads;
 
@@ -9,6 +10,7 @@ pub use capability::{
     CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE, become_user, capability_name,
     capability_set, effective_capabilities, keep_capabilities,
 };
+pub use others::{send_signal, started};
 pub use parent::die_with_this_thread;
 pub use threads::{thread_id, waited_ns};
 

@@ -25,6 +25,19 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// No daemon answers within the time, or not with this page.
 pub(crate) fn ask(url: &str, page: &str, timeout: Duration) -> anyhow::Result<String> {
+    ask_and(url, page, timeout, || Ok(()))
+}
+
+/// As [`ask`], and does something once the answer has begun, such as what the rest of it is to tell about.
+///
+/// # Errors
+/// As [`ask`], and those of `begun`.
+pub(crate) fn ask_and(
+    url: &str,
+    page: &str,
+    timeout: Duration,
+    begun: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
     let url = page_url(url, page)?;
 
     let agent: ureq::Agent = ureq::Agent::config_builder()
@@ -38,6 +51,9 @@ pub(crate) fn ask(url: &str, page: &str, timeout: Duration) -> anyhow::Result<St
 
     let mut response = agent.get(&url).call().map_err(|error| no_answer(&url, &error))?;
     let status = response.status();
+    if status.is_success() {
+        begun()?;
+    }
     let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
     let body = body.map_err(|error| no_answer(&url, &error))?.trim_end().to_owned();
 

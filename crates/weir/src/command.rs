@@ -16,9 +16,11 @@ pub(crate) mod namespace_helper;
 #[cfg(not(feature = "lab"))]
 pub(crate) mod no_lab;
 pub(crate) mod relay;
+pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod sink;
 pub(crate) mod sockets;
+pub(crate) mod stop;
 pub(crate) mod top;
 pub(crate) mod verify;
 pub(crate) mod version;

@@ -286,6 +286,10 @@ impl Daemon {
         let shown = Shown {
             ledger: Arc::clone(&self.ledger),
             health: Arc::clone(&self.health),
+            config_file: match &self.source {
+                Source::File { path, .. } => Some(path.display().to_string()),
+                Source::ReadOnce => None,
+            },
             statsd: Arc::clone(&self.statsd),
             sockets: self.config.sockets.is_some().then(|| collector::page(&self.asked)),
             sockets_elsewhere: http::sockets_elsewhere(&self.config),

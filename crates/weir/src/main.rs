@@ -13,12 +13,13 @@ mod flow_json;
 mod live;
 mod progress;
 mod refused;
+mod running;
 mod screen;
 
 use clap::{Parser, Subcommand};
 use command::{
     completions, config, doctor, flows, r#gen, help, hop, lab, ledger, man, mitigate,
-    namespace_helper, relay, run, sink, sockets, top, verify, version,
+    namespace_helper, relay, reload, run, sink, sockets, stop, top, verify, version,
 };
 use std::process::ExitCode;
 
@@ -47,6 +48,8 @@ enum Command {
     Sockets(sockets::Args),
     Top(top::Args),
     Verify(verify::Args),
+    Reload(reload::Args),
+    Stop(stop::Args),
     Completions(completions::Args),
     Man(man::Args),
     Version(version::Args),
@@ -79,6 +82,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Sockets(args) => sockets::run(args),
         Command::Top(args) => top::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Reload(args) => reload::run(args),
+        Command::Stop(args) => stop::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
         Command::Version(args) => version::run(args),

@@ -7,7 +7,7 @@ use super::rest::Site;
 use crate::allowed::users;
 use crate::command::version::COMMIT;
 use crate::refused::{Wanted, refused};
-use admin::{AdminState, Changes, Flows, Health, Page, Rest, statsd};
+use admin::{AdminState, Changes, Flows, Health, Page, Process, Rest, statsd};
 use config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
 use ledger::Ledger;
 use sockets::helper::Allowed;
@@ -47,6 +47,8 @@ pub(crate) enum Stopped {
 pub(crate) struct Shown {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) health: Arc<Health>,
+    /// The file that SIGHUP reads again.
+    pub(crate) config_file: Option<String>,
     /// Outlives the thread, so that a reload does not take counts back.
     pub(crate) statsd: Arc<statsd::Counts>,
     /// `None` without a socket collector.
@@ -236,6 +238,13 @@ impl Http {
         let bind = addr.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip());
         let mut state = AdminState::new(Arc::clone(&shown.ledger), Arc::clone(&shown.health), bind);
         state.build.commit = COMMIT.to_owned();
+        let pid = std::process::id();
+        state.process = Process {
+            pid,
+            // Without /proc nobody can tell it from another: then nobody signals it.
+            started: sys::process::started(pid).unwrap_or_default(),
+            config_file: shown.config_file.clone(),
+        };
         state.statsd = Arc::clone(&shown.statsd);
         state.sockets.clone_from(&shown.sockets);
         state.sockets_elsewhere.clone_from(&shown.sockets_elsewhere);

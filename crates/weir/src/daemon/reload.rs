@@ -15,6 +15,7 @@ use super::{
     Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, sinks, watched_names,
 };
 use crate::exit::Failure;
+use admin::Said;
 use config::{
     Config, FlowsConfig, Host, Listen, ListenerConfig, LoadError, SocketsConfig, TargetConfig,
     memory,
@@ -90,11 +91,14 @@ impl Daemon {
         match self.read_again().and_then(|config| self.prepare(config)) {
             Ok(plan) => self.apply(plan),
             Err(errors) => {
-                self.health.reload_failed();
-                for error in errors {
+                for error in &errors {
                     tracing::error!("reload: {error}");
                 }
-                tracing::error!("reload refused: the former configuration stays in force");
+                const REFUSED: &str = "reload refused: the former configuration stays in force";
+                tracing::error!("{REFUSED}");
+                let lines = errors.into_iter().chain([REFUSED.to_owned()]).collect();
+                self.health.reload_said(Said { code: Failure::Config as u8, lines });
+                self.health.reload_failed();
             }
         }
         self.service.ready();

@@ -5,7 +5,7 @@ use super::progress::say_folded;
 use super::{Daemon, Ending, Event};
 use crate::exit::{self, Failure};
 use crate::live;
-use admin::Phase;
+use admin::{Phase, Said};
 use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot, Way};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::process::ExitCode;
@@ -81,7 +81,11 @@ impl Daemon {
             LedgerForm::Text => String::new(),
             LedgerForm::Json => serde_json::to_string(&snapshot)? + "\n",
         };
-        let ended = exit::print_and_end(&json, exit_code(&snapshot, &left, last.on_loss));
+        let code = exit_code(&snapshot, &left, last.on_loss);
+        let ended = exit::print_and_end(&json, ExitCode::from(code));
+        // For a command that waits at the admin server.
+        let lines = verdict(&snapshot, &left).lines().map(str::to_owned).collect();
+        self.health.ended(Said { code, lines });
 
         if let Some(http) = self.http.take() {
             // What the last push and answers under way still need is theirs to lose.
@@ -177,11 +181,14 @@ impl Daemon {
 /// The last ledger in words. Its last line says what is unaccounted.
 fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
     let mut text = format!("\n{}", ledger::waterfall_without_balance(snapshot));
-    for left in left {
-        text.push_str(&describe(left));
-    }
-    text.push_str(&format!("unaccounted: {}\n", broken(snapshot)));
+    text.push_str(&verdict(snapshot, left));
     text
+}
+
+/// What was left behind, and whether all is accounted for.
+fn verdict(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
+    let left: String = left.iter().map(describe).collect();
+    format!("{left}unaccounted: {}\n", broken(snapshot))
 }
 
 /// What each hop has dropped because of the stop, between two snapshots.
@@ -241,17 +248,17 @@ fn broken(snapshot: &Snapshot) -> u64 {
     snapshot.unaccounted().unsigned_abs()
 }
 
-fn exit_code(snapshot: &Snapshot, left: &[Left<'_>], on_loss: OnLoss) -> ExitCode {
+fn exit_code(snapshot: &Snapshot, left: &[Left<'_>], on_loss: OnLoss) -> u8 {
     if broken(snapshot) != 0 || !snapshot.is_balanced() {
-        return Failure::Accounting.code();
+        return Failure::Accounting as u8;
     }
     if left.iter().any(Left::was_received) {
-        return Failure::DrainedIncompletely.code();
+        return Failure::DrainedIncompletely as u8;
     }
     if on_loss == OnLoss::Fail && !snapshot.unintended_losses().is_empty() {
-        return Failure::CheckFailed.code();
+        return Failure::CheckFailed as u8;
     }
-    ExitCode::SUCCESS
+    0
 }
 
 #[cfg(test)]
@@ -260,7 +267,7 @@ mod tests {
     use ledger::{HopBuilder, RejectClass, SinkCounters};
 
     /// What is left behind and the exit code after a sink counted something during the stop.
-    fn stopped(count: impl Fn(&SinkCounters)) -> (u64, ExitCode) {
+    fn stopped(count: impl Fn(&SinkCounters)) -> (u64, u8) {
         let counters = SinkCounters::default();
         let all = Amount { count: 10, bytes: 100 };
         let snapshot = |received: Amount| {
@@ -280,16 +287,16 @@ mod tests {
     #[test]
     fn what_a_sink_could_not_deliver_or_got_no_answer_for_is_left_behind() {
         let all = Amount { count: 10, bytes: 100 };
-        let incomplete = Failure::DrainedIncompletely.code();
+        let incomplete = Failure::DrainedIncompletely as u8;
         assert_eq!(stopped(|sink| sink.drop(Reason::Shutdown, all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.drop(Reason::Unavailable, all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.uncertain(all)), (10, incomplete));
-        assert_eq!(stopped(|sink| sink.acknowledge(all)), (0, ExitCode::SUCCESS));
-        assert_eq!(stopped(|sink| sink.keep(all)), (0, ExitCode::SUCCESS));
-        assert_eq!(stopped(|sink| sink.drop(Reason::Expired, all)), (0, ExitCode::SUCCESS));
-        assert_eq!(stopped(|sink| sink.drop(Reason::Refused, all)), (0, ExitCode::SUCCESS));
-        assert_eq!(stopped(|sink| sink.drop(Reason::NotInFormat, all)), (0, ExitCode::SUCCESS));
+        assert_eq!(stopped(|sink| sink.acknowledge(all)), (0, 0));
+        assert_eq!(stopped(|sink| sink.keep(all)), (0, 0));
+        assert_eq!(stopped(|sink| sink.drop(Reason::Expired, all)), (0, 0));
+        assert_eq!(stopped(|sink| sink.drop(Reason::Refused, all)), (0, 0));
+        assert_eq!(stopped(|sink| sink.drop(Reason::NotInFormat, all)), (0, 0));
         let reject = |sink: &SinkCounters| sink.reject(RejectClass::Other, all);
-        assert_eq!(stopped(reject), (0, ExitCode::SUCCESS));
+        assert_eq!(stopped(reject), (0, 0));
     }
 }

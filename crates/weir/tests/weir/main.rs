@@ -48,6 +48,7 @@ mod real_syslog;
 mod receive;
 mod relay_cli;
 mod reload;
+mod reload_command;
 mod restart;
 mod said_source;
 mod screens;

@@ -4,6 +4,8 @@ use super::super::{
     Daemon, Retiring, Running, Targets, fingerprint, flows, link, open, watched_names,
 };
 use super::{Admin, Fate, NextCollector, Plan, Step};
+use crate::exit::Failure;
+use admin::Said;
 use config::{FLOWS_NAME, ListenerConfig, changes};
 use relay::{ChangesUnderWay, Listener, ListenerOptions, SocketOwner, TargetChange};
 use std::time::{Duration, Instant};
@@ -24,7 +26,7 @@ impl Daemon {
     pub(super) fn apply(&mut self, plan: Plan) {
         let Plan { config, fates, admin, collector, flowing, mitigations, sinks } = plan;
         let grace = config.daemon.drain_grace;
-        let mut report = Report { changes: changes(&self.config, &config), failures: 0 };
+        let mut report = Report { changes: changes(&self.config, &config), failures: Vec::new() };
         if let NextCollector::Replace(None) = collector {
             // Before its sinks go: what it makes until then is theirs.
             self.end_collector();
@@ -97,9 +99,9 @@ impl Daemon {
 
         self.change_collector(collector, &mut report);
         self.move_admin(admin, &mut report);
-        self.health.config_applied(&fingerprint(&self.config));
-
         tracing::info!("{}", report.line());
+        self.health.reload_said(report.said());
+        self.health.config_applied(&fingerprint(&self.config));
     }
 
     /// Waits for what the data threads were asked, and takes the listeners into service.
@@ -325,14 +327,22 @@ fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Dura
 struct Report {
     /// What differs between the two configurations, in words.
     changes: Vec<String>,
-    failures: usize,
+    /// What could not be foreseen and went wrong.
+    failures: Vec<String>,
 }
 
 impl Report {
     /// Something that could not be foreseen went wrong while the differences were applied.
     fn failed(&mut self, message: String) {
-        self.failures += 1;
         tracing::error!("reload: {message}");
+        self.failures.push(message);
+    }
+
+    /// What a command that asked for the reload prints, and its exit code.
+    fn said(&self) -> Said {
+        let code = if self.failures.is_empty() { 0 } else { Failure::Unavailable as u8 };
+        let lines = self.failures.iter().cloned().chain([self.line()]);
+        Said { code, lines: lines.collect() }
     }
 
     fn line(&self) -> String {
@@ -342,8 +352,8 @@ impl Report {
             count if count > CHANGES_MAX => parts.push(format!("and {} more", count - CHANGES_MAX)),
             _ => {}
         }
-        if self.failures > 0 {
-            parts.push(format!("{} of it failed, see above", self.failures));
+        if !self.failures.is_empty() {
+            parts.push(format!("{} of it failed, see above", self.failures.len()));
         }
         format!("reloaded: {}", parts.join("; "))
     }

@@ -1,0 +1,141 @@
+//! A running daemon on this host, found by its admin address: what it says of itself, and signals to it.
+
+use crate::ask::{ask, ask_and};
+use crate::exit::Failure;
+use serde::Deserialize;
+use signal_hook::consts::{SIGHUP, SIGTERM};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+use sys::process::{send_signal, started};
+
+/// Longest wait for an answer that the daemon has at hand.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Where the daemon says how it ended. Its answer begins at once, and is complete at the end or after ten seconds.
+const END_PAGE: &str = "/daemon?wait=end";
+/// Longest wait for that.
+const END_TIMEOUT: Duration = Duration::from_secs(14);
+/// Time between two attempts to reach a daemon that does not answer.
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What a daemon says of itself: its page `/daemon`.
+#[derive(Deserialize)]
+pub(crate) struct Daemon {
+    pub(crate) pid: u32,
+    /// As [`started`] has it.
+    started: String,
+    /// The file that SIGHUP reads again; `None` where SIGHUP ends it.
+    pub(crate) config_file: Option<String>,
+    pub(crate) reloads: u64,
+    pub(crate) last_reload: Option<Said>,
+    pub(crate) ended: Option<Said>,
+}
+
+/// How something went: the exit code for it, and lines for people.
+#[derive(Deserialize)]
+pub(crate) struct Said {
+    pub(crate) code: u8,
+    pub(crate) lines: Vec<String>,
+}
+
+impl Daemon {
+    /// The daemon at an admin address; it is a process of this host.
+    ///
+    /// # Errors
+    /// None answers, or it runs elsewhere.
+    pub(crate) fn find(admin: &str) -> anyhow::Result<Daemon> {
+        let daemon = read(admin, &ask(admin, "/daemon", ANSWER_TIMEOUT)?)?;
+        if daemon.is_there() {
+            return Ok(daemon);
+        }
+        Err(Failure::Unavailable.error(format!(
+            "the daemon at {admin} is not a process that can be signaled from here: it runs on another host, or in a container. \
+             Fix: run this command there"
+        )))
+    }
+
+    /// Whether its process lives.
+    pub(crate) fn is_there(&self) -> bool {
+        started(self.pid).is_ok_and(|started| started == self.started)
+    }
+
+    /// Has it read its file again. Returns how that went; `None`: it ended, or took too long.
+    ///
+    /// # Errors
+    /// This user may not signal it.
+    pub(crate) fn reload(&self, admin: &str, timeout: Duration) -> anyhow::Result<Option<Said>> {
+        self.signal(SIGHUP)?;
+        let is_done = |now: Daemon| now.last_reload.filter(|_| now.reloads > self.reloads);
+        Ok(self.follow(admin, "/daemon", timeout, is_done))
+    }
+
+    /// Has it stop. Returns how it ended; `None`: it did not say, or took too long.
+    ///
+    /// # Errors
+    /// This user may not signal it, or it answers no longer.
+    pub(crate) fn stop(&self, admin: &str, timeout: Duration) -> anyhow::Result<Option<Said>> {
+        // It may end within milliseconds, and hears no question after that: so the question comes first.
+        let answer = ask_and(admin, END_PAGE, END_TIMEOUT, || self.signal(SIGTERM))?;
+        Ok(match read(admin, &answer)?.ended {
+            None => self.follow(admin, END_PAGE, timeout, |now| now.ended),
+            ended => ended,
+        })
+    }
+
+    fn signal(&self, signal: i32) -> anyhow::Result<()> {
+        send_signal(self.pid, signal).map_err(|errno| {
+            let failure = match io::Error::from(errno).kind() {
+                io::ErrorKind::PermissionDenied => Failure::Permission,
+                _ => Failure::Unavailable,
+            };
+            let pid = self.pid;
+            failure.error(format!("cannot signal process {pid}: {errno}. Fix: run this as root or as the daemon's user"))
+        })
+    }
+
+    /// Asks again until the answer is what is wanted, and returns that. `None`: the process ended without, or it took too long.
+    fn follow(
+        &self,
+        admin: &str,
+        page: &str,
+        timeout: Duration,
+        wanted: impl Fn(Daemon) -> Option<Said>,
+    ) -> Option<Said> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            // Nobody answers while a reload moves the admin server.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = ask(admin, page, left.clamp(ASK_INTERVAL, END_TIMEOUT));
+            let answer = answer.and_then(|text| read(admin, &text));
+            if let Some(said) = answer.ok().and_then(&wanted) {
+                return Some(said);
+            }
+            if Instant::now() >= deadline || !self.is_there() {
+                return None;
+            }
+            thread::sleep(ASK_INTERVAL);
+        }
+    }
+
+    /// Waits until its process has ended.
+    pub(crate) fn wait_to_end(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        while self.is_there() && Instant::now() < deadline {
+            thread::sleep(ASK_INTERVAL);
+        }
+    }
+}
+
+fn read(admin: &str, text: &str) -> anyhow::Result<Daemon> {
+    serde_json::from_str(text).map_err(|error| {
+        let what = "does not say what it is";
+        Failure::Unavailable
+            .error(format!("{admin} {what} ({error}); is it a daemon of this version?"))
+    })
+}
+
+impl Said {
+    /// The lines, one below the other.
+    pub(crate) fn text(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! `weir reload` and `weir stop`: the daemon's answer on the terminal.
+
+use crate::support::{WEIR, Weir};
+use std::fs;
+use std::net::UdpSocket;
+use std::process::Command;
+use testkit::TempDir;
+
+/// Exit code, standard output, standard error of a command that asks this daemon.
+fn ask(weir: &Weir, args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(WEIR).args(args).args(["--admin", &weir.url()]).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_reload_is_answered_with_what_changed_or_why_nothing_did() {
+    let dir = TempDir::new();
+    let config = dir.file("weir.toml");
+    let write = |more: &str| {
+        let listener = "[[listener]]\nname='in'\nlisten='127.0.0.1:0'\n";
+        fs::write(&config, format!("{listener}[[listener.target]]\nname='a'\nto='null:'\n{more}"))
+    };
+    write("").unwrap();
+    let weir = Weir::run(&config);
+    let (code, out, _) = ask(&weir, &["reload"]);
+    assert_eq!((code, out.as_str()), (0, "reloaded: nothing has changed\n"));
+
+    write("rate_limit=1000\n").unwrap();
+    let (code, out, _) = ask(&weir, &["reload"]);
+    assert_eq!(code, 0);
+    assert_eq!(out, "reloaded: target a: rate_limit not set -> 1000\n");
+
+    write("rate_limitt=1000\n").unwrap();
+    let (code, out, err) = ask(&weir, &["reload"]);
+    assert_eq!((code, out.as_str()), (78, ""));
+    assert!(err.contains("did you mean rate_limit?"), "{err}");
+    assert!(err.ends_with("reload refused: the former configuration stays in force\n"), "{err}");
+
+    assert_eq!(ask(&weir, &["stop"]), (0, "unaccounted: 0\n".to_owned(), String::new()));
+    assert_eq!(weir.wait_to_end().code, Some(0));
+}
+
+#[test]
+fn a_stop_is_answered_with_what_was_left_behind() {
+    let dir = TempDir::new();
+    let nobody = format!("unix:{}", dir.file("nobody.sock").display());
+    let weir = Weir::tee(&crate::support::Place::Here, &[nobody], &["--drain-grace", "100ms"]);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.send_to(b"hello", weir.address()).unwrap();
+    weir.wait_for(|ledger| ledger.received_at(ledger::HopKind::Receive).count == 1);
+
+    let (code, _, err) = ask(&weir, &["reload"]);
+    assert_eq!(code, 64, "it has no file, and SIGHUP would end it: {err}");
+    let (code, out, _) = ask(&weir, &["stop"]);
+    assert_eq!(code, 75, "{out}");
+    assert!(out.starts_with("left behind: 1 datagrams (5 bytes) of in that "), "{out}");
+    assert!(out.ends_with("unaccounted: 0\n"), "{out}");
+    assert_eq!(weir.wait_to_end().code, Some(75));
+}
+
+#[test]
+fn without_a_daemon_nothing_is_signaled() {
+    let admin = format!("127.0.0.1:{}", testkit::free_port());
+    for command in ["reload", "stop"] {
+        let output = Command::new(WEIR).args([command, "--admin", &admin]).output().unwrap();
+        assert_eq!(output.status.code(), Some(69));
+    }
+}
