@@ -1,44 +1,11 @@
-//! What stands in `deploy` is understood by those that it is for: the dashboard of sinks by Prometheus, the topics by Kafka.
+//! What stands in `deploy` fits together, and is understood by those that it is for: the topics by Kafka.
 
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use testkit::servers::Server;
-use testkit::{TempDir, find_tool, need_tool, root, run};
-
-#[test]
-fn the_panels_of_sinks_ask_for_metrics_that_there_are() {
-    if !need_tool("promtool") {
-        return;
-    }
-    let text = fs::read_to_string(root().join("deploy/grafana/sinks.json")).unwrap();
-    let dashboard: Value = serde_json::from_str(&text).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
-    let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
-    assert!(expressions.len() >= 10, "{expressions:?}");
-
-    let documented = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
-    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    for expression in &expressions {
-        let mut names = expression.split(|c| !is_word(c)).filter(|word| word.starts_with("weir_"));
-        assert!(names.clone().next().is_some(), "{expression} asks for no metric");
-        let unknown = names.find(|name| !documented.contains(&format!("| `{name}` |")));
-        assert_eq!(unknown, None, "{expression}");
-    }
-
-    // As recording rules, with what Grafana puts in the place of its variables.
-    let mut rules = String::from("groups:\n- name: panels\n  rules:\n");
-    for (number, expression) in expressions.iter().enumerate() {
-        let expression = expression.replace("$__rate_interval", "1m").replace('$', "");
-        rules += &format!("  - record: panel:{number}\n    expr: '{expression}'\n");
-    }
-    let dir = TempDir::new();
-    fs::write(dir.file("rules.yaml"), rules).unwrap();
-    let mut promtool = Command::new(find_tool("promtool").unwrap());
-    run(promtool.args(["check", "rules"]).arg(dir.file("rules.yaml")));
-}
+use testkit::{TempDir, find_tool, root, run};
 
 #[test]
 fn the_tables_of_the_dashboard_are_the_queries() {

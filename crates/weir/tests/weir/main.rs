@@ -36,12 +36,14 @@ mod metrics_contract;
 mod mitigate_command;
 #[cfg(feature = "gobgp")]
 mod mitigation;
+mod monitoring;
 mod names;
 mod namespace_helper;
 mod namespace_helper_bounds;
 mod nobody;
 mod operators;
 mod preserve_source;
+mod prometheus;
 mod real_collectors;
 mod real_statsd;
 mod real_syslog;

@@ -1,62 +1,13 @@
 //! `/metrics` of flows, scraped by Prometheus.
 
-use super::{Playing, Rig, ask, read};
+use super::{Playing, Rig};
+use crate::prometheus::Prometheus;
 use crate::support::hop;
 use ledger::HopKind;
 use load::sflow::{Agent, AgentOptions, TrueFlow};
-use serde_json::Value;
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::process::Command;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
-use testkit::{Process, TempDir, find_tool, free_port, need_tool, wait_for};
-
-/// A Prometheus that scrapes one address every second.
-struct Prometheus {
-    _process: Process,
-    address: SocketAddr,
-    _dir: TempDir,
-}
-
-impl Prometheus {
-    fn scraping(target: SocketAddr) -> Prometheus {
-        let dir = TempDir::new();
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let config = format!(
-            "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: weir\n    static_configs:\n      - targets: ['{target}']\n"
-        );
-        fs::write(dir.file("prometheus.yml"), config).unwrap();
-        let mut command = Command::new(find_tool("prometheus").unwrap());
-        command
-            .arg(format!("--config.file={}", dir.text("prometheus.yml")))
-            .arg(format!("--storage.tsdb.path={}", dir.text("data")))
-            .arg(format!("--web.listen-address={address}"));
-        Prometheus { _process: Process::start(command), address, _dir: dir }
-    }
-
-    /// The values that a query has now, each with its labels.
-    fn query(&self, query: &str) -> Vec<Value> {
-        let letters = query.bytes().map(|byte| format!("%{byte:02x}"));
-        let target = format!("/api/v1/query?query={}", letters.collect::<String>());
-        if TcpStream::connect(self.address).is_err() {
-            return Vec::new();
-        }
-        let (status, text) = ask(self.address, "GET", &target, &self.address.to_string(), b"");
-        // It listens before it can answer.
-        if status != 200 {
-            return Vec::new();
-        }
-        read((status, text))["data"]["result"].as_array().cloned().unwrap_or_default()
-    }
-
-    fn until(&self, query: &str, is_wanted: impl Fn(f64) -> bool) -> Value {
-        let value = |one: &Value| one["value"][1].as_str().and_then(|text| text.parse().ok());
-        wait_for(
-            || format!("{query}: {:?}", self.query(query)),
-            || self.query(query).into_iter().find(|one| value(one).is_some_and(&is_wanted)),
-        )
-    }
-}
+use testkit::need_tool;
 
 #[test]
 fn prometheus_scrapes_flows_with_their_intervals() {
