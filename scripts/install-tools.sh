@@ -17,6 +17,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 STATSD_EXPORTER_VERSION=v0.31.0
+HELM_VERSION=v3.22.0
 GOFLOW2_VERSION=v2.2.6
 CARGO_FUZZ_VERSION=0.13.2
 EXABGP_VERSION=4.2.22
@@ -157,6 +158,13 @@ get_goflow2() {
     say "building goflow2 $GOFLOW2_VERSION"
     GOBIN="$WEIR_TOOLS/bin" go install "github.com/netsampler/goflow2/v2/cmd/goflow2@$GOFLOW2_VERSION" ||
         cannot goflow2 "go install failed"
+}
+
+get_helm() {
+    have helm && return 0
+    have go || { cannot helm "no go here (1.26 or newer)"; return 0; }
+    say "building helm $HELM_VERSION"
+    GOBIN="$WEIR_TOOLS/bin" go install "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" || cannot helm "go install failed"
 }
 
 # The broker's version is in its pom.xml.
@@ -330,6 +338,7 @@ for_test() {
     for_servers
     get_statsd_exporter
     get_goflow2
+    get_helm
     for_bgp
     get_miri
 }

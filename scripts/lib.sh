@@ -14,6 +14,8 @@ fi
 
 say() { printf '==> %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+# version: that of the workspace.
+version() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 checks_failed=0

@@ -151,6 +151,7 @@ step_demo() {
 step_scripts() { scripts/test-scripts.sh; }
 step_units() { scripts/test-units.sh; }
 step_manifests() { scripts/test-manifests.sh; }
+step_chart() { scripts/test-chart.sh; }
 step_image() { scripts/test-image.sh; }
 
 # sum_up STEP...: `N passed, N failed, N skipped` over cargo's own results and the lines that the checks print. What was
@@ -177,7 +178,7 @@ sum_up() {
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
 keep_servers
-[ "$#" -gt 0 ] || set -- scripts unit lean benches demo unprivileged units manifests image+loom+miri fuzz
+[ "$#" -gt 0 ] || set -- scripts unit lean benches demo unprivileged units manifests chart image+loom+miri fuzz
 for name in "$@"; do
     case $name in
         *+*) IFS=+ read -ra together <<<"$name"; steps_together "${together[@]}" ;;
