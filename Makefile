@@ -6,8 +6,10 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 WEIR := $(TARGET_DIR)/release/weir
 CONFIG ?= examples/quickstart.toml
+PREFIX ?= /usr/local
+DESTDIR ?=
 
-.PHONY: help build run demo test bench lint generated image tools
+.PHONY: help build install uninstall run demo test bench lint generated image tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -15,6 +17,12 @@ help: ## this list
 build: ## the release binary
 	@scripts/install-tools.sh build
 	$(CARGO) build --release -p weir
+
+install: ## put what `make build` made below PREFIX (/usr/local) and DESTDIR, with units and configuration; starts nothing
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh install "$(WEIR)"
+
+uninstall: ## remove what `make install` put there, but not configuration that was changed
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh uninstall
 
 run: build ## start the daemon with examples/quickstart.toml (CONFIG=FILE for another)
 	@scripts/run.sh $(WEIR) $(CONFIG)

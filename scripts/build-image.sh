@@ -9,25 +9,16 @@ cd "$ROOT"
 "$ROOT/scripts/install-tools.sh" image
 have buildah || die "buildah is not installed"
 
-target="$(uname -m)-unknown-linux-musl"
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+version=$(version)
 folder="$TARGET/image"
 archive="$folder/weir-$version-$(uname -m).oci.tar"
-
-# Function names stay for backtraces; line tables would be most of the image.
-export CARGO_PROFILE_RELEASE_STRIP=debuginfo
-WEIR_COMMIT=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
-export WEIR_COMMIT
-# Clients in C (librdkafka, OpenSSL, zstd) are built against musl too.
-export CC_x86_64_unknown_linux_musl=musl-gcc CC_aarch64_unknown_linux_musl=musl-gcc
-say "building the static binary ($target)"
-cargo build --locked --release --package weir --no-default-features --features all-sinks --target "$target"
+binary=$(scripts/build-static.sh)
 
 mkdir -p "$folder"
 work=$(mktemp -d "$folder/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/context"
-install -m 755 "$TARGET/$target/release/weir" "$work/context/weir"
+install -m 755 "$binary" "$work/context/weir"
 
 say "assembling $archive"
 rm -f "$archive"

@@ -14,7 +14,7 @@ rustup target list --installed 2>/dev/null | grep -q musl || { skip "image: no m
 # Weir with every kind of sink: librdkafka, OpenSSL and the other clients are two thirds of it.
 LARGEST_IMAGE_MIB=40
 archive=$(scripts/build-image.sh)
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+version=$(version)
 work=$(mktemp -d)
 cleanup() {
     [ ! -f "$work/daemon.pid" ] || kill "$(cat "$work/daemon.pid")" 2>/dev/null || true

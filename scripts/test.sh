@@ -152,6 +152,7 @@ step_scripts() { scripts/test-scripts.sh; }
 step_units() { scripts/test-units.sh; }
 step_manifests() { scripts/test-manifests.sh; }
 step_chart() { scripts/test-chart.sh; }
+step_packages() { scripts/test-install.sh; }
 step_image() { scripts/test-image.sh; }
 
 # sum_up STEP...: `N passed, N failed, N skipped` over cargo's own results and the lines that the checks print. What was
@@ -178,7 +179,7 @@ sum_up() {
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
 keep_servers
-[ "$#" -gt 0 ] || set -- scripts unit lean benches demo unprivileged units manifests chart image+loom+miri fuzz
+[ "$#" -gt 0 ] || set -- scripts unit lean benches demo unprivileged units manifests chart image+packages+loom+miri fuzz
 for name in "$@"; do
     case $name in
         *+*) IFS=+ read -ra together <<<"$name"; steps_together "${together[@]}" ;;
