@@ -9,7 +9,7 @@ CONFIG ?= examples/quickstart.toml
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: help build install uninstall run demo test bench lint generated image tools
+.PHONY: help build install uninstall run demo test bench lint generated image packages tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ generated: ## write every file again that is generated from code: schemas, table
 
 image: ## the container image as an OCI archive, assembled without a container engine
 	@scripts/build-image.sh
+
+packages: ## Debian package, RPM, archive and checksums, in target/packages
+	@scripts/build-packages.sh
 
 tools: ## install everything that the tests use
 	@scripts/install-tools.sh fuzz

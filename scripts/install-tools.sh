@@ -6,6 +6,7 @@
 #   scripts/install-tools.sh image   also what assembles and inspects the container image
 #   scripts/install-tools.sh fuzz    also cargo-fuzz and the ClickHouse engine, 0.9 GB
 #
+#   scripts/install-tools.sh packages     a C compiler for musl, and what makes and installs Debian packages and RPMs
 #   scripts/install-tools.sh servers      the servers that sinks are tested against, and their clients
 #   scripts/install-tools.sh bgp          the BGP speakers and the router that mitigation is tested against
 #   scripts/install-tools.sh clickhouse   the ClickHouse engine alone
@@ -318,6 +319,12 @@ for_image() {
     get_musl
 }
 
+for_packages() {
+    for_build
+    packages musl-gcc=musl-tools dpkg-deb=dpkg rpmbuild=rpm
+    get_musl
+}
+
 for_servers() {
     packages kcat=kcat
     get_redis
@@ -330,6 +337,7 @@ for_servers() {
 
 for_test() {
     for_image
+    for_packages
     packages ip=iproute2 socat=socat shellcheck=shellcheck systemd-analyze=systemd python3=python3 \
         sysctl=procps tcpdump=tcpdump
     get_rsyslogd
@@ -350,10 +358,11 @@ flock 9
 case "${1:-}" in
     build) for_build ;;
     image) for_image ;;
+    packages) for_packages ;;
     test) for_test ;;
     fuzz) for_test; get_cargo_fuzz; get_clickhouse ;;
     servers) for_servers; get_clickhouse ;;
     bgp) for_bgp ;;
     clickhouse) get_clickhouse ;;
-    *) die "usage: $0 build|image|test|fuzz|servers|bgp|clickhouse" ;;
+    *) die "usage: $0 build|image|packages|test|fuzz|servers|bgp|clickhouse" ;;
 esac

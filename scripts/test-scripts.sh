@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 
-mapfile -t scripts < <(find scripts bench deploy -name '*.sh' 2>/dev/null | sort; echo .ci/run)
+mapfile -t scripts < <(find scripts bench deploy -name '*.sh' 2>/dev/null | sort; echo .ci/run; find deploy/packages/debian -name 'p*')
 if have shellcheck; then
     for script in "${scripts[@]}"; do
         check "shellcheck $script" shellcheck --external-sources "$script"

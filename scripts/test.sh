@@ -152,7 +152,7 @@ step_scripts() { scripts/test-scripts.sh; }
 step_units() { scripts/test-units.sh; }
 step_manifests() { scripts/test-manifests.sh; }
 step_chart() { scripts/test-chart.sh; }
-step_packages() { scripts/test-install.sh; }
+step_packages() { scripts/test-install.sh && scripts/test-packages.sh; }
 step_image() { scripts/test-image.sh; }
 
 # sum_up STEP...: `N passed, N failed, N skipped` over cargo's own results and the lines that the checks print. What was
