@@ -50,7 +50,7 @@ generated: ## write every file again that is generated from code: schemas, table
 image: ## the container image as an OCI archive, assembled without a container engine
 	@scripts/build-image.sh
 
-packages: ## Debian package, RPM, archive and checksums, in target/packages
+packages: ## Debian package, RPM, archive, bill of materials and checksums, in target/packages
 	@scripts/build-packages.sh
 
 tools: ## install everything that the tests use

@@ -321,7 +321,7 @@ for_image() {
 
 for_packages() {
     for_build
-    packages musl-gcc=musl-tools dpkg-deb=dpkg rpmbuild=rpm
+    packages musl-gcc=musl-tools dpkg-deb=dpkg rpmbuild=rpm python3=python3
     get_musl
 }
 

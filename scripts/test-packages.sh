@@ -149,6 +149,12 @@ check_archive() {
     check "archive: the program runs" "$unpacked/bin/weir" --version
 }
 
+check_bill() {
+    have weir-python || { skip "bill of materials: the Python packages are not installed"; return; }
+    check "the bill of materials is valid, and of the crates that were built" \
+        weir-python scripts/check_sbom.py "$folder"/weir-*.cdx.json "$(uname -m)-unknown-linux-musl"
+}
+
 is_the_same_again() {
     cp "$folder/SHA256SUMS" "$work/SHA256SUMS"
     scripts/build-packages.sh >/dev/null
@@ -156,6 +162,7 @@ is_the_same_again() {
 }
 
 check_archive
+check_bill
 for kind in deb rpm; do
     if [ "$(id -u)" -ne 0 ]; then
         skip "$kind: installing into a root folder needs root"
