@@ -30,7 +30,6 @@ expected_files() {
 ./opt/weir/share/doc/weir/deploy.md
 ./opt/weir/share/doc/weir/install.md
 LIST
-    "$binary" completions bash >/dev/null 2>&1 || return 0
     cat <<LIST
 ./opt/weir/share/bash-completion/completions/weir
 ./opt/weir/share/fish/vendor_completions.d/weir.fish

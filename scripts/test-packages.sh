@@ -59,7 +59,7 @@ DISABLE="disable --now weir.socket weir.service weir-sockets.service weir-namesp
 
 # holds ROOT: the files of the tree are there, as they are in the tree; those for zsh have a folder for each system.
 holds() { diff -r --exclude=zsh "$work/tree" "$1" | grep -v "^Only in $1" | tee "$work/differs"; [ ! -s "$work/differs" ]; }
-completes_in_zsh() { [ ! -e "$work/tree/usr/share/zsh" ] || [ -s "$1/_weir" ]; }
+completes_in_zsh() { [ -s "$1/_weir" ]; }
 has_the_user() { grep -q '^weir-sockets:' "$1/etc/passwd"; }
 accepts_its_configuration() { chroot "$1" /usr/bin/weir config check /etc/weir/weir.toml; }
 relays() {

@@ -58,7 +58,7 @@ CREATE TABLE IF NOT EXISTS sockets
     `type_of_service` Nullable(UInt8) COMMENT 'IPv4 type-of-service byte of what is sent (`IP_TOS`): DSCP and ECN bits.' CODEC(ZSTD(1)),
     `traffic_class` Nullable(UInt8) COMMENT 'IPv6 traffic class of what is sent (`IPV6_TCLASS`); IPv6 sockets only.' CODEC(ZSTD(1)),
     `shutdown` Nullable(UInt8) COMMENT 'Directions that were shut down: 1 receiving, 2 sending. [flags]' CODEC(ZSTD(1)),
-    `protocol` Nullable(UInt8) COMMENT 'IP protocol, where the kernel says it: 6 is TCP. Close events have it.' CODEC(ZSTD(1)),
+    `protocol` Nullable(UInt8) COMMENT 'IP protocol: 6 is TCP, in close events alone; 17 is UDP, in what `weir sockets --udp` prints.' CODEC(ZSTD(1)),
     `v6_only` Nullable(Bool) COMMENT 'Whether an IPv6 listener refuses IPv4 (`IPV6_V6ONLY`).' CODEC(ZSTD(1)),
     `mark` Nullable(UInt32) COMMENT 'The firewall mark (`SO_MARK`); given only to readers with CAP_NET_ADMIN. [Linux 4.9]' CODEC(Delta(4), ZSTD(1)),
     `class_id` Nullable(UInt32) COMMENT 'The net_cls class, or else the socket\'s priority. [Linux 5.0]' CODEC(Delta(4), ZSTD(1)),
