@@ -7,6 +7,8 @@ mod allowed;
 mod ask;
 mod command;
 mod daemon;
+#[cfg(test)]
+mod documented;
 mod event_text;
 mod exit;
 mod flow_json;
