@@ -1,7 +1,5 @@
 //! Tells the program which commit it is built from, and for which target.
 
-#![expect(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
-
 use std::env;
 use std::path::Path;
 use std::process::Command;
