@@ -107,7 +107,7 @@ fn serve(snapshot: &Snapshot) -> String {
 
 #[test]
 fn generated_ledger() {
-    check("ledger", &["ledger", "--url", &serve(&snapshot())]);
+    check("ledger", &["ledger", "--admin", &serve(&snapshot())]);
 }
 
 #[test]

@@ -292,11 +292,6 @@ impl Weir {
         self.status_kib("VmRSS:")
     }
 
-    /// The most memory that was resident so far, in bytes.
-    pub(crate) fn resident_bytes_max(&self) -> u64 {
-        self.status_kib("VmHWM:") * 1_024
-    }
-
     /// Memory that it has written to, without the pages of its program, which come as they are used.
     pub(crate) fn own_bytes(&self) -> u64 {
         self.status_kib("RssAnon:") * 1_024

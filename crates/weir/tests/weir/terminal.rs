@@ -138,10 +138,10 @@ fn columns(line: &str) -> usize {
 fn a_watched_ledger_fits_the_terminal_and_ends_with_control_c() {
     let admin = serve(&snapshot(40));
     for size in [(80, 24), (120, 40), (200, 60)] {
-        let args = format!("ledger --url {admin} --watch 50ms");
+        let args = format!("ledger --admin {admin} --watch 50ms");
         let Some(mut terminal) = Terminal::start(size, &args, &[]) else { return };
-        let first = terminal.wait_for_after(0, "law broken");
-        terminal.wait_for_after(first, "law broken");
+        let first = terminal.wait_for_after(0, "unaccounted");
+        terminal.wait_for_after(first, "unaccounted");
         terminal.press("\x03");
         let (code, text) = terminal.end();
         assert_eq!(code, Some(0), "{text}");
@@ -159,7 +159,7 @@ fn a_watched_ledger_fits_the_terminal_and_ends_with_control_c() {
 #[test]
 fn losses_are_red_on_a_terminal_unless_colors_are_unwanted() {
     let admin = serve(&snapshot(3));
-    let args = format!("ledger --url {admin}");
+    let args = format!("ledger --admin {admin}");
     let Some(terminal) = Terminal::start((80, 24), &args, &[]) else { return };
     let (code, text) = terminal.end();
     assert_eq!(code, Some(0), "{text}");
@@ -182,7 +182,7 @@ fn every_live_view_ends_with_control_c_and_leaves_no_trace_of_it() {
     let admin = serve(&snapshot(1));
     let [relay, flows, verify] = [free_port(), free_port(), free_port()];
     for (args, mark, code) in [
-        (format!("ledger --url {admin} --watch"), "law broken", 0),
+        (format!("ledger --admin {admin} --watch"), "unaccounted", 0),
         ("sockets --watch 1s".to_owned(), " UTC: ", 0),
         ("sockets --closed 'dport = :1'".to_owned(), "ENDED", 0),
         (format!("flows --listen 127.0.0.1:{flows}"), "\n", 0),
