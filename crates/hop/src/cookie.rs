@@ -1,7 +1,7 @@
-//! What a sender has to bring back under load before a session is made with it: proof that it receives at its address.
+//! Cookies: under load, a sender must return one before it gets a session, to prove that it receives at its address.
 //!
-//! A cookie is a keyed hash of the address and the time, so the receiver remembers nothing. The packet that carries it has a proof,
-//! made with the key that both ends have and bound to one hello, so nobody else can make a sender say hello again.
+//! A cookie is a keyed hash of the address and the time, so the receiver stores nothing. The packet that carries it has a proof,
+//! made with the shared key and bound to one hello, so nobody else can make a sender repeat its hello.
 
 use crate::handshake::HandshakeError;
 use crate::key::Key;
@@ -10,13 +10,13 @@ use crate::random_bytes;
 use ring::hmac;
 use std::net::{IpAddr, SocketAddr};
 
-/// Time in which a cookie of an address stays the same, in nanoseconds. It is valid for as long again.
+/// How long the cookie of an address stays the same, in nanoseconds. It is valid for one more such slice.
 const SLICE_NS: u64 = 30_000_000_000;
 
-/// What begins a hello's Noise message: a key that is made for it alone.
+/// The start of a hello's Noise message: a key made for that hello alone.
 pub(crate) type Ephemeral = [u8; 32];
 
-/// The secret of a receiving end's cookies.
+/// The secret behind a receiving end's cookies.
 pub(crate) struct Cookies(hmac::Key);
 
 impl Cookies {
@@ -24,12 +24,12 @@ impl Cookies {
         Cookies(hmac::Key::new(hmac::HMAC_SHA256, &random_bytes::<32>()))
     }
 
-    /// The cookie of an address at this time.
+    /// The cookie for an address at this time.
     pub(crate) fn of(&self, now_ns: u64, from: SocketAddr) -> [u8; COOKIE_BYTES] {
         digest(&hmac::sign(&self.0, &text(now_ns / SLICE_NS, from)))
     }
 
-    /// Whether the cookie was given to this address, and not long ago.
+    /// Whether the cookie was recently given to this address.
     pub(crate) fn is_valid(
         &self,
         now_ns: u64,
@@ -43,7 +43,7 @@ impl Cookies {
     }
 }
 
-/// What is hashed: the time and the address.
+/// The hashed text: the time slice and the address.
 fn text(slice: u64, from: SocketAddr) -> [u8; 26] {
     let ip = match from.ip() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -62,7 +62,7 @@ fn digest(tag: &hmac::Tag) -> [u8; COOKIE_BYTES] {
     bytes
 }
 
-/// Appends the packet that gives a cookie to the sender of a hello; `session` is the sender's number of its session.
+/// Appends the packet that gives a cookie to the sender of a hello. `session` is the sender's number for its session.
 pub(crate) fn answer(
     key: &Key,
     session: u32,
@@ -76,10 +76,10 @@ pub(crate) fn answer(
     Cookie { cookie, proof }.encode(out);
 }
 
-/// Reads such a packet.
+/// Reads the packet that [`answer`] wrote.
 ///
 /// # Errors
-/// It is not the answer to this hello, or was not made with the key.
+/// It does not answer this hello, or was not made with the key.
 pub(crate) fn read(
     key: &Key,
     session: u32,
@@ -147,7 +147,7 @@ mod tests {
         for bit in 0..packet.len() * 8 {
             let mut changed = packet.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            // The second and third of the header's reserved bytes say nothing.
+            // The second and third bytes of the header are reserved and ignored.
             if !matches!(bit / 8, 2 | 3) {
                 assert!(read(&key, 7, &[3; 32], &changed).is_err(), "bit {bit}");
             }

@@ -1,4 +1,4 @@
-//! The receiving end: sessions of many senders, and what each has sent.
+//! The receiving end: the sessions of many senders, and what each has sent.
 
 mod hellos;
 
@@ -15,14 +15,14 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Lower bits of a session's index: its place in the table. The others are random, so that a stranger's packet is refused before
-/// anything is computed.
+/// Low bits of a session's index: its place in the table. The other bits are random, so that a stranger's packet is rejected
+/// before anything is computed.
 const PLACE_BITS: u32 = 16;
 
-/// Most sessions.
+/// Maximum number of sessions.
 const SESSIONS_MAX: usize = 1 << PLACE_BITS;
 
-/// What arrived and was not accepted, by why.
+/// What arrived and was not accepted, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FarCounts {
     /// Authentic packets.
@@ -30,40 +30,40 @@ pub struct FarCounts {
     pub reports: u64,
     /// Sessions that began.
     pub sessions: u64,
-    /// Packets of no session, or no packets.
+    /// Packets of no known session, and bytes that are not packets.
     pub unknown_session: u64,
     /// Packets that were not made with the key.
     pub forged: u64,
-    /// Packets that had come before.
+    /// Packets that had already arrived.
     pub replayed: u64,
-    /// Datagrams that were there already.
+    /// Datagrams that had already arrived.
     pub duplicate: u64,
-    /// Datagrams that their sender had given up.
+    /// Datagrams that their sender had already given up.
     pub late: u64,
-    /// Packets for which there was no room: they are sent again.
+    /// Packets for which there was no room. The sender resends them.
     pub no_room: u64,
-    /// Authentic packets that cannot be read.
+    /// Authentic packets that cannot be decoded.
     pub malformed: u64,
-    /// Hellos that came faster than they are looked at or answered.
+    /// Hellos beyond the rates at which they are read or answered.
     pub hellos_refused: u64,
-    /// Hellos that are to come again with a cookie.
+    /// Hellos that were asked to come back with a cookie.
     pub hello_cookies: u64,
 }
 
-/// Who sends.
+/// The sender of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// The name of its key.
+    /// The name of the sender's key.
     pub name: String,
-    /// What it calls its host, and the listener there.
+    /// The sender's names for its host and for its listener.
     pub host: String,
     pub listener: String,
 }
 
 struct Session {
-    /// What packets to it say.
+    /// The session number in packets that arrive.
     index: u32,
-    /// What packets of it to the other end say.
+    /// The session number in packets to the other end.
     far_index: u32,
     run: [u8; 16],
     address: SocketAddr,
@@ -74,32 +74,32 @@ struct Session {
     next_packet: u64,
     welcomed_ns: u64,
     heard_ns: u64,
-    /// It has had a packet: only then it takes the place of the one before it.
+    /// Whether a packet has arrived in this session. Only then does it replace the session before it.
     is_used: bool,
-    /// Its entry among those that are due.
+    /// When its entry in [`Far::due`] is due.
     due_ns: Option<u64>,
 }
 
 struct Run {
-    /// What records call it.
+    /// The run's number in records.
     number: u32,
     peer: Arc<Peer>,
     key: KeyId,
     receiver: Receiver,
-    /// Its entry among the runs of which something stops to wait.
+    /// When its entry in [`Far::holds`] is due.
     hold_due_ns: Option<u64>,
-    /// When its newest hello was said, by its own clock.
+    /// When its newest hello was sent, by the sender's clock.
     said_unix_ns: u64,
     session: Option<u32>,
     heard_ns: u64,
 }
 
-/// What a packet led to.
+/// Result of processing a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// Nothing that the sender is told now.
+    /// Nothing to send now.
     Nothing,
-    /// `out` has an answer to where the packet came from.
+    /// `out` holds an answer for the address that the packet came from.
     Answer,
 }
 
@@ -109,13 +109,13 @@ pub struct Far {
     options: ReceiverOptions,
     epoch: u64,
     sessions: Vec<Option<Box<Session>>>,
-    /// Places in the table that are free.
+    /// Free places in the table.
     free: Vec<u32>,
     runs: HashMap<[u8; 16], Run>,
-    /// When sessions have something to report, the first one on top. An entry counts if its session is due then.
+    /// When sessions have something to report, earliest on top. An entry counts only if its session is still due at that time.
     due: BinaryHeap<Reverse<(u64, u32)>>,
     bitmap: Vec<u8>,
-    /// As `due`, of the runs of which datagrams wait for others.
+    /// The same for runs, when a datagram has waited long enough for others.
     holds: BinaryHeap<Reverse<(u64, [u8; 16])>>,
     next_run: u32,
     /// What outlives the process.
@@ -126,11 +126,11 @@ pub struct Far {
     swept_ns: u64,
 }
 
-/// What accepted datagrams are handed to, with who sent them.
+/// Callback that receives accepted datagrams along with their sender.
 pub type PeerIntake<'a> = dyn FnMut(&Peer, Accepted<'_>) + 'a;
 
 impl Far {
-    /// A receiving end that knows nobody yet.
+    /// A receiving end that knows no sender yet.
     pub fn new(keys: Keys, options: ReceiverOptions, now_ns: u64) -> Far {
         Far {
             keys,
@@ -151,8 +151,8 @@ impl Far {
         }
     }
 
-    /// Goes on with what a former process has noted, and notes what happens from here on. Runs whose key is not known any more are
-    /// forgotten. Returns false if nothing could be read: a new life begins.
+    /// Continues from what an earlier process recorded, and records what happens from here on. Forgets runs whose key is no
+    /// longer known. Returns false if nothing could be read: a new life begins.
     pub fn remember(&mut self, now_ns: u64, noted: &[u8], memory: Box<dyn Memory>) -> bool {
         let is_remembered = self.recall(now_ns, noted).is_some();
         self.memory = Some(memory);
@@ -200,7 +200,7 @@ impl Far {
         Some(())
     }
 
-    /// Writes everything that is known in the place of what was noted.
+    /// Replaces everything recorded with the current state.
     fn note_all(&mut self) {
         let Some(memory) = &mut self.memory else { return };
         let mut records = Vec::new();
@@ -215,24 +215,24 @@ impl Far {
         self.counts
     }
 
-    /// Sessions that there are.
+    /// Number of sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.iter().flatten().count()
     }
 
-    /// Everything that was accepted, of all.
+    /// Everything accepted, over all runs.
     pub fn accepted(&self) -> Amount {
         let mut all = Amount::default();
         self.runs.values().for_each(|run| all += run.receiver.accepted());
         all
     }
 
-    /// Runs that are known.
+    /// Number of known runs.
     pub fn run_count(&self) -> usize {
         self.runs.len()
     }
 
-    /// Every run that is known, who sends it, and what was accepted of it in this life.
+    /// Every known run with its sender and with what was accepted from it in this life.
     pub fn runs(&self) -> impl Iterator<Item = ([u8; 16], &Arc<Peer>, Amount)> {
         self.runs.iter().map(|(id, run)| (*id, &run.peer, run.receiver.accepted()))
     }
@@ -242,7 +242,7 @@ impl Far {
         self.epoch
     }
 
-    /// Takes a packet, which is opened in place. `unix_ns`: the time since 1970.
+    /// Processes a packet, opening it in place. `unix_ns` is the time since 1970.
     pub fn on_packet(
         &mut self,
         now_ns: u64,
@@ -300,12 +300,12 @@ impl Far {
         let Some(asks) = taken else { return };
 
         if !session.is_used {
-            // The first packet says how long the way is: it answers the welcome.
+            // The first packet answers the welcome, so it shows the round-trip time.
             let interval_ns = now_ns.saturating_sub(session.welcomed_ns) / 8;
             session.arrivals = Arrivals::new(interval_ns, now_ns);
         }
         session.arrivals.note(header.number, bytes, asks, now_ns);
-        // Where the newest authentic packet came from is where reports go.
+        // Reports go to the address that the newest authentic packet came from.
         (session.heard_ns, session.address, run.heard_ns) = (now_ns, from, now_ns);
         let index = session.index;
         session.fall_due(due);
@@ -318,7 +318,7 @@ impl Far {
         }
     }
 
-    /// Hands on what has waited for others for as long as it may.
+    /// Passes on datagrams that have waited for others as long as they may.
     pub fn release(&mut self, now_ns: u64, intake: &mut PeerIntake<'_>) {
         while let Some(&Reverse((due_ns, id))) = self.holds.peek()
             && due_ns <= now_ns
@@ -334,7 +334,7 @@ impl Far {
         }
     }
 
-    /// Appends a report that is due to `out` and returns where it goes; `None`: there is none.
+    /// Appends a report that is due to `out` and returns its destination. `None` when none is due.
     pub fn next_report(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Option<SocketAddr> {
         let Far { sessions, runs, counts, due, bitmap, .. } = self;
         while let Some(&Reverse((due_ns, index))) = due.peek()
@@ -360,7 +360,8 @@ impl Far {
         None
     }
 
-    /// When the next report is due or something is to be [released](Self::release), or may be; `None`: there is neither.
+    /// Earliest time at which a report may be due or something may have to be [released](Self::release). `None` when there is
+    /// neither.
     pub fn due_ns(&self) -> Option<u64> {
         let report = self.due.peek().map(|Reverse((due_ns, _))| *due_ns);
         let hold = self.holds.peek().map(|Reverse((due_ns, _))| *due_ns);
@@ -369,7 +370,7 @@ impl Far {
 }
 
 impl Session {
-    /// Notes when it has something to report, if that is sooner than was noted.
+    /// Schedules the session's next report if it is due earlier than the one already scheduled.
     fn fall_due(&mut self, due: &mut BinaryHeap<Reverse<(u64, u32)>>) {
         if let Some(due_ns) = self.arrivals.due_ns()
             && self.due_ns.is_none_or(|noted| due_ns < noted)
@@ -381,7 +382,7 @@ impl Session {
 }
 
 impl Run {
-    /// Notes when something of it stops to wait, if that is sooner than was noted.
+    /// Schedules the run's next release if it is due earlier than the one already scheduled.
     fn fall_due(&mut self, id: [u8; 16], holds: &mut BinaryHeap<Reverse<(u64, [u8; 16])>>) {
         if let Some(due_ns) = self.receiver.hold_due_ns()
             && self.hold_due_ns.is_none_or(|noted| due_ns < noted)
@@ -391,7 +392,7 @@ impl Run {
         }
     }
 
-    /// Appends a record of all that is known of it to `out`.
+    /// Appends a record of the run's whole state to `out`.
     fn encode(&self, id: [u8; 16], out: &mut Vec<u8>) {
         let Totals { floor, accepted } = self.receiver.totals();
         let kept = KeptRun {
@@ -409,7 +410,8 @@ impl Run {
     }
 }
 
-/// Takes what an authentic packet says. Whether it asks for a report at once; `None`: it counts as not arrived.
+/// Processes the content of an authentic packet. Returns whether it asks for a report at once; `None` when it counts as not
+/// arrived.
 fn take_in(
     now_ns: u64,
     kind: Kind,
@@ -434,7 +436,7 @@ fn take_in(
     let (number, peer) = (run.number, &run.peer);
     let mut noted = |accepted: Accepted<'_>| {
         if let Some(memory) = memory {
-            // Before it is handed on: after a crash it may be missing, but it does not come twice.
+            // Recorded before the datagram is passed on: a crash may lose it, but never duplicates it.
             let Accepted { sequence: last, parts, floor, bytes, .. } = accepted;
             let bytes = bytes.len() as u16;
             let one = Record::Accepted { run: number, floor, last, parts, bytes };
@@ -449,7 +451,7 @@ fn take_in(
         Outcome::Duplicate => counts.duplicate += 1,
         Outcome::Late => counts.late += 1,
         Outcome::NoRoom => {
-            // It is sent again under another number.
+            // The sender resends it under another packet number.
             counts.no_room += 1;
             return None;
         }

@@ -1,7 +1,7 @@
-//! How two ends that have the same key agree on a session: Noise `NNpsk0` (the Noise protocol framework, revision 34, sections 7.5
-//! and 9), with keys of one session alone, so that the shared one does not open what was sent before.
+//! How two ends with the same key agree on a session: Noise `NNpsk0` (the Noise protocol framework, revision 34, sections 7.5 and
+//! 9). Session keys are ephemeral, so the shared key does not open earlier traffic.
 //!
-//! The first message proves the key and is at least as long as the answer; without the key there is none.
+//! The first message proves knowledge of the key and is at least as long as the answer. Without the key there is no answer.
 
 use crate::cookie::{self, Ephemeral};
 use crate::key::{Key, KeyId};
@@ -14,47 +14,47 @@ use zeroize::Zeroize;
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
 const PROLOGUE: &[u8] = b"weir hop 1";
 
-/// What Noise adds to the payload of a message: an ephemeral key and a tag.
+/// Bytes that Noise adds to a message's payload: an ephemeral key and a tag.
 const NOISE_BYTES: usize = 32 + 16;
 
-/// Longest text in a hello, in bytes.
+/// Maximum length of a text in a hello, in bytes.
 const TEXT_BYTES_MAX: usize = 255;
 
-/// Bytes of a welcome.
+/// Length of a welcome, in bytes.
 const WELCOME_BYTES: usize = 4 + 8 + 4 + 4 + 1 + 24;
 
-/// Who begins a session, and what for.
+/// The request for a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
-    /// Which life of which sender: random.
+    /// Identifies one life of one sender: random.
     pub(crate) run: [u8; 16],
-    /// When it was said, in nanoseconds since 1970: an older one than was heard is a replay.
+    /// When the hello was sent, in nanoseconds since 1970. One older than the newest heard is a replay.
     pub(crate) unix_ns: u64,
-    /// What packets to the sender are to say in their header.
+    /// The session number to put in packets to the sender.
     pub(crate) session: u32,
-    /// Sequence number below which nothing is asked about.
+    /// Sequence number below which the sender asks about nothing.
     pub(crate) floor: u64,
     /// The sender's host, and the listener that received the datagrams there.
     pub(crate) host: String,
     pub(crate) listener: String,
 }
 
-/// The answer.
+/// The answer to a hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Welcome {
-    /// What packets to the receiver are to say in their header.
+    /// The session number to put in packets to the receiver.
     pub(crate) session: u32,
-    /// Which life of the receiver: random.
+    /// Identifies one life of the receiver: random.
     pub(crate) epoch: u64,
-    /// Longest time from a packet to its report, in microseconds.
+    /// Longest time between a packet and the report on it, in microseconds.
     pub(crate) interval_us: u32,
-    /// Sequence numbers that the receiver can hold.
+    /// Number of sequence numbers that the receiver can hold.
     pub(crate) window: u32,
-    /// What it remembers of the run; `None`: nothing.
+    /// What the receiver remembers of the run. `None` when it remembers nothing.
     pub(crate) known: Option<Totals>,
 }
 
-/// The secrets of both directions, from one end's point of view.
+/// The secrets of both directions, as seen from one end.
 pub(crate) struct SessionSecrets {
     pub(crate) send: [u8; 32],
     pub(crate) receive: [u8; 32],
@@ -67,7 +67,7 @@ impl Drop for SessionSecrets {
     }
 }
 
-/// Why a message of a handshake is refused.
+/// Why a handshake message is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(crate) enum HandshakeError {
     #[error("it was not made with the key, or changed on its way")]
@@ -82,7 +82,7 @@ impl From<snow::Error> for HandshakeError {
     }
 }
 
-/// What both ends begin with. A cookie is part of it, so that nobody can put one before another sender's hello.
+/// The prologue of both ends. It includes the cookie, so that nobody can put one in front of another sender's hello.
 fn prologue(cookie: Option<&[u8; COOKIE_BYTES]>) -> Vec<u8> {
     [PROLOGUE, cookie.map_or(&[], |cookie| &cookie[..])].concat()
 }
@@ -92,17 +92,17 @@ fn builder<'a>(key: &'a Key, prologue: &'a [u8]) -> Result<Builder<'a>, Handshak
     Ok(Builder::new(pattern).psk(0, &key.secret.0)?.prologue(prologue)?)
 }
 
-/// The end that began.
+/// The end that starts the handshake.
 pub(crate) struct Initiator {
     state: HandshakeState,
     session: u32,
     ephemeral: Ephemeral,
-    /// It has brought a cookie.
+    /// Whether its hello carried a cookie.
     pub(crate) has_cookie: bool,
 }
 
 impl Initiator {
-    /// Begins, and appends the first message to `out`, with the cookie that was asked for.
+    /// Starts a handshake and appends the first message to `out`, with the cookie if the other end asked for one.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -133,7 +133,7 @@ impl Initiator {
             payload.push(text.len() as u8);
             payload.extend_from_slice(text);
         }
-        // The answer must not be longer.
+        // The answer must not be longer than the hello.
         payload.resize(payload.len().max(WELCOME_BYTES), 0);
 
         let KeyId(id) = key.id;
@@ -147,10 +147,10 @@ impl Initiator {
         Ok(Initiator { state, session: hello.session, ephemeral, has_cookie: cookie.is_some() })
     }
 
-    /// Reads the cookie that the other end wants to see first.
+    /// Reads the cookie that the other end wants back first.
     ///
     /// # Errors
-    /// It is not authentic, or not about this hello.
+    /// The cookie is not authentic, or not for this hello.
     pub(crate) fn read_cookie(
         &self,
         key: &Key,
@@ -159,10 +159,10 @@ impl Initiator {
         cookie::read(key, self.session, &self.ephemeral, packet)
     }
 
-    /// Reads the answer. One that was not made with the key changes nothing: the true one may still come.
+    /// Reads the answer. An answer that was not made with the key changes nothing: the real one may still come.
     ///
     /// # Errors
-    /// It is not authentic, or not about this session.
+    /// The answer is not authentic, or not for this session.
     pub(crate) fn finish(
         &mut self,
         message: &[u8],
@@ -192,23 +192,23 @@ fn append(
     Ok(())
 }
 
-/// The end that was asked.
+/// The end that answers the handshake.
 pub(crate) struct Responder {
     state: HandshakeState,
     session: u32,
     ephemeral: Ephemeral,
 }
 
-/// Reads a first message, which the `key` that its header names is to have made.
+/// Reads a first message, which must be made with `key`, the key named in its header.
 ///
 /// # Errors
-/// It is not authentic.
+/// The message is not authentic.
 pub(crate) fn respond(key: &Key, message: &[u8]) -> Result<(Hello, Responder), HandshakeError> {
     let header = Header::decode(message).map_err(|_| HandshakeError::Malformed)?;
     let (cookie, noise) = decode_hello(header.kind, &message[HEADER_BYTES..])
         .map_err(|_| HandshakeError::Malformed)?;
     if noise.len() < NOISE_BYTES + WELCOME_BYTES {
-        // The answer would be longer.
+        // The answer would be longer than the hello.
         return Err(HandshakeError::Malformed);
     }
     let ephemeral = *noise.first_chunk().ok_or(HandshakeError::Malformed)?;
@@ -221,7 +221,7 @@ pub(crate) fn respond(key: &Key, message: &[u8]) -> Result<(Hello, Responder), H
 }
 
 impl Responder {
-    /// Appends the cookie that is to be brought first to `out`.
+    /// Appends a request to return this cookie first to `out`.
     pub(crate) fn ask_for_cookie(&self, key: &Key, cookie: [u8; COOKIE_BYTES], out: &mut Vec<u8>) {
         cookie::answer(key, self.session, &self.ephemeral, cookie, out);
     }
@@ -289,7 +289,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 
 #[cfg(test)]
 impl Initiator {
-    /// As [`begin`](Self::begin), with an ephemeral key that is always the same: for the example in the documentation.
+    /// As [`begin`](Self::begin), with a fixed ephemeral key, for the example in the documentation.
     pub(crate) fn begin_always_the_same(
         key: &Key,
         hello: &Hello,
@@ -340,11 +340,11 @@ mod tests {
         let mut second = Vec::new();
         let far = responder.accept(&welcome(), &mut second).unwrap();
         assert!(second.len() <= first.len(), "{} {}", first.len(), second.len());
-        // What somebody else says first does not end it.
+        // A forged answer does not end the handshake.
         for bit in 0..second.len() * 8 {
             let mut forged = second.clone();
             forged[bit / 8] ^= 1 << (bit % 8);
-            // The header's other bits say nothing here.
+            // The header's other bits do not matter here.
             if bit / 8 < HEADER_BYTES && Header::decode(&forged) == Header::decode(&second)
                 || (8..16).contains(&(bit / 8))
                 || bit / 8 == 1
@@ -376,7 +376,7 @@ mod tests {
         let mut again = Vec::new();
         Initiator::begin(&key, &hello(), Some(&cookie), &mut again).unwrap();
         assert_eq!(respond(&key, &again).unwrap().0, hello());
-        // Nobody puts one before a hello that was overheard, or another one before this.
+        // A cookie cannot be put in front of a recorded hello, nor replaced in this one.
         let mut put = again[..HEADER_BYTES + COOKIE_BYTES].to_vec();
         put.extend_from_slice(&first[HEADER_BYTES..]);
         assert!(respond(&key, &put).is_err());

@@ -1,32 +1,32 @@
-//! What of either end outlives its process, so that what was on its way in a crash has a name.
+//! The state of each end that outlives its process, so that what was in flight during a crash is accounted for.
 //!
-//! The sending end keeps a few totals ([`KeptSender`]), written before anything that they speak of leaves. The receiving end writes
-//! [`Record`]s of what it accepts, each before the datagram is handed on; read again in their order they are its memory. Where the
-//! bytes are kept is the caller's business, as memory that is shared with a file, which `kill -9` does not take.
+//! The sending end keeps a few totals ([`KeptSender`]), written before anything that they count leaves. The receiving end writes
+//! [`Record`]s of what it accepts, each before the datagram is passed on; replayed in order, they restore its memory. The caller
+//! decides where to keep the bytes, for example in memory mapped from a file, which survives `kill -9`.
 
 use crate::Amount;
 use crate::sender::Fates;
 
-/// Bytes of a sending end's [`KeptSender`].
+/// Length of an encoded [`KeptSender`], in bytes.
 pub const KEPT_SENDER_BYTES: usize = 16 + 3 * 8 + AMOUNTS * 16;
 const AMOUNTS: usize = 8;
 
-/// What a sending end keeps.
+/// The state that a sending end keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct KeptSender {
     pub run: [u8; 16],
-    /// The receiver's life; 0: none has answered.
+    /// The receiver's life; 0 when none has answered.
     pub life: u64,
     /// The next sequence number.
     pub next: u64,
-    /// What the receiver had accepted of the run in that life, when this was last counted.
+    /// What the receiver had accepted of the run in that life, at the last count.
     pub accepted: Amount,
-    /// What became of everything that was taken in the run, by this process and former ones.
+    /// What became of all datagrams taken in the run, by this process and earlier ones.
     pub fates: Fates,
 }
 
 impl KeptSender {
-    /// As bytes, little-endian.
+    /// Encodes the state, little-endian.
     pub fn encode(&self) -> [u8; KEPT_SENDER_BYTES] {
         let mut out = [0; KEPT_SENDER_BYTES];
         out[..16].copy_from_slice(&self.run);
@@ -43,7 +43,7 @@ impl KeptSender {
         out
     }
 
-    /// What [`encode`](Self::encode) has made; `None`: it cannot be that.
+    /// Decodes what [`encode`](Self::encode) wrote. `None` when the bytes cannot be that.
     pub fn decode(bytes: &[u8]) -> Option<KeptSender> {
         let mut at = bytes;
         let run = *take(&mut at)?;
@@ -73,17 +73,17 @@ impl KeptSender {
     }
 }
 
-/// One thing that a receiving end remembers.
+/// One entry of a receiving end's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record<'a> {
     /// The random number of this life.
     Life(u64),
-    /// A run that is known. What it is called in other records, and all that is known of it.
+    /// A known run: its number in other records, and its whole state.
     Run(KeptRun<'a>),
-    /// The newest hello of a run, by the sender's clock.
+    /// The time of a run's newest hello, by the sender's clock.
     Said { run: u32, unix_ns: u64 },
-    /// A datagram with so many parts, of which this is the last one's sequence number, was accepted. The floor that is taken over
-    /// without that needs no record: the sender says it in every packet.
+    /// A datagram of `parts` parts, the last of which has sequence number `last`, was accepted. A floor adopted without a
+    /// datagram needs no record: every packet of the sender carries it.
     Accepted { run: u32, floor: u64, last: u64, parts: u16, bytes: u16 },
 }
 
@@ -95,12 +95,12 @@ pub struct KeptRun<'a> {
     pub key: u64,
     pub said_unix_ns: u64,
     pub floor: u64,
-    /// Below the floor.
+    /// Accepted below the floor.
     pub accepted: Amount,
-    /// What the sender calls its host and its listener.
+    /// The sender's names for its host and its listener.
     pub host: &'a str,
     pub listener: &'a str,
-    /// From the floor on, four bytes for each sequence number.
+    /// Four bytes per sequence number, from the floor up.
     pub slots: &'a [u8],
 }
 
@@ -110,7 +110,7 @@ const SAID: u8 = 3;
 const ACCEPTED: u8 = 4;
 
 impl<'a> Record<'a> {
-    /// Appends it to `out`.
+    /// Appends the record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Record::Life(life) => {
@@ -126,7 +126,7 @@ impl<'a> Record<'a> {
                     out.extend(number.to_le_bytes());
                 }
                 for name in [run.host, run.listener] {
-                    // As in a hello, which has one byte for the length.
+                    // As in a hello, whose length field is one byte.
                     let name = &name.as_bytes()[..name.len().min(255)];
                     out.push(name.len() as u8);
                     out.extend(name);
@@ -150,7 +150,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Takes the first record off `bytes`; `None`: there is none, or it cannot be read.
+    /// Takes the first record off `bytes`. `None` when there is none, or it cannot be decoded.
     pub fn decode(bytes: &mut &'a [u8]) -> Option<Record<'a>> {
         let at = bytes;
         Some(match take::<1>(at)? {
@@ -188,15 +188,15 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Where a receiving end's records go.
+/// Storage for a receiving end's records.
 pub trait Memory: Send {
-    /// Notes a record behind the others. When this returns it outlives the process.
+    /// Appends a record. Once this returns, the record outlives the process.
     fn note(&mut self, record: &[u8]);
 
-    /// Whether it is to [begin anew](Self::begin_anew) soon: there is room for a few records yet.
+    /// Whether [`begin_anew`](Self::begin_anew) should be called soon; there is still room for a few records.
     fn is_full(&self) -> bool;
 
-    /// Notes these in the place of all others.
+    /// Replaces all records with these.
     fn begin_anew(&mut self, records: &[u8]);
 }
 

@@ -1,4 +1,4 @@
-//! Keys that both ends have, and the files that they stand in.
+//! Pre-shared keys, and the files that hold them.
 
 use data_encoding::BASE64;
 use ring::digest;
@@ -7,13 +7,13 @@ use std::fmt;
 use thiserror::Error;
 use zeroize::Zeroize;
 
-/// Bytes of a key.
+/// Length of a key, in bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// Longest name of a key, in bytes.
+/// Maximum length of a key's name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// 32 bytes that only the two ends know. They are overwritten when it is dropped, and never printed.
+/// 32 bytes that only the two ends know. Overwritten when dropped, and never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(pub(crate) [u8; KEY_BYTES]);
 
@@ -29,7 +29,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What names a key in the clear: eight bytes of a hash of it.
+/// Identifies a key in the clear: eight bytes of its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyId(pub u64);
 
@@ -42,7 +42,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key of these bytes, which are to be random.
+    /// A key made of these bytes, which must be random.
     pub fn new(name: &str, bytes: [u8; KEY_BYTES]) -> Key {
         let mut hash = digest::Context::new(&digest::SHA256);
         hash.update(b"weir hop key id");
@@ -51,13 +51,13 @@ impl Key {
         Key { name: name.to_owned(), id: KeyId(id), secret: Secret(bytes) }
     }
 
-    /// Its line in a file of keys.
+    /// The key's line in a key file.
     pub fn line(&self) -> String {
         format!("{} {}", self.name, BASE64.encode(&self.secret.0))
     }
 }
 
-/// What is wrong with a file of keys. It never shows a key.
+/// What is wrong with a key file. Never shows a key.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum KeyError {
     #[error("line {0} is not `NAME KEY`; `weir hop key NAME` prints such a line")]
@@ -78,7 +78,7 @@ pub enum KeyError {
     Several(usize),
 }
 
-/// The keys of a file: a line for each, name and base64 of the key; empty lines and those that begin with `#` say nothing.
+/// The keys of a file. Each line holds a name and the key in base64; empty lines and lines that begin with `#` are skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keys {
     all: Vec<Key>,
@@ -86,10 +86,10 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads the text of a file.
+    /// Parses the text of a key file.
     ///
     /// # Errors
-    /// With the number of the first line that is no key, or repeats one.
+    /// Names the first line that is not a key or repeats one.
     pub fn parse(text: &str) -> Result<Keys, KeyError> {
         let mut keys = Keys { all: Vec::new(), by_id: HashMap::new() };
         let mut names = HashSet::new();
@@ -108,10 +108,10 @@ impl Keys {
         if keys.all.is_empty() { Err(KeyError::None) } else { Ok(keys) }
     }
 
-    /// The key of a sender.
+    /// The one key of a sender's file.
     ///
     /// # Errors
-    /// There are several.
+    /// The file holds several keys.
     pub fn only(mut self) -> Result<Key, KeyError> {
         match self.all.len() {
             1 => Ok(self.all.remove(0)),
@@ -119,12 +119,12 @@ impl Keys {
         }
     }
 
-    /// The key that somebody names in the clear.
+    /// The key with this id.
     pub fn by_id(&self, id: KeyId) -> Option<&Key> {
         self.by_id.get(&id).map(|at| &self.all[*at])
     }
 
-    /// How many there are, at least 1.
+    /// Number of keys, at least 1.
     pub fn count(&self) -> usize {
         self.all.len()
     }

@@ -1,25 +1,25 @@
-//! The repaired link between two Weirs: datagrams at UDP's delay, complete as TCP's, and each one that is missing has a name.
+//! The repaired link between two Weirs: the delay of UDP, the completeness of TCP, and a name for every datagram that is lost.
 //!
 //! - [`Near`] and [`Far`]: the two ends with their sessions, as the relay drives them.
-//! - [`packet`]: what is on the wire. [`Key`]s, handshake, seals, replays: who may say it.
-//! - [`kept`]: what outlives the process of either end.
-//! - [`Sender`]: which datagrams are in which packets, what is sent again, what is given up, and what became of it all.
-//! - [`Receiver`]: what has arrived, and what is reported of it.
+//! - [`packet`]: the wire format. [`Key`]s, handshake, seals and replay windows decide who may send it.
+//! - [`kept`]: the state of each end that outlives its process.
+//! - [`Sender`]: decides which packets carry which datagrams, what to resend and what to give up, and accounts for all of it.
+//! - [`Receiver`]: tracks what has arrived and what to report.
 //!
-//! Nothing here has a socket, a clock or a thread: time is handed in, and packets are taken out. The relay's target and
+//! Nothing here owns a socket, a clock or a thread: callers pass in the time and take packets out. The relay's target and
 //! listener drive it, and so does a simulation of both ends.
 //!
 //! # How a loss is found
-//! Every transmission has a packet number of its own, also that of a datagram which was sent before. Reports speak of packet
-//! numbers: as soon as one arrives that was sent later, what is missing before it is lost, and goes again under a new number. So a
-//! loss of what was sent again is found as fast as the first one (RFC 8985 does it with times). Where nothing later was sent, a
-//! timer decides.
+//! Every transmission has its own packet number, even when it resends a datagram. Reports list packet numbers: as soon as a later
+//! packet has arrived, the missing ones before it are lost, and their content is resent under new numbers. So losing a resent
+//! datagram is detected as fast as losing the original (RFC 8985 does it with times). When nothing later was sent, a timer
+//! decides.
 //!
 //! # How both ends agree
-//! Datagrams have sequence numbers without gaps. The sender's *floor* is the lowest one that is not settled: below it everything
-//! has arrived or is given up. Each packet carries it, and each report says which floor the receiver has taken over and how many
-//! datagrams below it were accepted. What was given up may have arrived all the same: only that pair decides, so that both ends
-//! count the same whatever was lost between them.
+//! Datagrams have sequence numbers without gaps. The sender's *floor* is the lowest one that is not settled: everything below it
+//! has arrived or was given up. Each packet carries the floor, and each report says which floor the receiver has adopted and how
+//! many datagrams below it were accepted. A datagram that was given up may have arrived anyway. Only that pair of numbers
+//! decides, so both ends count the same whatever was lost between them.
 
 #![forbid(unsafe_code)]
 
@@ -55,7 +55,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// One datagram of so many bytes.
+    /// One datagram of `bytes` bytes.
     pub fn one(bytes: u64) -> Amount {
         Amount { datagrams: 1, bytes }
     }
@@ -68,16 +68,16 @@ impl std::ops::AddAssign for Amount {
     }
 }
 
-/// What both ends know of a run: how far it is settled, and what of that was accepted.
+/// What both ends know about a run: how far it is settled, and how much of that was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
-    /// Sequence numbers below it are settled.
+    /// Sequence numbers below this one are settled.
     pub floor: u64,
-    /// Datagrams below it that were accepted.
+    /// Datagrams below the floor that were accepted.
     pub accepted: Amount,
 }
 
-/// Random bytes of the system's. Without any, what is to be unguessable would be the same each time, so that the process ends.
+/// Random bytes from the operating system. Panics if there are none: without them, secrets would be the same every time.
 fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);

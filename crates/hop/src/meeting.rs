@@ -1,4 +1,4 @@
-//! Both ends with their sessions: packets as they are on the wire.
+//! Tests of both ends with their sessions, exchanging packets as they are on the wire.
 
 use crate::Amount;
 use crate::far::{Far, FarCounts, Heard};
@@ -42,11 +42,11 @@ struct Both {
     far: Far,
     number: u64,
     got: Vec<(String, Vec<u8>)>,
-    /// Everything that went to the receiver.
+    /// Every packet sent to the receiver.
     sent: Vec<Vec<u8>>,
-    /// Bytes that came back.
+    /// Bytes sent back.
     answered: usize,
-    /// So many answers to hellos are lost.
+    /// Number of answers to hellos still to be lost.
     welcomes_lost: u32,
 }
 
@@ -72,7 +72,7 @@ impl Both {
         self.near.take(self.now_ns, Taken { number: self.number, bytes, expires_ns });
     }
 
-    /// Has both do what they want now; what goes there and `is_lost` does not arrive.
+    /// Lets both ends do what they want now. A packet to the receiver for which `is_lost` is true does not arrive.
     fn turn(&mut self, is_lost: &mut dyn FnMut(&[u8]) -> bool) {
         let now_ns = self.now_ns;
         let mut packets = Vec::new();
@@ -196,7 +196,7 @@ fn strangers_and_replays_are_not_answered() {
             let mut changed = packet.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             let is_hello = packet[0] & 0xf == Kind::Hello as u8;
-            // What a hello says of version, epoch and session does not count, and then it is a replay.
+            // Version, epoch and session in a hello do not matter, so such a hello is a replay.
             assert_eq!(both.arrive(changed), 0, "bit {bit} of a hello: {is_hello}");
         }
     }
@@ -223,12 +223,12 @@ fn a_receiver_without_memory_is_told_again_and_a_dead_one_is_left_alone() {
     for _ in 0..20_000 {
         both.turn(&mut |_| true);
     }
-    // The datagram ever more rarely until it expires, and then a hello in three seconds.
+    // The datagram less and less often until it expires, and then a hello every three seconds.
     let sent = both.sent.len() - at;
     assert!((5..=60).contains(&sent), "{sent} packets in 20 s");
     let hellos = both.sent.iter().filter(|packet| packet[0] & 0xf == Kind::Hello as u8).count();
     assert!((6..=8).contains(&hellos), "{hellos}");
-    // The first answer is lost: by the second one the new life knows the run, and still nothing of what was in it.
+    // The first answer is lost. By the second hello the new life knows the run, but still nothing of what was in it.
     both.welcomes_lost = 1;
     for _ in 0..7_000 {
         both.turn(&mut |_| false);
@@ -243,11 +243,11 @@ fn a_receiver_without_memory_is_told_again_and_a_dead_one_is_left_alone() {
     let fates = both.near.fates();
     assert!(both.near.is_at_rest(), "{fates:?}");
     assert_eq!(fates.delivered.datagrams + fates.uncertain.datagrams, 12, "{fates:?}");
-    // The one that went to the dead, and those that had arrived and were not reported yet.
+    // The one sent to the dead receiver, and those that had arrived but were not reported yet.
     assert!((1..=3).contains(&fates.uncertain.datagrams), "{fates:?}");
 }
 
-/// Memory that outlives a receiving end: few records fit behind what it began with.
+/// A memory that outlives a receiving end, with room for only a few records beyond its first ones.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -282,7 +282,7 @@ fn either_end_ends_at_any_moment_and_goes_on_with_what_it_kept() {
         if both.near.has_room(both.now_ns, bytes) {
             both.take(bytes);
         }
-        // What is kept is written before anything leaves.
+        // The state is persisted before anything leaves.
         let kept = both.near.keep();
         both.turn(&mut is_lost);
         let (key, keys) = keys();

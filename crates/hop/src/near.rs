@@ -1,4 +1,4 @@
-//! The sending end with its session: what leaves is sealed, and what comes is opened, checked and handed on.
+//! The sending end with its session: seals what leaves, and opens, checks and passes on what arrives.
 
 use crate::handshake::{Hello, Initiator};
 use crate::kept::KeptSender;
@@ -12,26 +12,26 @@ use crate::seal::{Opener, Sealer};
 use crate::sender::{Fates, Next, Sender, SenderOptions, Taken, Transmission, Way};
 use crate::{Amount, random_bytes, random_u32};
 
-/// Time between two hellos that nobody answers, in nanoseconds: the shortest, and the longest, which RFC 8085 section 3.1.1
-/// allows on a way that nothing is known of.
+/// Shortest and longest pause between two unanswered hellos, in nanoseconds. RFC 8085 section 3.1.1 allows the longest on a path
+/// that nothing is known about.
 const HELLO_PAUSE_MIN_NS: u64 = 250_000_000;
 const HELLO_PAUSE_MAX_NS: u64 = 3_000_000_000;
 
-/// How long a key is used at most, in nanoseconds.
+/// Maximum lifetime of a key, in nanoseconds.
 const REKEY_NS: u64 = 3_600_000_000_000;
 
-/// Who sends, as the other end gets to know it.
+/// Who sends, as the other end sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The name of this host.
     pub host: String,
-    /// The listener whose datagrams are sent.
+    /// The listener whose datagrams are forwarded.
     pub listener: String,
 }
 
-/// What an authentic session consists of.
+/// State of an authenticated session.
 struct Session {
-    /// What packets say in their header.
+    /// The session number in packet headers.
     index: u32,
     sealer: Sealer,
     opener: Opener,
@@ -40,15 +40,15 @@ struct Session {
     rekey_ns: u64,
 }
 
-/// What arrived and was not understood, and what was said before there was a session.
+/// Counts of handshake and report packets, and of packets that were rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct NearCounts {
     pub hellos: u64,
     pub sessions: u64,
     pub reports: u64,
-    /// Packets that are not authentic, or not of this protocol.
+    /// Packets that are not authentic or do not belong to this protocol.
     pub forged: u64,
-    /// Packets that had come before.
+    /// Packets that had already arrived.
     pub replayed: u64,
     /// Sessions with a receiver that had lost its memory.
     pub lost_memories: u64,
@@ -61,20 +61,20 @@ pub struct Near {
     run: [u8; 16],
     sender: Sender,
     session: Option<Session>,
-    /// The hello that was said last, and when the next one may be.
+    /// The last hello sent, and when the next one is allowed.
     asked: Option<Initiator>,
     hello_due_ns: u64,
     hello_pause_ns: u64,
-    /// What the next hello is to bring.
+    /// The cookie for the next hello.
     cookie: Option<[u8; COOKIE_BYTES]>,
-    /// The receiver's life, and what it had accepted when it last said so.
+    /// The receiver's life, as of its last welcome.
     epoch: Option<u64>,
     is_ended: bool,
     counts: NearCounts,
 }
 
 impl Near {
-    /// A sending end that has not said hello yet.
+    /// A sending end that has not sent a hello yet.
     pub fn new(key: Key, identity: Identity, options: SenderOptions, now_ns: u64) -> Near {
         Near {
             key,
@@ -92,7 +92,7 @@ impl Near {
         }
     }
 
-    /// A sending end that goes on with the run of a former process.
+    /// A sending end that continues the run of an earlier process.
     pub fn resume(
         key: Key,
         identity: Identity,
@@ -108,27 +108,27 @@ impl Near {
         }
     }
 
-    /// What is to be kept, before anything more is sent.
+    /// The state to persist before anything more is sent.
     pub fn keep(&self) -> KeptSender {
         self.sender.keep(self.run, self.epoch.unwrap_or(0))
     }
 
-    /// What became of everything that former processes took in the same run, as far as it is known.
+    /// What became of all datagrams that earlier processes took in the same run, as far as it is known.
     pub fn earlier(&self) -> Fates {
         self.sender.earlier()
     }
 
-    /// What became of everything that was taken.
+    /// What became of all datagrams taken.
     pub fn fates(&self) -> Fates {
         self.sender.fates()
     }
 
-    /// What is known of the way.
+    /// What the sender knows about its path.
     pub fn way(&self) -> Way {
         self.sender.way()
     }
 
-    /// The run and the receiver's life; `None`: no receiver has answered.
+    /// The run and the receiver's life. `None` when no receiver has answered, or after [`end`](Self::end).
     pub fn peer(&self) -> Option<([u8; 16], u64)> {
         Some((self.run, self.epoch.filter(|_| self.counts.sessions > 0 && !self.is_ended)?))
     }
@@ -152,7 +152,7 @@ impl Near {
         self.session.is_some() && !self.sender.is_unanswered(now_ns)
     }
 
-    /// As [`Sender::has_room`]; not without a session.
+    /// As [`Sender::has_room`]; false without a session.
     pub fn has_room(&mut self, now_ns: u64, bytes: u16) -> bool {
         self.is_answered(now_ns) && self.sender.has_room(now_ns, bytes)
     }
@@ -172,7 +172,7 @@ impl Near {
         self.sender.give_up_below(number);
     }
 
-    /// As [`Sender::open_below`], of all.
+    /// As [`Sender::open_below`], for all datagrams.
     pub fn open(&self) -> u64 {
         self.sender.open_below(u64::MAX)
     }
@@ -193,12 +193,12 @@ impl Near {
         self.sender.end();
     }
 
-    /// What is to be done next. A hello goes before everything, where one is due: [`hello`](Self::hello).
+    /// What to do next. A hello that is due comes before everything else: see [`hello`](Self::hello).
     pub fn next(&mut self, now_ns: u64) -> Next {
         if self.is_answered(now_ns) {
             return self.sender.next(now_ns);
         }
-        // What expires does so without an answer, too.
+        // Datagrams expire even when the other end does not answer.
         let until_ns = match self.sender.next(now_ns) {
             Next::Wait { until_ns } => until_ns,
             Next::Data(_) | Next::Floor { .. } => now_ns,
@@ -206,7 +206,7 @@ impl Near {
         Next::Wait { until_ns: until_ns.min(self.hello_due_ns).max(now_ns + 1_000_000) }
     }
 
-    /// Appends a hello to `out` if one is due. `unix_ns`: the time since 1970.
+    /// Appends a hello to `out` if one is due. `unix_ns` is the time since 1970.
     pub fn hello(&mut self, now_ns: u64, unix_ns: u64, out: &mut Vec<u8>) -> bool {
         if self.is_answered(now_ns) || now_ns < self.hello_due_ns {
             return false;
@@ -214,7 +214,7 @@ impl Near {
         self.hello_due_ns = now_ns + self.hello_pause_ns;
         self.hello_pause_ns = (self.hello_pause_ns * 2).min(HELLO_PAUSE_MAX_NS);
         if self.session.is_some() {
-            // It was heard of before: one packet in three seconds is all that a dead way gets.
+            // The receiver was heard before: a dead path gets no more than one packet every three seconds.
             self.hello_due_ns = now_ns + HELLO_PAUSE_MAX_NS;
         }
 
@@ -222,7 +222,7 @@ impl Near {
             run: self.run,
             unix_ns,
             session: random_u32(),
-            // After a former process this is where it stopped: the receiver takes nothing of what that sent any more.
+            // After a restart this is where the earlier process stopped: the receiver accepts nothing more of what that one sent.
             floor: self.sender.confirmed(),
             host: self.identity.host.clone(),
             listener: self.identity.listener.clone(),
@@ -232,7 +232,7 @@ impl Near {
         self.asked.is_some()
     }
 
-    /// Takes what arrived. It is opened in place.
+    /// Processes a packet that arrived, opening it in place.
     pub fn on_packet(&mut self, now_ns: u64, packet: &mut [u8]) {
         let is_understood = match Header::decode(packet) {
             Ok(header) if header.kind == Kind::Welcome => self.on_welcome(now_ns, packet),
@@ -249,7 +249,8 @@ impl Near {
         let asked = self.asked.as_ref()?;
         self.cookie = Some(asked.read_cookie(&self.key, packet).ok()?);
         if !asked.has_cookie {
-            // At once. If the hello brought a cookie already, it waits as usual, so that two ends that disagree do not loop.
+            // At once. If the hello already carried a cookie, the next one waits as usual, so that two ends that disagree do not
+            // loop.
             self.hello_due_ns = now_ns;
         }
         Some(())
@@ -268,7 +269,7 @@ impl Near {
         });
         self.counts.sessions += 1;
 
-        // In another life it knows nothing of the run but what an earlier hello of this session said, whose answer was lost.
+        // A new life of the receiver knows only what an earlier hello of this session told it, whose answer was lost.
         let before = self.epoch.replace(welcome.epoch);
         let is_same_life = before.is_none_or(|before| before == welcome.epoch);
         let known = welcome.known.filter(|_| is_same_life);
@@ -276,7 +277,8 @@ impl Near {
             self.counts.lost_memories += 1;
         }
         if known.is_some_and(|known| known.floor > self.sender.floor()) {
-            // What was kept is older than what was sent: what goes on there would be taken for what is settled.
+            // The persisted state is older than what was sent. If this run continued, new datagrams would be taken for settled
+            // ones.
             (self.run, self.session, self.hello_due_ns) = (random_bytes(), None, now_ns);
         }
         self.sender.begin_session(now_ns, known);
@@ -297,7 +299,7 @@ impl Near {
         Some(())
     }
 
-    /// Appends the packet of a transmission to `out`: `part` are the bytes that it names, of a datagram with this origin.
+    /// Appends the packet of a transmission to `out`. `part` holds the bytes that it names, of a datagram with this origin.
     pub fn seal_data(
         &mut self,
         now_ns: u64,
@@ -321,7 +323,7 @@ impl Near {
         });
     }
 
-    /// Appends a packet that carries a floor alone to `out`.
+    /// Appends a packet that carries only the floor to `out`.
     pub fn seal_floor(&mut self, now_ns: u64, packet: u64, floor: u64, out: &mut Vec<u8>) {
         let kind = (Kind::Floor, PACKET_BYTES_MIN);
         self.seal(now_ns, kind, packet, out, |out| Floor { floor }.encode(out));

@@ -1,58 +1,59 @@
-//! What stands in packets: the header, and what is sealed behind it. All numbers are little-endian.
+//! The wire format of packets: the header, and the sealed part behind it. All numbers are little-endian.
 //!
 //! | bytes | header |
 //! |---|---|
 //! | 0 | version (upper 4 bits) and [`Kind`] |
 //! | 1 | epoch of the key |
 //! | 2, 3 | 0 |
-//! | 4 to 7 | session, as the one who receives the packet has numbered it |
-//! | 8 to 15 | number of the packet, never used again under a key |
+//! | 4 to 7 | session, as numbered by the end that receives the packet |
+//! | 8 to 15 | packet number, never reused with the same key |
 //!
-//! The header is in the clear and authenticated. What follows is sealed, and ends with a tag of 16 bytes. docs/hop-wire.md has
-//! every byte, and an example.
+//! The header is sent in the clear and is authenticated. The rest is sealed and ends with a 16-byte tag. docs/hop-wire.md
+//! describes every byte and has an example.
 
 use thiserror::Error;
 
-/// Bytes of the header.
+/// Length of the header, in bytes.
 pub const HEADER_BYTES: usize = 16;
 
-/// Bytes of the tag at the end.
+/// Length of the tag at the end, in bytes.
 pub const TAG_BYTES: usize = 16;
 
-/// Most bytes that go before a datagram's payload inside of what is sealed.
+/// Maximum length of the sealed fields before a datagram's payload, in bytes.
 pub const DATA_HEAD_BYTES_MAX: usize = 8 + 8 + 4 + 18;
 
-/// Bytes of a bitmap at most: 2,048 packets.
+/// Maximum length of a bitmap, in bytes: 2,048 packets.
 pub const BITMAP_BYTES_MAX: usize = 256;
 
-/// Fewest bytes of a packet that asks for an answer: as many as a short report has, because no more bytes go back than came.
+/// Minimum length of a packet that asks for an answer, in bytes: as long as a short report, because an end never sends back more
+/// bytes than it received.
 pub const PACKET_BYTES_MIN: usize = 100;
 
-/// Bytes of a cookie.
+/// Length of a cookie, in bytes.
 pub const COOKIE_BYTES: usize = 32;
 
-/// Bytes of a report without its bitmap.
+/// Length of a report without its bitmap, in bytes.
 const REPORT_BYTES: usize = 52;
 
-/// The version of the protocol.
+/// Protocol version.
 const VERSION: u8 = 1;
 
-/// What a packet is.
+/// Type of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// First message of a handshake.
     Hello,
-    /// Answer to it.
+    /// Answer to a hello.
     Welcome,
     /// A datagram, or a part of one.
     Data,
-    /// What has arrived.
+    /// What the receiver has got so far.
     Report,
-    /// What is not repaired any more, where no datagram says it.
+    /// The sender's floor, when no datagram is there to carry it.
     Floor,
-    /// Answer to a hello under load: the sender is to say it again with this cookie.
+    /// Answer to a hello under load: the sender must repeat the hello with this cookie.
     Cookie,
-    /// A hello that brings a cookie back.
+    /// A hello that returns a cookie.
     HelloWithCookie,
 }
 
@@ -68,7 +69,7 @@ impl Kind {
     ];
 }
 
-/// Why a packet cannot be read.
+/// Why a packet cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Malformed {
     #[error("it is too short")]
@@ -85,16 +86,16 @@ pub enum Malformed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     pub kind: Kind,
-    /// Which of the session's keys sealed it.
+    /// Which of the session's keys sealed the packet.
     pub epoch: u8,
-    /// The receiver's number of the session.
+    /// The receiver's number for the session.
     pub session: u32,
-    /// The packet's number in the session and direction.
+    /// The packet's number within the session and direction.
     pub number: u64,
 }
 
 impl Header {
-    /// The bytes on the wire.
+    /// Encodes the header as it appears on the wire.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = VERSION << 4 | self.kind as u8;
@@ -104,10 +105,10 @@ impl Header {
         bytes
     }
 
-    /// Reads the header of a packet.
+    /// Decodes the header of a packet.
     ///
     /// # Errors
-    /// It is too short, of another version, or of a kind that is not known.
+    /// The packet is too short, has another version, or has an unknown kind.
     pub fn decode(packet: &[u8]) -> Result<Header, Malformed> {
         let bytes = packet.first_chunk::<HEADER_BYTES>().ok_or(Malformed::TooShort)?;
         if bytes[0] >> 4 != VERSION {
@@ -119,7 +120,7 @@ impl Header {
     }
 }
 
-/// Which part of a datagram it is.
+/// Which part of a datagram a packet carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     Only,
@@ -131,23 +132,23 @@ pub enum Part {
 impl Part {
     const ALL: [Part; 4] = [Part::Only, Part::First, Part::Middle, Part::Last];
 
-    /// Whether a datagram begins with it.
+    /// Whether a datagram begins with this part.
     pub fn begins(self) -> bool {
         matches!(self, Part::Only | Part::First)
     }
 
-    /// Whether a datagram ends with it.
+    /// Whether a datagram ends with this part.
     pub fn ends(self) -> bool {
         matches!(self, Part::Only | Part::Last)
     }
 }
 
-/// Who sent a datagram to the first Weir.
+/// The client that sent a datagram to the first Weir.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sender {
-    /// It is not known.
+    /// Not known.
     Unknown,
-    /// It has no address, as those of unix datagrams.
+    /// Has no address, like the sender of a unix datagram.
     Nobody,
     V4([u8; 4], u16),
     V6([u8; 16], u16),
@@ -164,37 +165,37 @@ impl Sender {
     }
 }
 
-/// What is known of a datagram as a whole. It goes with the first part.
+/// Properties of a datagram as a whole. Sent with the first part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// When the first Weir received it, in nanoseconds since 1970.
     pub received_unix_ns: u64,
     pub sender: Sender,
-    /// Bytes of all its parts, at most 65,535.
+    /// Length of all parts together, in bytes, at most 65,535.
     pub bytes: u16,
 }
 
-/// What goes before a datagram's bytes.
+/// The fields before a datagram's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHead {
-    /// Lower half of the sequence number.
+    /// Low 32 bits of the sequence number.
     pub sequence_low: u32,
-    /// By how much the sequence number is beyond the floor; 2^24 - 1: by as much or more.
+    /// Distance of the sequence number above the floor; 2^24 - 1 means that or more.
     pub beyond_floor: u32,
     pub part: Part,
-    /// The receiver is to report at once.
+    /// Whether the receiver should report at once.
     pub asks: bool,
-    /// The receiver's former life may have had it.
+    /// Whether an earlier life of the receiver may already have this datagram.
     pub may_be_second: bool,
-    /// With the first part of a datagram.
+    /// Present with the first part of a datagram.
     pub origin: Option<Origin>,
 }
 
-/// Says in [`DataHead::beyond_floor`] that it says nothing.
+/// Largest value of [`DataHead::beyond_floor`]. It says nothing about the floor.
 pub const BEYOND_FLOOR_MAX: u32 = (1 << 24) - 1;
 
 impl DataHead {
-    /// Appends the bytes on the wire; [`origin`](Self::origin) is there if, and only if, the part begins a datagram.
+    /// Appends the wire bytes. [`origin`](Self::origin) must be present if and only if the part begins a datagram.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.sequence_low.to_le_bytes());
         out.extend_from_slice(&self.beyond_floor.min(BEYOND_FLOOR_MAX).to_le_bytes()[..3]);
@@ -217,10 +218,10 @@ impl DataHead {
         out.extend_from_slice(&port.to_le_bytes());
     }
 
-    /// Reads what goes before the datagram's bytes, and returns those too, without what a short packet is filled up with.
+    /// Decodes the fields before a datagram's payload, and returns them with the payload, without the padding of a short packet.
     ///
     /// # Errors
-    /// It is too short.
+    /// The packet is too short.
     pub fn decode(sealed: &[u8]) -> Result<(DataHead, &[u8]), Malformed> {
         let mut rest = Take(sealed);
         let sequence_low = rest.u32()?;
@@ -253,31 +254,31 @@ impl DataHead {
     }
 }
 
-/// What has arrived, by the numbers of packets, and what became of it, by sequence numbers.
+/// What has arrived, by packet number, and what became of it, by sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report<'a> {
-    /// Largest number of a packet that has arrived.
+    /// Highest packet number that has arrived.
     pub largest: u64,
-    /// How long ago that was, in microseconds.
+    /// How long ago that packet arrived, in microseconds.
     pub delay_us: u32,
-    /// Longest time from a packet to its report, in microseconds.
+    /// Longest time between a packet and the report on it, in microseconds.
     pub interval_us: u32,
-    /// The floor that the receiver has taken over.
+    /// The floor that the receiver has adopted.
     pub floor: u64,
-    /// Datagrams below it that were accepted.
+    /// Datagrams below the floor that were accepted.
     pub accepted: u64,
-    /// Their bytes.
+    /// Bytes of those datagrams.
     pub accepted_bytes: u64,
     /// Packets that have arrived.
     pub packets: u64,
-    /// Sequence numbers from the floor on that the receiver can hold.
+    /// Number of sequence numbers, counted from the floor, that the receiver can hold.
     pub window: u32,
-    /// Bit `i`, from the lowest of the first byte on: whether packet `largest - 1 - i` has arrived.
+    /// Bit `i`, counted from the lowest bit of the first byte: whether packet `largest - 1 - i` has arrived.
     pub bitmap: &'a [u8],
 }
 
 impl<'a> Report<'a> {
-    /// Appends the bytes on the wire.
+    /// Appends the wire bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.largest.to_le_bytes());
         out.extend_from_slice(&self.delay_us.to_le_bytes());
@@ -289,10 +290,10 @@ impl<'a> Report<'a> {
         out.extend_from_slice(&self.bitmap[..self.bitmap.len().min(BITMAP_BYTES_MAX)]);
     }
 
-    /// Reads a report.
+    /// Decodes a report.
     ///
     /// # Errors
-    /// It is too short, or its bitmap too long.
+    /// The report is too short, its bitmap is too long, or it accepts more datagrams than there are below the floor.
     pub fn decode(sealed: &'a [u8]) -> Result<Report<'a>, Malformed> {
         let mut rest = Take(sealed);
         let report = Report {
@@ -312,12 +313,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Bytes of a report on the wire, with header and tag, whose bitmap has this many bytes.
+    /// Length of the packet on the wire, header and tag included, whose report has a bitmap of `bitmap_bytes`.
     pub fn packet_bytes(bitmap_bytes: usize) -> usize {
         HEADER_BYTES + REPORT_BYTES + bitmap_bytes + TAG_BYTES
     }
 
-    /// Whether it says that this packet has arrived; `None`: it says nothing of it.
+    /// Whether the report says that packet `number` has arrived. `None` when the report does not cover that packet.
     pub fn has(&self, number: u64) -> Option<bool> {
         if number >= self.largest {
             return (number == self.largest).then_some(true);
@@ -328,47 +329,47 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What is not repaired any more.
+/// The sender's floor: below it, nothing is repaired any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Floor {
-    /// Everything below is settled as far as the sender is concerned.
+    /// Everything below this sequence number is settled for the sender.
     pub floor: u64,
 }
 
 impl Floor {
-    /// Appends the bytes on the wire.
+    /// Appends the wire bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.floor.to_le_bytes());
     }
 
-    /// Reads it.
+    /// Decodes a floor.
     ///
     /// # Errors
-    /// It is too short.
+    /// The packet is too short.
     pub fn decode(sealed: &[u8]) -> Result<Floor, Malformed> {
         Ok(Floor { floor: Take(sealed).u64()? })
     }
 }
 
-/// What a hello is to bring back. It is not sealed; a proof follows it.
+/// A token that the sender must return with its next hello. It is not sealed; a proof follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cookie {
     pub cookie: [u8; COOKIE_BYTES],
-    /// That it was made with the key, for this hello.
+    /// Proves that the cookie was made with the key, for this hello.
     pub proof: [u8; 32],
 }
 
 impl Cookie {
-    /// Appends the bytes on the wire.
+    /// Appends the wire bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.cookie);
         out.extend_from_slice(&self.proof);
     }
 
-    /// Reads what stands behind the header.
+    /// Decodes the bytes behind the header.
     ///
     /// # Errors
-    /// It is not as long as one.
+    /// The length is not that of a cookie.
     pub fn decode(bytes: &[u8]) -> Result<Cookie, Malformed> {
         let mut rest = Take(bytes);
         let cookie = Cookie { cookie: rest.array()?, proof: rest.array()? };
@@ -376,10 +377,10 @@ impl Cookie {
     }
 }
 
-/// What stands behind a hello's header: the cookie that it brings, if it is one with a cookie, and the Noise message.
+/// Splits the bytes behind a hello's header into the cookie, if this kind carries one, and the Noise message.
 ///
 /// # Errors
-/// It is too short.
+/// The hello is too short.
 pub fn decode_hello(
     kind: Kind,
     bytes: &[u8],
@@ -391,7 +392,7 @@ pub fn decode_hello(
     Ok((Some(cookie), noise))
 }
 
-/// What is left to be read.
+/// The bytes not decoded yet.
 struct Take<'a>(&'a [u8]);
 
 impl Take<'_> {
@@ -475,7 +476,7 @@ mod tests {
         assert_eq!(Report::decode(&[0; 51]), Err(Malformed::TooShort));
         assert_eq!(Report::decode(&[0; 52 + 257]), Err(Malformed::Contradiction));
         assert_eq!(DataHead::decode(&[0; 7]), Err(Malformed::TooShort));
-        // Shorter than it says.
+        // Its length field exceeds the payload.
         let mut one = [0; 19];
         one[16] = 2;
         assert_eq!(DataHead::decode(&one), Err(Malformed::Contradiction));

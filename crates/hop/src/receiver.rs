@@ -1,4 +1,4 @@
-//! The receiving end: what is accepted, what was there already, and how far it is settled.
+//! The receiving end: what is accepted, what is a duplicate, and how far the run is settled.
 
 mod arrivals;
 mod line;
@@ -11,26 +11,26 @@ use line::Line;
 use parts::{Parts, Whole};
 use std::collections::VecDeque;
 
-/// How a receiver behaves.
+/// Options of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverOptions {
-    /// Most sequence numbers from the floor on.
+    /// Maximum number of sequence numbers, counted from the floor.
     pub window: u32,
-    /// Most memory of datagrams of which parts are missing, in bytes, but for the oldest one.
+    /// Maximum memory for incomplete datagrams, in bytes. The oldest one may exceed it.
     pub parts_bytes: usize,
-    /// Whether datagrams are handed on in the order in which they were taken at the sending end: each waits so long for those before
-    /// it, in nanoseconds, in at most `parts_bytes` of memory. `None`: each is handed on at once.
+    /// Whether to pass datagrams on in the order in which the sending end took them. Each waits up to this long for those before
+    /// it, in nanoseconds, within `parts_bytes` of memory. `None` passes each on at once.
     pub hold_ns: Option<u64>,
 }
 
 /// What became of a packet's datagram, or part of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is kept, or the datagram that it completed was handed over.
+    /// The part is kept, or it completed a datagram that was accepted.
     New,
-    /// It was there already.
+    /// It had already arrived.
     Duplicate,
-    /// Its sequence number is settled.
+    /// Its sequence number is already settled.
     Late,
     /// There is no room for it: it counts as not arrived.
     NoRoom,
@@ -39,27 +39,27 @@ pub enum Outcome {
 /// A whole datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted<'a> {
-    /// Of its last part.
+    /// Sequence number of its last part.
     pub sequence: u64,
     pub parts: u16,
-    /// What the receiver's floor is.
+    /// The receiver's floor.
     pub floor: u64,
     pub origin: Origin,
     pub bytes: &'a [u8],
 }
 
 impl Accepted<'_> {
-    /// The sequence number of its first part.
+    /// Sequence number of its first part.
     fn first(&self) -> u64 {
         (self.sequence + 1).saturating_sub(self.parts.into())
     }
 }
 
-/// What accepted datagrams are handed to: each once.
+/// Callback that receives each accepted datagram once.
 pub type Intake<'a> = dyn FnMut(Accepted<'_>) + 'a;
 
-/// Sequence number by sequence number, what has arrived: bit 31, and in the lower half the bytes of the datagram that ends with
-/// it, and bit 30 if that was accepted.
+/// State of one sequence number. Bit 31: it has arrived. Bit 30: the datagram that ends with it was accepted. Low 16 bits: the
+/// length of that datagram.
 type Slot = u32;
 const HAS_ARRIVED: Slot = 1 << 31;
 const IS_ACCEPTED: Slot = 1 << 30;
@@ -71,16 +71,16 @@ pub struct Receiver {
     options: ReceiverOptions,
     floor: u64,
     slots: VecDeque<Slot>,
-    /// Below the floor.
+    /// Accepted below the floor.
     accepted: Amount,
-    /// From the floor on.
+    /// Accepted from the floor up.
     above: Amount,
     parts: Parts,
     line: Option<Line>,
 }
 
 impl Receiver {
-    /// A run whose first sequence number is `floor`.
+    /// A receiver for a run whose first sequence number is `floor`.
     pub fn new(options: ReceiverOptions, floor: u64) -> Receiver {
         Receiver {
             options,
@@ -93,25 +93,25 @@ impl Receiver {
         }
     }
 
-    /// What is settled, and what of that was accepted.
+    /// How far the run is settled, and what was accepted below that.
     pub fn totals(&self) -> Totals {
         Totals { floor: self.floor, accepted: self.accepted }
     }
 
-    /// Everything that was accepted.
+    /// Everything accepted.
     pub fn accepted(&self) -> Amount {
         let mut all = self.accepted;
         all += self.above;
         all
     }
 
-    /// Sequence numbers from the floor on that it can hold.
+    /// Number of sequence numbers, counted from the floor, that the receiver can hold.
     pub fn window(&self) -> u32 {
         self.options.window
     }
 
-    /// Takes a datagram, or a part of one. One that is complete then is accepted: `note` is told, before it is handed to `intake`, now or
-    /// [later](Self::release).
+    /// Takes a datagram or a part of one. If that completes a datagram, it is accepted: `note` is called first, and `intake` gets
+    /// it now or [later](Self::release).
     pub fn on_data(
         &mut self,
         now_ns: u64,
@@ -174,19 +174,20 @@ impl Receiver {
         Outcome::New
     }
 
-    /// Hands on what waited for what does not come any more, or has waited for as long as it may. With the end of time, everything.
+    /// Passes on datagrams that waited for others that will not come, or that have waited as long as they may. At the end of
+    /// time, all of them.
     pub fn release(&mut self, now_ns: u64, intake: &mut Intake<'_>) {
         if let Some(line) = &mut self.line {
             line.release(now_ns, self.floor, intake);
         }
     }
 
-    /// When something has waited for as long as it may; `None`: nothing waits.
+    /// When the next datagram has waited as long as it may. `None` when nothing waits.
     pub fn hold_due_ns(&self) -> Option<u64> {
         self.line.as_ref().and_then(Line::due_ns)
     }
 
-    /// Does again what a record says that was done: accepts a datagram that was handed on before.
+    /// Replays a record: accepts a datagram that was passed on before.
     pub fn accept_again(&mut self, floor: u64, last: u64, parts: u16, bytes: u16) {
         self.adopt(floor);
         let Some(at) = last.checked_sub(self.floor) else { return };
@@ -205,15 +206,15 @@ impl Receiver {
         }
     }
 
-    /// What is to be kept of each sequence number from the floor on: not of parts whose datagram is not complete, which are gone with
-    /// the memory.
+    /// The state to keep for each sequence number from the floor up. Parts of incomplete datagrams are left out, because they are
+    /// lost with the memory.
     pub fn kept_slots(&self) -> Vec<u8> {
         let slots = (self.floor..).zip(&self.slots);
         let kept = slots.map(|(at, slot)| if self.parts.has(at) { 0 } else { *slot });
         kept.flat_map(Slot::to_le_bytes).collect()
     }
 
-    /// A run as it was kept.
+    /// Restores a run from what was kept.
     pub fn from_kept(
         options: ReceiverOptions,
         floor: u64,
@@ -235,19 +236,19 @@ impl Receiver {
         receiver
     }
 
-    /// The sequence number with this lower half that is nearest to what is expected.
+    /// The sequence number with these low 32 bits that is nearest to the expected one.
     fn expand(&self, low: u32) -> u64 {
         let expected = self.floor + self.slots.len() as u64;
         let ahead = low.wrapping_sub(expected as u32).cast_signed();
         expected.saturating_add_signed(ahead.into())
     }
 
-    /// Takes over the sender's floor: what is below it and has not arrived does not come any more.
+    /// Adopts the sender's floor: whatever is below it and has not arrived will not come.
     pub fn adopt(&mut self, floor: u64) {
         if floor <= self.floor {
             return;
         }
-        // A run may jump: what it never sent is not counted.
+        // A run may jump: numbers that were never sent are not counted.
         let passed = (floor - self.floor).min(self.slots.len() as u64) as usize;
         for slot in self.slots.drain(..passed) {
             if slot & IS_ACCEPTED != 0 {
@@ -305,7 +306,7 @@ mod tests {
         assert!(kept <= OPTIONS.parts_bytes + 64 * 1_000, "{kept}");
         assert!(refused > 98_000, "{refused}");
 
-        // What fits one packet passes, and the oldest one can be completed.
+        // A datagram that fits one packet passes, and the oldest one can be completed.
         let mut whole = Vec::new();
         let one = head(300_001, Part::Only, 10);
         assert_eq!(

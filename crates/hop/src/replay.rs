@@ -1,14 +1,14 @@
-//! Which packets were seen before (RFC 6479, WireGuard section 5.4.6).
+//! Replay window: which packets have arrived before (RFC 6479, WireGuard section 5.4.6).
 
-/// Packets back from the largest that are told apart.
+/// Number of packets tracked, counted back from the highest.
 pub(crate) const WINDOW: u64 = 2_048;
 
 const WORDS: usize = WINDOW as usize / 64;
 
-/// The packet numbers of one session that were seen.
+/// The packet numbers of one session that have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplayWindow {
-    /// One beyond the largest that was seen.
+    /// One above the highest number that has arrived.
     end: u64,
     bits: [u64; WORDS],
 }
@@ -20,7 +20,7 @@ impl Default for ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Whether a packet of this number may be new. To be asked before it is opened.
+    /// Whether a packet with this number may be new. Check before opening the packet.
     pub(crate) fn is_new(&self, number: u64) -> bool {
         if number >= self.end {
             return number < u64::MAX;
@@ -28,7 +28,7 @@ impl ReplayWindow {
         self.end - number <= WINDOW && self.bits[word(number)] & bit(number) == 0
     }
 
-    /// Notes an authentic packet.
+    /// Records an authentic packet.
     pub(crate) fn note(&mut self, number: u64) {
         if number >= self.end {
             for skipped in self.end.max(number.saturating_sub(WINDOW - 1))..=number {

@@ -1,4 +1,4 @@
-//! Sealed packets: AES-128-GCM (RFC 5116) with the packet's number as the nonce and its header authenticated too.
+//! Sealed packets: AES-128-GCM (RFC 5116) with the packet number as the nonce and the header as associated data.
 
 use crate::packet::{HEADER_BYTES, TAG_BYTES};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -6,10 +6,10 @@ use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 use thiserror::Error;
 use zeroize::Zeroize;
 
-/// Packets that one key seals: well below 2^28, where RFC 9001 section B.1 sees the advantage of an attacker grow.
+/// Packets sealed with one key: well below 2^28, where RFC 9001 section B.1 sees an attacker's advantage grow.
 const PACKETS_A_KEY: u64 = 1 << 24;
 
-/// Why a packet is not opened.
+/// Why a packet cannot be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(crate) enum OpenError {
     #[error("it is too short")]
@@ -18,7 +18,7 @@ pub(crate) enum OpenError {
     Forged,
 }
 
-/// 32 bytes from which the keys of one direction come: one after the other, and none leads back to the one before.
+/// A chain of 32-byte secrets that yields the keys of one direction. No secret leads back to the one before it.
 struct Chain([u8; 32]);
 
 impl Drop for Chain {
@@ -27,7 +27,7 @@ impl Drop for Chain {
     }
 }
 
-/// How many bytes HKDF is to give.
+/// Output length requested from HKDF, in bytes.
 struct Len(usize);
 
 impl KeyType for Len {
@@ -37,7 +37,7 @@ impl KeyType for Len {
 }
 
 impl Chain {
-    /// HKDF-Expand (RFC 5869 section 2.3). Asked for at most 32 bytes, which it always gives.
+    /// HKDF-Expand (RFC 5869 section 2.3). Callers request at most 32 bytes, which it always provides.
     fn expand<const N: usize>(&self, label: &[u8]) -> [u8; N] {
         let mut bytes = [0; N];
         let info = [label];
@@ -71,18 +71,18 @@ pub(crate) struct Sealer {
     chain: Chain,
     key: Option<LessSafeKey>,
     epoch: u8,
-    /// Number of the first packet that gets the next key.
+    /// First packet number that gets the next key.
     until: u64,
 }
 
 impl Sealer {
-    /// Begins with the secret of a direction, as the handshake gave it.
+    /// Starts with the secret that the handshake produced for this direction.
     pub(crate) fn new(secret: [u8; 32]) -> Sealer {
         let chain = Chain(secret);
         Sealer { key: chain.key(), chain, epoch: 0, until: PACKETS_A_KEY }
     }
 
-    /// What the next packet's header is to say of its key.
+    /// The key epoch for the header of packet `number`.
     pub(crate) fn epoch(&mut self, number: u64) -> u8 {
         if number >= self.until {
             self.rekey(number);
@@ -90,7 +90,7 @@ impl Sealer {
         self.epoch
     }
 
-    /// Takes the next key from packet `number` on. To be called after an hour, too.
+    /// Switches to the next key from packet `number` on. Callers also do this after an hour.
     pub(crate) fn rekey(&mut self, number: u64) {
         self.chain = self.chain.next();
         self.key = self.chain.key();
@@ -98,8 +98,8 @@ impl Sealer {
         self.until = number + PACKETS_A_KEY;
     }
 
-    /// Seals what stands behind the header at `begin` of `out`, and appends the tag. `number` is the header's, and never the same
-    /// twice.
+    /// Seals the bytes behind the header at `begin` of `out` and appends the tag. `number` is the header's packet number and must
+    /// never repeat.
     pub(crate) fn seal(&self, out: &mut Vec<u8>, begin: usize, number: u64) {
         let Some((header, inside)) = out.get_mut(begin..).and_then(|packet| {
             let (header, inside) = packet.split_first_chunk_mut::<HEADER_BYTES>()?;
@@ -113,15 +113,15 @@ impl Sealer {
             .map(|key| key.seal_in_place_separate_tag(nonce(number), Aad::from(header), inside));
         match sealed {
             Some(Ok(tag)) => out.extend_from_slice(tag.as_ref()),
-            // 64 GiB at once: not with packets. What is not sealed does not leave.
+            // Fails above 64 GiB, which no packet reaches. What is not sealed must not leave.
             _ => out.truncate(begin),
         }
     }
 }
 
-/// Opens the packets of one direction of a session. A receiver has many: what is needed once an hour is not kept at hand.
+/// Opens the packets of one direction of a session. A receiver has many, so state needed once an hour is boxed or derived.
 pub(crate) struct Opener {
-    /// From which the next key comes.
+    /// The secret that the next key comes from.
     next: Chain,
     previous: Option<Box<LessSafeKey>>,
     current: Option<LessSafeKey>,
@@ -129,16 +129,16 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Begins with the secret of a direction, as the handshake gave it.
+    /// Starts with the secret that the handshake produced for this direction.
     pub(crate) fn new(secret: [u8; 32]) -> Opener {
         let chain = Chain(secret);
         Opener { current: chain.key(), previous: None, next: chain.next(), epoch: 0 }
     }
 
-    /// Opens a packet in place and returns what was sealed.
+    /// Opens a packet in place and returns its content.
     ///
     /// # Errors
-    /// It is too short, or not authentic.
+    /// The packet is too short or not authentic.
     pub(crate) fn open<'a>(
         &mut self,
         epoch: u8,
@@ -222,7 +222,7 @@ mod tests {
             assert_eq!(opener.open(before, epoch - 1, &mut late), Ok(&b"late"[..]), "{epoch}");
             late = packet(&mut sealer, epoch, b"late");
         }
-        // Two changes behind.
+        // Two key changes behind.
         sealer.rekey(600);
         let mut now = packet(&mut sealer, 600, b"now");
         opener.open(600u64 as u8, 600, &mut now).unwrap();

@@ -1,4 +1,4 @@
-//! The sending end: which datagrams are in which packets, what is sent again, what is given up, and what became of it all.
+//! The sending end: decides which packets carry which datagrams, what to resend and what to give up, and accounts for all of it.
 
 mod allowance;
 mod congestion;
@@ -14,55 +14,55 @@ use round_trip::RoundTrip;
 use std::collections::VecDeque;
 use transmissions::{Transmissions, What};
 
-/// Bytes of IPv4 and UDP around a packet, which count against the rate too.
+/// Length of the IPv4 and UDP headers around a packet, in bytes. They count against the rate too.
 const FRAME_BYTES: u64 = 28;
 
-/// How long without anything new until what is settled is said in a packet of its own, in nanoseconds. Before that the next
-/// datagram's packet says it.
+/// How long the sender waits for a new datagram before it announces the floor in a packet of its own, in nanoseconds. A new
+/// datagram's packet would carry the floor.
 const QUIET_NS: u64 = 200_000_000;
 
-/// Longest time between two packets that say it, in nanoseconds.
+/// Longest time between two floor packets, in nanoseconds.
 const FLOOR_PAUSE_NS: u64 = 1_000_000_000;
 
-/// How long nothing may be heard while something is waited for, in nanoseconds, until nothing more is sent.
+/// Shortest silence, while packets are unacknowledged, after which the sender stops sending, in nanoseconds.
 const SILENCE_NS: u64 = 3_000_000_000;
 
-/// How often in a row nothing may be heard, as it happens where much is lost.
+/// Consecutive timeouts that are normal on a lossy path.
 const SILENCES_USUAL: u32 = 4;
 
-/// How many patiences the same is at least.
+/// The same silence, as a minimum number of patience intervals.
 const SILENCE_PATIENCES: u64 = 10;
 
-/// How a sender behaves.
+/// Options of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderOptions {
-    /// Most that leaves in a second, with all headers, in bytes.
+    /// Maximum sending rate with all headers, in bytes per second.
     pub rate_bytes_per_sec: u64,
-    /// Of 100 bytes that are sent for the first time, so many may be sent again.
+    /// Resent bytes allowed per 100 bytes sent for the first time.
     pub repair_percent: u32,
-    /// Bytes of a datagram that fit one packet, at least 64.
+    /// Largest part of a datagram that fits one packet, in bytes; at least 64.
     pub part_bytes: u16,
-    /// Most sequence numbers that are not settled at both ends.
+    /// Maximum number of sequence numbers that are not settled at both ends.
     pub window: u32,
-    /// Whether what was sent and not reported is sent again to a receiver that has lost its memory.
+    /// Whether to resend unreported datagrams to a receiver that has lost its memory.
     pub redelivers: bool,
 }
 
-/// Why a datagram is not sent again.
+/// Why the sender gave up on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GivenUp {
-    /// Its deadline is over.
+    /// Its deadline has passed.
     Expired,
-    /// Its memory was needed for newer ones.
+    /// Its memory was needed for newer datagrams.
     Lapped,
-    /// The sender ends.
+    /// The sender is shutting down.
     Ended,
 }
 
-/// Behind the reasons of [`GivenUp`], what was given up and may have been accepted before.
+/// Row after the [`GivenUp`] reasons: datagrams that were given up but may have been accepted before.
 const UNCERTAIN: usize = 3;
 
-/// What became of the datagrams that were taken. What is missing is on its way.
+/// What became of the datagrams taken. Those missing from the sum are in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Fates {
     pub taken: Amount,
@@ -71,77 +71,77 @@ pub struct Fates {
     pub expired: Amount,
     pub lapped: Amount,
     pub ended: Amount,
-    /// Sent, and nobody will ever say what became of them.
+    /// Sent, with an outcome that can never be known.
     pub uncertain: Amount,
-    /// On their way when a former process of this end ended, and not accepted since.
+    /// In flight when an earlier process of this end stopped, and not accepted since.
     pub lost_in_crash: Amount,
-    /// Beside the law: those that were sent again to a receiver that may have had them.
+    /// Not part of the sum: datagrams resent to a receiver that may already have them.
     pub possible_duplicates: u64,
     /// Reports that cannot be true.
     pub contradictions: u64,
 }
 
-/// A datagram to be sent.
+/// A datagram to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
-    /// The caller's number for it: higher than any before.
+    /// The caller's number for the datagram, higher than any before.
     pub number: u64,
     pub bytes: u16,
-    /// When it is given up, by the caller's monotonic clock. Not before any that was taken earlier.
+    /// When to give the datagram up, on the caller's monotonic clock. Not earlier than that of any datagram taken before.
     pub expires_ns: u64,
 }
 
-/// One packet with a datagram or a part of one, which the caller is to seal and send.
+/// One packet carrying a datagram or a part of one, for the caller to seal and send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmission {
     pub packet: u64,
     pub sequence: u64,
     pub floor: u64,
-    /// The caller's number of the datagram.
+    /// The caller's number for the datagram.
     pub number: u64,
     pub part: Part,
-    /// Where in the datagram it begins, and how long it is.
+    /// Offset of this part in the datagram, and its length.
     pub offset: u16,
     pub len: u16,
     pub asks: bool,
     pub may_be_second: bool,
-    /// It was sent before.
+    /// Whether this content was sent before.
     pub is_repair: bool,
 }
 
-/// What a sender wants now.
+/// What the sender wants to do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     Data(Transmission),
-    /// A packet that carries a floor alone.
+    /// Send a packet that carries only the floor.
     Floor {
         packet: u64,
         floor: u64,
     },
-    /// Nothing, until something arrives, is taken, or this time comes.
+    /// Do nothing until something arrives or is taken, or until this time.
     Wait {
         until_ns: u64,
     },
 }
 
-/// What became of one sequence number.
+/// State of one sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// It was never sent.
+    /// Never sent.
     Fresh,
-    /// In the packet with this number, and possibly in earlier ones.
+    /// Sent in packet `packet`, and possibly in earlier ones.
     Sent {
         packet: u64,
     },
-    /// It waits to be sent again.
+    /// Waiting to be resent.
     Lost,
-    /// A report says that it arrived.
+    /// Arrived, according to a report.
     Arrived,
     GivenUp {
         why: GivenUp,
         was_sent: bool,
     },
-    /// Its fate was counted in a former life of the receiver.
+    /// Already counted in an earlier life of the receiver.
     Counted,
 }
 
@@ -150,7 +150,7 @@ enum State {
 struct Item {
     number: u64,
     expires_ns: u64,
-    /// Of the whole datagram.
+    /// Length of the whole datagram.
     bytes: u16,
     offset: u16,
     part: Part,
@@ -168,54 +168,55 @@ impl Item {
 #[derive(Debug)]
 pub struct Sender {
     options: SenderOptions,
-    /// Sequence number of the first item: what both ends know to be settled.
+    /// Sequence number of the first item. Both ends know that everything below is settled.
     base: u64,
     items: VecDeque<Item>,
-    /// Items from the front that are settled here.
+    /// Number of items at the front that are settled at this end.
     settled: usize,
-    /// Items from the front that were sent at least once, or given up before.
+    /// Number of items at the front that were sent at least once, or given up before that.
     begun: usize,
-    /// Sequence numbers that wait to be sent again, oldest loss first; some may be settled by now.
+    /// Sequence numbers waiting to be resent, oldest loss first. Some may be settled by now.
     lost: VecDeque<u64>,
     sent: Transmissions,
     allowance: Allowance,
     congestion: Congestion,
     round_trip: RoundTrip,
-    /// What the receiver had accepted, when this was last counted.
+    /// What the receiver had accepted at the last count.
     accepted: Amount,
-    /// What was delivered to former lives of the receiver.
+    /// What was delivered to earlier lives of the receiver.
     delivered_before: Amount,
-    /// Of the datagram that the front of the items is in the middle of.
+    /// Why the datagram that begins below the front of the items was given up, if it was.
     front_given_up: Option<GivenUp>,
     peer_window: u32,
     peer_interval_ns: u64,
     last_report_ns: u64,
-    /// How often nothing was heard for too long since.
+    /// Timeouts since the last report.
     silences: u32,
-    /// Since when something is waited for that was not reported, without a report.
+    /// When the sender began to wait for a report; set back to now by each report with news. `None` when nothing is
+    /// unacknowledged.
     unanswered_since_ns: Option<u64>,
     last_sent_ns: u64,
     last_new_ns: u64,
-    /// When the floor was last said in a packet of its own.
+    /// When the last floor packet was sent.
     floor_said_ns: Option<u64>,
-    /// How often it was said again since.
+    /// How often it was repeated since.
     floor_repeats: u32,
     is_draining: bool,
-    /// A session has begun and nothing was said in it.
+    /// A session has begun and nothing was sent in it yet.
     greets: bool,
     fates: Fates,
-    /// What became of what former processes of this end took in the same run.
+    /// What became of the datagrams that earlier processes of this end took in the same run.
     earlier: Fates,
-    /// What of that is open was not asked for yet.
+    /// The receiver has not yet been asked about the unsettled ones of those.
     asks_for_earlier: bool,
-    /// What the receiver's life had accepted of the run when this process began to count.
+    /// What the receiver's current life had accepted of the run when this process began to count.
     accepted_earlier: Amount,
     repairs: u64,
     spurious: u64,
     loss: Loss,
 }
 
-/// What is measured of the way there.
+/// Measures loss on the way to the receiver.
 #[derive(Clone, Copy, Default, Debug)]
 struct Loss {
     from_packet: u64,
@@ -223,28 +224,28 @@ struct Loss {
     lost_per_million: u32,
 }
 
-/// Packets over which loss is measured.
+/// Number of packets over which loss is measured.
 const LOSS_PACKETS: u64 = 1_000;
 
-/// What a sender knows of its way.
+/// What the sender knows about its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// Smoothed; `None`: nothing was measured yet.
+    /// Smoothed. `None` before the first measurement.
     pub round_trip_ns: Option<u64>,
-    /// Of the last thousand packets that reports spoke of.
+    /// Over the last thousand packets that reports covered.
     pub lost_per_million: u32,
-    /// What may be sent in a second, in bytes: the declared rate, or less while the way is full.
+    /// Allowed sending rate, in bytes per second: the configured rate, or less while the path is congested.
     pub rate_bytes_per_sec: u64,
-    /// Packets with datagrams that were sent.
+    /// Data packets sent.
     pub packets: u64,
-    /// Of them, those that carried what was sent before.
+    /// Data packets that resent something.
     pub repairs: u64,
-    /// Of those, the ones that were not needed.
+    /// Repairs that turned out to be unnecessary.
     pub spurious: u64,
 }
 
 impl Sender {
-    /// A sender that goes on with the run of a former process.
+    /// A sender that continues the run of an earlier process.
     pub fn resume(options: SenderOptions, kept: &KeptSender, now_ns: u64) -> Sender {
         Sender {
             accepted: kept.accepted,
@@ -254,7 +255,7 @@ impl Sender {
         }
     }
 
-    /// A sender whose run begins at sequence number `base`: 0 for the first one.
+    /// A sender whose run begins at sequence number `base`; 0 for the first run.
     pub fn new(options: SenderOptions, base: u64, now_ns: u64) -> Sender {
         let packet_bytes = usize::from(options.part_bytes) + HEADER_BYTES + TAG_BYTES;
         let SenderOptions { rate_bytes_per_sec, repair_percent, .. } = options;
@@ -293,27 +294,27 @@ impl Sender {
         }
     }
 
-    /// The sequence number below which everything is settled here.
+    /// The sequence number below which everything is settled at this end.
     pub fn floor(&self) -> u64 {
         self.base + self.settled as u64
     }
 
-    /// The sequence number below which both ends agree.
+    /// The sequence number below which both ends agree that everything is settled.
     pub fn confirmed(&self) -> u64 {
         self.base
     }
 
-    /// What became of everything that was taken.
+    /// What became of all datagrams taken.
     pub fn fates(&self) -> Fates {
         self.fates
     }
 
-    /// What became of everything that former processes took in the same run.
+    /// What became of all datagrams that earlier processes took in the same run.
     pub fn earlier(&self) -> Fates {
         self.earlier
     }
 
-    /// What is to be kept, before anything more is sent.
+    /// The state to persist before anything more is sent.
     pub fn keep(&self, run: [u8; 16], life: u64) -> KeptSender {
         let next = self.base + self.items.len() as u64;
         let mut fates = self.fates;
@@ -321,17 +322,17 @@ impl Sender {
         KeptSender { run, life, next, accepted: self.accepted, fates }
     }
 
-    /// What was delivered before the receiver's life began: all else that was delivered it has accepted in this one.
+    /// What was delivered before the receiver's current life began. That life accepted the rest of what was delivered.
     pub fn delivered_before(&self) -> Amount {
         self.delivered_before
     }
 
-    /// What the receiver's life had accepted of the run before this process took anything.
+    /// What the receiver's current life had accepted of the run before this process took anything.
     pub fn accepted_earlier(&self) -> Amount {
         self.accepted_earlier
     }
 
-    /// What is known of the way.
+    /// What the sender knows about its path.
     pub fn way(&self) -> Way {
         Way {
             round_trip_ns: self.round_trip.is_known().then(|| self.round_trip.smoothed_ns()),
@@ -343,30 +344,30 @@ impl Sender {
         }
     }
 
-    /// The caller's number of the oldest datagram that may still have to be sent; `None`: there is none.
+    /// The caller's number of the oldest datagram that may still have to be sent. `None` when there is none.
     pub fn keeps_from(&self) -> Option<u64> {
         self.items.get(self.settled).map(|item| item.number)
     }
 
-    /// Datagrams with numbers below this one whose fate is not counted yet.
+    /// Number of datagrams numbered below `number` that are not counted yet.
     pub fn open_below(&self, number: u64) -> u64 {
         let below = self.items.iter().take_while(|item| item.number < number);
         below.filter(|item| item.part.ends() && item.state != State::Counted).count() as u64
     }
 
-    /// Whether nothing is on its way, and both ends know it.
+    /// Whether nothing is in flight and both ends know it.
     pub fn is_at_rest(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Whether nothing was heard for so long that nothing is sent: the caller says hello now and then instead.
+    /// Whether the receiver has been silent for so long that the sender stops. The caller then sends a hello now and then.
     pub fn is_unanswered(&self, now_ns: u64) -> bool {
         let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
         let silence_ns = SILENCE_NS.max(SILENCE_PATIENCES * patience_ns);
         self.unanswered_since_ns.is_some_and(|since_ns| now_ns >= since_ns + silence_ns)
     }
 
-    /// Whether a datagram of this length may be taken now: it would leave at once.
+    /// Whether a datagram of this length may be taken now, because it would leave at once.
     pub fn has_room(&mut self, now_ns: u64, bytes: u16) -> bool {
         self.allowance.fill(now_ns);
         let window = self.options.window.min(self.peer_window) as usize;
@@ -379,7 +380,7 @@ impl Sender {
         usize::from(bytes).div_ceil(usize::from(self.options.part_bytes)).max(1)
     }
 
-    /// Takes a datagram: it has a sequence number from here on, and each of its parts if it has several.
+    /// Takes a datagram and assigns a sequence number to it, or to each of its parts.
     pub fn take(&mut self, now_ns: u64, taken: Taken) {
         self.fates.taken += Amount::one(taken.bytes.into());
         self.last_new_ns = now_ns;
@@ -405,7 +406,7 @@ impl Sender {
         }
     }
 
-    /// What is to be done next. A transmission counts as sent with this call, whatever becomes of it.
+    /// What to do next. A returned transmission counts as sent, whatever becomes of it.
     pub fn next(&mut self, now_ns: u64) -> Next {
         self.allowance.fill(now_ns);
         self.look_at_the_clock(now_ns);
@@ -413,7 +414,7 @@ impl Sender {
             return Next::Wait { until_ns: self.next_expiry_ns() };
         }
 
-        // At once, so that the receiver knows that the session is used, and both how long the way is.
+        // At once, so that the receiver knows that the session is in use and both ends learn the round-trip time.
         if self.greets {
             self.greets = false;
             return self.say_floor(now_ns);
@@ -422,7 +423,7 @@ impl Sender {
         if !self.allowance.is_open() {
             return Next::Wait { until_ns: self.allowance.opens_ns().max(now_ns + 1) };
         }
-        // Without an allowance for repairs what is lost waits for what is new, which brings one.
+        // Without repair allowance, lost datagrams wait for new ones, which add to it.
         if let Some((sequence, bytes)) = self.first_lost()
             && self.allowance.allows_repair(bytes)
         {
@@ -446,7 +447,7 @@ impl Sender {
         Next::Wait { until_ns: self.due_ns(now_ns).max(now_ns + 1) }
     }
 
-    /// What a packet of this sequence number costs on the wire.
+    /// Bytes on the wire of a packet that carries this sequence number.
     fn packet_bytes(&self, sequence: u64) -> u64 {
         let item = &self.items[(sequence - self.base) as usize];
         let head = 8 + if item.part.begins() { 16 } else { 0 };
@@ -458,7 +459,7 @@ impl Sender {
         (item.bytes - item.offset).min(self.options.part_bytes)
     }
 
-    /// The first sequence number that waits to be sent again, and what its packet costs.
+    /// The first sequence number waiting to be resent, and the bytes of its packet on the wire.
     fn first_lost(&mut self) -> Option<(u64, u64)> {
         while let Some(&sequence) = self.lost.front() {
             let at = sequence.checked_sub(self.base).map(|at| at as usize);
@@ -490,7 +491,7 @@ impl Sender {
             part: item.part,
             offset: item.offset,
             len: (item.bytes - item.offset).min(part_bytes),
-            // What goes again because nothing was heard is to be answered at once.
+            // A repair sent because nothing was heard should be answered at once.
             asks: is_repair && now_ns > self.last_report_ns + 4 * self.peer_interval_ns,
             may_be_second: item.may_be_second,
             is_repair,
@@ -502,16 +503,16 @@ impl Sender {
         self.unanswered_since_ns.get_or_insert(now_ns);
     }
 
-    /// When what is settled here is to be said in a packet of its own.
+    /// When the floor is due in a packet of its own.
     fn floor_due_ns(&self) -> u64 {
-        // Nothing to say, or something is on its way that will say it.
+        // There is nothing to announce, or something in flight will carry the floor.
         if self.settled == 0 || self.settled < self.items.len() {
             return u64::MAX;
         }
         match self.floor_said_ns {
             None if self.is_draining => 0,
             None => self.last_new_ns + QUIET_NS,
-            // Each time it waits twice as long for an answer.
+            // Each repeat waits twice as long for an answer.
             Some(said_ns) => {
                 let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
                 said_ns + (patience_ns << self.floor_repeats.min(16)).min(FLOOR_PAUSE_NS)
@@ -528,7 +529,7 @@ impl Sender {
         Next::Floor { packet, floor: self.floor() }
     }
 
-    /// When something happens by itself.
+    /// When the sender next has to act without outside input.
     fn due_ns(&self, now_ns: u64) -> u64 {
         let timer_ns = self.timer_ns(now_ns).unwrap_or(u64::MAX);
         timer_ns.min(self.next_expiry_ns()).min(self.floor_due_ns())
@@ -538,25 +539,25 @@ impl Sender {
         self.items.get(self.settled).map_or(u64::MAX, |item| item.expires_ns)
     }
 
-    /// When the oldest packet that nothing was heard of counts as lost.
+    /// When the oldest unreported packet counts as lost.
     fn timer_ns(&self, now_ns: u64) -> Option<u64> {
         let oldest_ns = self.sent.oldest_open_ns()?;
         let patience_ns = self.patience_ns();
-        // While reports come, they decide.
+        // While reports arrive, they decide.
         let interval_ns = self.peer_interval_ns;
         let is_streaming = now_ns.saturating_sub(self.last_sent_ns) < interval_ns;
         let guard_ns = if is_streaming { 4 * interval_ns } else { interval_ns + 500_000 };
         Some((oldest_ns + patience_ns).max(self.last_report_ns + guard_ns))
     }
 
-    /// How long an answer to a packet is waited for. After some that did not come, twice as long each time: the way may be dead, and
-    /// no report says how much of what is sent there is lost.
+    /// How long to wait for an answer to a packet. After several timeouts the time doubles with each further one: the path may be
+    /// dead, and no report says how much of what is sent is lost.
     fn patience_ns(&self) -> u64 {
         let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
         patience_ns << self.silences.saturating_sub(SILENCES_USUAL).min(10)
     }
 
-    /// What time alone decides: what is too old, and what nothing was heard of for too long.
+    /// Acts on time alone: gives up expired datagrams, and declares packets lost that were unreported for too long.
     fn look_at_the_clock(&mut self, now_ns: u64) {
         self.settle_front(now_ns);
         if self.timer_ns(now_ns).is_some_and(|due_ns| now_ns >= due_ns) {
@@ -568,7 +569,7 @@ impl Sender {
         }
     }
 
-    /// Gives up what is at the front and too old, and moves the floor over what is settled.
+    /// Gives up expired datagrams at the front, and moves the floor past what is settled.
     fn settle_front(&mut self, now_ns: u64) {
         while let Some(item) = self.items.get(self.settled) {
             if now_ns >= item.expires_ns {
@@ -581,7 +582,7 @@ impl Sender {
         self.begun = self.begun.max(self.settled);
     }
 
-    /// Gives up everything with a number below this one: its memory is somebody else's now.
+    /// Gives up all datagrams numbered below `number`: their memory has been reused.
     pub fn give_up_below(&mut self, number: u64) {
         while self.items.get(self.settled).is_some_and(|item| item.number < number) {
             self.give_up_front(GivenUp::Lapped);
@@ -590,7 +591,8 @@ impl Sender {
         self.begun = self.begun.max(self.settled);
     }
 
-    /// Parts of the first datagram that is not settled. The floor is never in the middle of one: what is below it is forgotten.
+    /// Number of parts of the first unsettled datagram. The floor is never inside a datagram, because the receiver forgets
+    /// everything below the floor.
     fn front_parts(&self) -> usize {
         let mut parts = self.items.iter().skip(self.settled);
         parts.position(|item| item.part.ends()).map_or(0, |at| at + 1)
@@ -610,12 +612,12 @@ impl Sender {
         }
     }
 
-    /// From here on nothing new comes: what is settled is said at once.
+    /// Starts draining: no new datagrams will come, so the floor is announced at once.
     pub fn begin_drain(&mut self) {
         self.is_draining = true;
     }
 
-    /// What a report says. `packet_bytes` of it are not looked at: who calls has opened and read it.
+    /// Processes a report, which the caller has opened and decoded.
     pub fn on_report(&mut self, now_ns: u64, report: &Report<'_>) {
         let totals = Totals {
             floor: report.floor,
@@ -670,7 +672,7 @@ impl Sender {
         }
     }
 
-    /// Counts what both ends agree on.
+    /// Counts the datagrams that both ends now agree on.
     fn confirm(&mut self, totals: Totals) {
         if totals.floor <= self.base {
             return;
@@ -690,7 +692,7 @@ impl Sender {
                 let amount = Amount::one(item.bytes.into());
                 all += amount;
                 if let Some(why) = self.front_given_up {
-                    // A former life of the receiver may have had it.
+                    // An earlier life of the receiver may have accepted it.
                     let row = if item.may_be_second { UNCERTAIN } else { why as usize };
                     given_up[row] += amount;
                 }
@@ -706,8 +708,8 @@ impl Sender {
         self.count(all, accepted, given_up);
     }
 
-    /// Counts datagrams of which so many were accepted. What was given up may be among those: which of them is not known, so
-    /// that the rest is named in the order in which reasons grow rarer.
+    /// Counts `all` datagrams, `accepted` of which were accepted. Those given up may be among them, and nobody knows which, so
+    /// the rest is attributed to the reasons in order, the most common first.
     fn count(&mut self, all: Amount, accepted: Amount, given_up: [Amount; 4]) {
         let delivered = Amount {
             datagrams: accepted.datagrams.min(all.datagrams),
@@ -730,21 +732,21 @@ impl Sender {
             let is_all = most.datagrams >= missing.datagrams;
             let part = match is_all && most.datagrams > 0 {
                 true => missing,
-                // Of which of them the bytes are is not known.
+                // Which datagrams the missing bytes belong to is not known.
                 false => Amount { bytes: most.bytes.min(missing.bytes), ..most },
             };
             *row += part;
             missing = difference(missing, part);
         }
         if missing.datagrams > 0 {
-            // Reported as arrived, and not accepted: the receiver contradicts itself.
+            // Reported as arrived but not accepted: the receiver contradicts itself.
             self.fates.uncertain += missing;
             self.fates.contradictions += 1;
         }
     }
 
-    /// Goes on with a session that was made anew. `known`: what the receiver remembers of this run; `None`: nothing, its memory was
-    /// lost, and a new run begins at the sequence number that this returns.
+    /// Continues in a new session. `known` is what the receiver remembers of this run; `None` means that it has lost its memory,
+    /// and that a new run begins at the sequence number returned.
     pub fn begin_session(&mut self, now_ns: u64, known: Option<Totals>) -> u64 {
         self.sent = Transmissions::default();
         self.loss = Loss::default();
@@ -771,7 +773,7 @@ impl Sender {
             None => self.begin_run(),
         }
 
-        // What was sent and not reported goes again, oldest first.
+        // Resend everything sent and not reported, oldest first.
         for (at, item) in self.items.iter_mut().enumerate() {
             if matches!(item.state, State::Sent { .. } | State::Lost) {
                 item.state = State::Lost;
@@ -781,7 +783,7 @@ impl Sender {
         self.base
     }
 
-    /// Names what former processes left open: the receiver has settled everything that they sent.
+    /// Settles what earlier processes left open: the receiver has settled everything that they sent.
     fn settle_earlier(&mut self, known: Option<Totals>) {
         let open = difference(self.earlier.taken, self.earlier.settled());
         let Some(totals) = known.filter(|totals| totals.floor == self.base) else {
@@ -792,7 +794,7 @@ impl Sender {
         let delivered = least(accepted, open);
         self.earlier.delivered += delivered;
         self.earlier.lost_in_crash += difference(open, delivered);
-        // An end without an answer left some uncertain that now are known.
+        // An earlier process that ended without an answer counted some as uncertain; their outcome is known now.
         let known_now = least(difference(accepted, delivered), self.earlier.uncertain);
         self.earlier.delivered += known_now;
         self.earlier.uncertain = difference(self.earlier.uncertain, known_now);
@@ -800,7 +802,7 @@ impl Sender {
         self.accepted_earlier = totals.accepted;
     }
 
-    /// A receiver that has begun anew with what it kept has no parts of datagrams that were not complete.
+    /// Resends the parts of incomplete datagrams: a receiver that restarted from what it kept no longer has them.
     fn ask_for_parts_again(&mut self) {
         let mut at = 0;
         while at < self.items.len() {
@@ -818,7 +820,7 @@ impl Sender {
         }
     }
 
-    /// The receiver knows nothing of what it had: what was reported was accepted, and the rest is decided here.
+    /// Starts over with a receiver that remembers nothing: what it reported was accepted, and this end decides about the rest.
     fn begin_run(&mut self) {
         (self.accepted, self.accepted_earlier) = Default::default();
         let mut at = 0;
@@ -829,7 +831,7 @@ impl Sender {
             at += parts;
         }
 
-        // Numbers go on. What is settled at the front is nobody's business any more.
+        // Sequence numbers continue. Datagrams already counted at the front need no further agreement.
         while self.items.front().is_some_and(|item| item.state == State::Counted) {
             self.items.pop_front();
             self.base += 1;
@@ -875,7 +877,7 @@ impl Sender {
         }
     }
 
-    /// Ends: what was reported is delivered, what was never sent is counted as such, and the rest is uncertain.
+    /// Shuts down: reported datagrams count as delivered, unsent ones as ended, and the rest as uncertain.
     pub fn end(&mut self) {
         self.options.redelivers = false;
         for item in &mut self.items {
@@ -899,7 +901,7 @@ impl Fates {
         }
     }
 
-    /// Everything whose fate is known, or known to stay unknown.
+    /// All datagrams whose outcome is known, or is known to stay unknown.
     pub fn settled(&self) -> Amount {
         let mut all = Amount::default();
         let Fates { delivered, expired, lapped, ended, uncertain, lost_in_crash, .. } = *self;
@@ -935,7 +937,7 @@ fn difference(a: Amount, b: Amount) -> Amount {
     }
 }
 
-/// A packet with this sequence number has arrived.
+/// Marks a sequence number as arrived.
 fn arrive(items: &mut VecDeque<Item>, base: u64, sequence: u64) {
     let at = sequence.checked_sub(base).map(|at| at as usize);
     if let Some(item) = at.and_then(|at| items.get_mut(at))
@@ -945,7 +947,7 @@ fn arrive(items: &mut VecDeque<Item>, base: u64, sequence: u64) {
     }
 }
 
-/// This packet, which carried this sequence number, is lost.
+/// Marks a sequence number as lost with packet `packet`, unless it was sent in another packet since.
 fn lose(
     items: &mut VecDeque<Item>,
     lost: &mut VecDeque<u64>,

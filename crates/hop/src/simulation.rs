@@ -1,11 +1,11 @@
-//! Both ends over a bad network, with both ledgers: one seed, one history.
+//! Both ends over a bad network, with both ledgers. One seed gives one history.
 //!
-//! Packets are lost, doubled, late and overtaken in both directions; the rate, the window and the deadline are short or ample; the
-//! sender's memory is taken from it; the link is dead for a while; either end ends at any moment and begins again with what it kept, and
-//! the receiver loses its memory. At every step what was taken must be settled or open; each datagram must have arrived unchanged, and
-//! once, but for those that are said to be possible duplicates; and at the end both ends must have counted the same.
+//! Packets are lost, duplicated, delayed and reordered in both directions; the rate, the window and the deadline are short or
+//! ample; the sender's memory is taken away; the link is dead for a while; either end stops at any moment and restarts from what
+//! it kept; and the receiver loses its memory. At every step each datagram taken must be settled or open. Each must arrive
+//! unchanged, and once, except for those counted as possible duplicates. At the end, both ends must have counted the same.
 //!
-//! `WEIR_SIM_SEEDS` sets the number of seeds, `WEIR_SIM_SEED` runs a single one again.
+//! `WEIR_SIM_SEEDS` sets the number of seeds; `WEIR_SIM_SEED` replays a single one.
 
 use crate::kept::{KeptSender, Record};
 use crate::packet::{DataHead, Floor, Origin, Report, Sender as From};
@@ -37,14 +37,14 @@ impl Random {
 
 const MS: u64 = 1_000_000;
 
-/// A packet on its way.
+/// A packet in flight.
 enum Flying {
     Data { session: u32, packet: u64, sealed: Vec<u8> },
     Floor { session: u32, packet: u64, sealed: Vec<u8> },
     Report { session: u32, sealed: Vec<u8> },
 }
 
-/// One direction of the network, and the other.
+/// One direction of the network.
 struct Wire {
     flying: BTreeMap<(u64, u64), Flying>,
     count: u64,
@@ -56,12 +56,12 @@ struct Wire {
     dead_until_ns: u64,
 }
 
-/// How losses follow one another.
+/// How losses are distributed.
 #[derive(Clone, Copy)]
 enum Losses {
-    /// Each by itself.
+    /// Independent of each other.
     Alone,
-    /// In bursts of [`BURST_PACKETS`] in the mean (Gilbert and Elliott's model): in the bad state everything is lost.
+    /// In bursts of [`BURST_PACKETS`] on average (the Gilbert-Elliott model): everything is lost in the bad state.
     Bursts { is_bad: bool },
 }
 
@@ -73,7 +73,7 @@ impl Wire {
         match &mut self.losses {
             Losses::Alone => random.below(1_000) < lost,
             Losses::Bursts { is_bad } => {
-                // As long in the bad state as is lost in the mean.
+                // The share of time in the bad state is the loss rate.
                 *is_bad = match is_bad {
                     true => !random.one_in(BURST_PACKETS),
                     false => random.below(BURST_PACKETS * (1_000 - lost)) < lost,
@@ -102,12 +102,12 @@ struct Far {
     arrivals: Arrivals,
     session: u32,
     seen: HashSet<u64>,
-    /// Accepted, by the number in the datagram: how often.
+    /// How often each datagram was accepted, by the number in it.
     got: HashMap<u64, u32>,
     kept: KeptFar,
 }
 
-/// What outlives the receiver's process: how it once was, and records of what it accepted since.
+/// What outlives the receiver's process: a snapshot, and records of what it accepted since.
 #[derive(Default)]
 struct KeptFar {
     floor: u64,
@@ -152,7 +152,7 @@ impl Far {
     }
 
     fn on_data(&mut self, packet: u64, sealed: &[u8], now_ns: u64) {
-        // What the window against replays does.
+        // Stands in for the replay window.
         if self.seen.contains(&packet) {
             return;
         }
@@ -170,14 +170,14 @@ impl Far {
         }
     }
 
-    /// Hands on what waited for long enough.
+    /// Passes on what has waited long enough.
     fn release(&mut self, now_ns: u64) {
         let Far { got, receiver, .. } = self;
         receiver.release(now_ns, &mut |one| get(got, &one));
     }
 }
 
-/// Notes a datagram that was handed on.
+/// Records a datagram that was passed on.
 fn get(got: &mut HashMap<u64, u32>, one: &Accepted<'_>) {
     let number = u64::from_le_bytes(*one.bytes.first_chunk().unwrap());
     assert_eq!(one.bytes, payload(number, one.bytes.len()), "changed");
@@ -185,7 +185,7 @@ fn get(got: &mut HashMap<u64, u32>, one: &Accepted<'_>) {
     *got.entry(number).or_default() += 1;
 }
 
-/// What is to be sent, as the relay's ring has it.
+/// The datagrams to send, as the relay's ring holds them.
 struct Near {
     sender: Sender,
     session: u32,
@@ -217,7 +217,7 @@ impl Near {
 
 /// How hard a history is.
 struct Plan {
-    /// Now and then something happens beside what the network does.
+    /// Whether events happen in addition to what the network does.
     is_eventful: bool,
     forgets: bool,
     crashes: bool,
@@ -228,7 +228,7 @@ struct Plan {
     far: ReceiverOptions,
 }
 
-/// Both ends, and what is between them.
+/// Both ends, and the network between them.
 struct History {
     seed: u64,
     random: Random,
@@ -236,14 +236,14 @@ struct History {
     now_ns: u64,
     near: Near,
     far: Far,
-    /// There, and back.
+    /// To the receiver, and back.
     wires: [Wire; 2],
-    /// What former lives of the receiver have accepted, and how often.
+    /// What earlier lives of the receiver accepted, and how often.
     got_before: HashMap<u64, u32>,
     has_forgotten: bool,
     next_datagram_ns: u64,
     unsent: u64,
-    /// From then on the network is whole.
+    /// From this time on the network is intact.
     ends_ns: u64,
 }
 
@@ -363,7 +363,7 @@ impl History {
         }
     }
 
-    /// Has both ends send, and returns when one of them wants to be asked again.
+    /// Lets both ends send, and returns when one of them next wants to act.
     fn send(&mut self) -> u64 {
         let (now_ns, session) = (self.now_ns, self.near.session);
         self.near.kept = self.near.sender.keep([1; 16], 1);
@@ -411,7 +411,7 @@ impl History {
         assert_eq!(fates.contradictions, 0, "seed {seed}: {fates:?}");
     }
 
-    /// What happens now and then.
+    /// Triggers occasional events.
     fn happen(&mut self) {
         let now_ns = self.now_ns;
         if self.plan.is_eventful && self.random.one_in(200) && now_ns < self.ends_ns {
@@ -436,7 +436,7 @@ impl History {
         }
     }
 
-    /// A new session in the same run.
+    /// Starts a new session in the same run.
     fn meet_again(&mut self) {
         self.near.session += 1;
         self.far.arrivals = Arrivals::new(MS, self.now_ns);
@@ -445,9 +445,9 @@ impl History {
         self.near.sender.begin_session(self.now_ns, Some(self.far.receiver.totals()));
     }
 
-    /// The receiver's process ends, and another goes on with what it kept. Now and then it wrote that anew.
+    /// Ends the receiver's process and continues with another from what it kept. Sometimes it takes a new snapshot first.
     fn end_receiver(&mut self) {
-        // What waits then is gone with the ring: it counts as what that had.
+        // Datagrams still waiting are lost with the ring: they count as accepted by this process.
         self.far.release(u64::MAX);
         if self.random.one_in(2) {
             self.far.kept = KeptFar::of(&self.far.receiver);
@@ -456,7 +456,7 @@ impl History {
         self.meet_again();
     }
 
-    /// The sender's process ends, and another goes on with what it kept.
+    /// Ends the sender's process and continues with another from what it kept.
     fn end_sender(&mut self) {
         let kept = KeptSender::decode(&self.near.kept.encode()).unwrap();
         assert_eq!(kept.fates.taken.datagrams + self.unsent, self.near.number);
@@ -464,12 +464,12 @@ impl History {
         if self.ends_ns != u64::MAX {
             self.near.sender.begin_drain();
         }
-        // Its hello says where it stopped.
+        // Its hello says where the earlier process stopped.
         self.far.receiver.adopt(kept.next);
         self.meet_again();
     }
 
-    /// The receiver loses its memory.
+    /// Makes the receiver lose its memory.
     fn forget(&mut self) {
         self.has_forgotten = true;
         self.far.release(u64::MAX);
@@ -481,7 +481,7 @@ impl History {
         self.far = Far::new(self.plan.far, floor, self.near.session, self.now_ns);
     }
 
-    /// On to the next thing that happens.
+    /// Advances to the next event.
     fn move_on(&mut self, until_ns: u64) {
         let arrival_ns = |wire: &Wire| wire.flying.keys().next().map_or(u64::MAX, |(ns, _)| *ns);
         let has_new = self.near.number < self.plan.datagrams;
@@ -521,7 +521,7 @@ impl History {
         }
     }
 
-    /// Holds both ends' counts against each other, and returns how many were delivered of how many.
+    /// Compares the counts of both ends, and returns how many datagrams were delivered and how many were taken.
     fn compare(mut self) -> (u64, u64) {
         self.far.release(u64::MAX);
         let (seed, mut fates) = (self.seed, self.near.sender.fates());
@@ -541,7 +541,7 @@ impl History {
         assert!(twice <= fates.possible_duplicates, "seed {seed}: {twice} twice: {fates:?}");
 
         if self.has_forgotten {
-            // A former life has accepted some of what is uncertain, or was sent again and then given up or lost.
+            // An earlier life accepted some of the uncertain ones, or of those resent and then given up or lost.
             let more = fates.uncertain.datagrams + fates.possible_duplicates;
             let expected = delivered.datagrams..=delivered.datagrams + more;
             assert!(expected.contains(&arrived), "seed {seed}: {arrived}, {fates:?}");
@@ -555,7 +555,7 @@ impl History {
     }
 }
 
-/// Plays one history and returns how many were delivered of how many.
+/// Plays one history, and returns how many datagrams were delivered and how many were taken.
 fn play(seed: u64) -> (u64, u64) {
     let mut history = History::begin(seed);
     history.play();
@@ -579,7 +579,7 @@ fn both_ends_count_the_same_whatever_happens_between_them() {
     assert!(delivered * 3 > taken * 2, "{delivered} of {taken}");
 }
 
-/// A link on which nothing happens but that a fifth is lost in both directions: 2,000 datagrams a second.
+/// A link at 2,000 datagrams per second on which nothing happens except that a fifth of the packets is lost in each direction.
 #[derive(Clone, Copy)]
 struct Steady {
     losses: Losses,
@@ -588,7 +588,7 @@ struct Steady {
 }
 
 impl Steady {
-    /// Share of datagrams that were delivered, and packets for each datagram in the mean.
+    /// Share of datagrams delivered, and average number of packets per datagram.
     fn play(self, seed: u64) -> (f64, f64) {
         let Steady { losses, round_trip_ns, deadline_ns } = self;
         let wire = Wire {
@@ -619,7 +619,7 @@ impl Steady {
         };
         let datagrams = plan.datagrams;
         let mut history = History::with(seed, Random(seed), plan, wire);
-        // An eighth of the round trip, as the receiving end takes it from the first packet.
+        // An eighth of the round trip, as the receiving end derives it from the first packet.
         history.far.arrivals = Arrivals::new(round_trip_ns / 8, history.now_ns);
         history.play();
         let packets = history.near.sender.way().packets;
@@ -639,7 +639,7 @@ fn losses_in_bursts_cost_few_packets_more_than_those_that_come_alone() {
             "seed {seed}: {alone:.3} packets a datagram, {bursts:.3} where they are in bursts"
         );
         assert_eq!((all, also_all), (1.0, 1.0), "seed {seed}");
-        // The least is 1.25.
+        // The minimum is 1.25.
         assert!(alone <= 1.02 / 0.8 && bursts <= 1.45, "seed {seed}: {alone} {bursts}");
     }
 }

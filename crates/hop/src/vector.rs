@@ -1,4 +1,4 @@
-//! The packets in docs/hop-wire.md, and a second reader of them, in Python, that knows only what the document says.
+//! The packets in docs/hop-wire.md, and a second decoder, in Python, that knows only what the document says.
 
 use crate::handshake::{Hello, Initiator, respond};
 use crate::key::Key;
@@ -17,7 +17,7 @@ const KEY: [u8; 32] = *b"and this everybody knows as well";
 const COOKIE: [u8; 32] = *b"a hash of address and time.     ";
 const SESSION: u32 = 0x0012_3405;
 
-/// The packets, and what a reader is to say of each.
+/// The packets, and what a decoder must say about each.
 fn packets() -> (Vec<Vec<u8>>, Vec<String>) {
     let mut sealer = Sealer::new(SECRET);
     let (mut packets, mut said) = (Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ fn packets() -> (Vec<Vec<u8>>, Vec<String>) {
     (packets, said)
 }
 
-/// The first packets of a session, and what a reader is to say of each.
+/// The first packets of a session, and what a decoder must say about each.
 fn firsts() -> (Vec<Vec<u8>>, Vec<String>) {
     let key = Key::new("a", KEY);
     let hello = |unix_ns| Hello {

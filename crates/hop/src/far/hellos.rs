@@ -1,7 +1,8 @@
-//! Hellos: which of them are looked at, which are to come again with a cookie, and which begin a session.
+//! Hellos: which of them to read, which to ask back with a cookie, and which to give a session.
 //!
-//! Opening a hello takes 4 to 6 µs; X25519, which the answer needs, takes 25 times as long. So the tag is checked before a cookie is
-//! given: strangers without a key get no answer at all, and under load a recorded hello gets a cookie that is of no use to its sender.
+//! Opening a hello takes 4 to 6 µs; X25519, which the answer needs, takes 25 times as long. So the tag is checked before a cookie
+//! is given: strangers without a key get no answer at all, and under load someone who replays a recorded hello gets a cookie that
+//! is useless to them.
 
 use super::{Far, Heard, PLACE_BITS, Run, SESSIONS_MAX, Session, note};
 use crate::cookie::Cookies;
@@ -15,40 +16,41 @@ use crate::{Amount, Peer, Totals, random_u32};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Most hellos without a valid cookie that are looked at in a second, and most with one: each costs some microseconds.
+/// Maximum hellos read per second, once for those without a valid cookie and once for those with one. Each costs a few
+/// microseconds.
 const LOOKED_AT_PER_SEC: u64 = 20_000;
 
-/// Hellos in a second that are answered without a cookie.
+/// Hellos per second that are answered without a cookie.
 const WITHOUT_COOKIE_PER_SEC: u64 = 1_000;
 
-/// Most hellos that are answered with a session in a second: each costs a tenth of a millisecond.
+/// Maximum sessions started per second: each costs a tenth of a millisecond.
 const ANSWERED_PER_SEC: u64 = 6_000;
 
-/// Time whose hellos may come at once, in nanoseconds.
+/// Burst that each rate allows, as the time it covers, in nanoseconds.
 const BURST_NS: u64 = 100_000_000;
 
-/// Most runs that are kept in mind.
+/// Maximum number of runs remembered.
 const RUNS_MAX: usize = 1 << 17;
 
-/// How long a session without a packet is kept, in nanoseconds.
+/// How long a session without packets is kept, in nanoseconds.
 const SESSION_IDLE_NS: u64 = 180_000_000_000;
 
-/// How long one is kept that has not had its first packet.
+/// How long a session that has not had its first packet is kept, in nanoseconds.
 const SESSION_UNUSED_NS: u64 = 10_000_000_000;
 
-/// How long a run without a session is kept in mind.
+/// How long a run without a session is remembered, in nanoseconds.
 const RUN_IDLE_NS: u64 = 86_400_000_000_000;
 
-/// How long one is kept in mind of which nothing but hellos has come.
+/// How long a run from which only hellos have come is remembered, in nanoseconds.
 const RUN_UNUSED_NS: u64 = 60_000_000_000;
 
-/// By how much the clock of a sender may be set back until its hello counts as a replay.
+/// How far a sender's clock may be set back before its hello counts as a replay, in nanoseconds. A larger step back is accepted.
 const CLOCK_BACK_NS: u64 = 60_000_000_000;
 
-/// Something that may happen a number of times a second, and a tenth of that at once.
+/// Rate limit: a number of events per second, a tenth of which may come at once.
 struct Rate {
     interval_ns: u64,
-    /// Until when everything is used up.
+    /// Time until which the allowance is used up.
     used_until_ns: u64,
 }
 
@@ -67,11 +69,11 @@ impl Rate {
     }
 }
 
-/// What is known of hellos as such.
+/// The rate limits and cookies for hellos.
 pub(super) struct Hellos {
     cookies: Cookies,
     looked_at: Rate,
-    /// Apart, so that a flood with cookies does not keep out senders without one, nor the other way round.
+    /// Separate, so that a flood with cookies does not lock out senders without one, nor the other way round.
     looked_at_with_cookie: Rate,
     without_cookie: Rate,
     answered: Rate,
@@ -88,7 +90,7 @@ impl Hellos {
         }
     }
 
-    /// Whether the hello brings a cookie that its address was given.
+    /// Whether the hello carries a cookie that was given to its address.
     fn has_cookie(&self, now_ns: u64, from: SocketAddr, header: &Header, packet: &[u8]) -> bool {
         match decode_hello(header.kind, &packet[HEADER_BYTES..]) {
             Ok((Some(cookie), _)) => self.cookies.is_valid(now_ns, from, cookie),
@@ -146,7 +148,7 @@ impl Far {
         self.begin_session(now_ns, from, &hello, known, responder, out)
     }
 
-    /// Begins a session, and answers the hello with it.
+    /// Starts a session and answers the hello with it.
     fn begin_session(
         &mut self,
         now_ns: u64,
@@ -188,7 +190,7 @@ impl Far {
         Heard::Answer
     }
 
-    /// Whether a hello was said before, or after one that was.
+    /// Whether a hello was sent before, or before a newer one that was heard.
     fn is_replay(&self, key: KeyId, hello: &Hello) -> bool {
         self.runs.get(&hello.run).is_some_and(|run| {
             let is_newer = hello.unix_ns > run.said_unix_ns
@@ -197,7 +199,7 @@ impl Far {
         })
     }
 
-    /// Notes the run of a hello, and returns what is known of it; `None`: there is no room for another one.
+    /// Records the run of a hello and returns what is known of it. `None` when there is no room for another run.
     fn note_run(
         &mut self,
         now_ns: u64,
@@ -207,7 +209,8 @@ impl Far {
     ) -> Option<Option<Totals>> {
         if let Some(run) = self.runs.get_mut(&hello.run) {
             (run.said_unix_ns, run.heard_ns) = (hello.unix_ns, now_ns);
-            // Where a former process of the sender stopped: what that sent and comes now is late, so that both count the same.
+            // The floor is where an earlier process of the sender stopped: its packets are late from here on, so both ends count
+            // the same.
             run.receiver.adopt(hello.floor);
             if let Some(memory) = &mut self.memory {
                 let said = Record::Said { run: run.number, unix_ns: hello.unix_ns };
@@ -253,7 +256,7 @@ impl Far {
         }
     }
 
-    /// Lets go of sessions and runs that were not heard of for long.
+    /// Drops sessions and runs that have been silent for too long.
     fn sweep(&mut self, now_ns: u64) {
         if now_ns < self.swept_ns + 1_000_000_000 {
             return;
@@ -301,7 +304,7 @@ mod tests {
         Near::new(key.clone(), identity, SENDER, 0)
     }
 
-    /// A hello of somebody who has the key.
+    /// A hello from a sender that has the key.
     fn hello(key: &Key) -> Vec<u8> {
         let mut packet = Vec::new();
         assert!(near(key).hello(0, 1, &mut packet));
@@ -316,7 +319,7 @@ mod tests {
         Far::new(Keys::parse(&key.line()).unwrap(), RECEIVER, 0)
     }
 
-    /// Hands a packet over and returns the answer, which is never longer.
+    /// Delivers a packet and returns the answer, which is never longer.
     fn hear(far: &mut Far, now_ns: u64, from: SocketAddr, packet: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let heard = far.on_packet(now_ns, from, &mut packet.to_vec(), &mut |_, _| {}, &mut out);
@@ -360,10 +363,10 @@ mod tests {
         }
 
         let counts = far.counts();
-        // One asks for the cookie, and the next brings it.
+        // One hello asks for the cookie, and the next returns it.
         assert!(met_ns.is_some_and(|met_ns| met_ns <= 42 * MS), "{met_ns:?} {counts:?}");
         assert_eq!(sender.counts().forged, 0);
-        // A tenth of what a second allows at once, and the second's share of the time; and those that brought a cookie.
+        // A tenth of a second's allowance as a burst, and the rate over the elapsed time; plus those that returned a cookie.
         assert!((150..=100 + 100 + 2).contains(&counts.sessions), "{counts:?}");
         assert!(counts.hello_cookies > 200 && counts.forged == 600, "{counts:?}");
     }
@@ -378,20 +381,20 @@ mod tests {
         sender.on_packet(0, &mut answer.clone());
         assert_eq!((far.counts().hello_cookies, far.counts().sessions), (1, 0));
 
-        // More comes than is looked at.
+        // More hellos come than are read.
         far.hellos.looked_at.used_until_ns = u64::MAX / 2;
         assert!(hear(&mut far, 0, addr(0), &hello(&key)).is_empty());
         assert_eq!(far.counts().hellos_refused, 1);
         packet.clear();
         assert!(sender.hello(1, 2, &mut packet), "at once");
-        // From another address it is as one without: nobody else takes it along.
+        // From another address it counts as a hello without a cookie, so nobody else can use it.
         assert!(hear(&mut far, 1, addr(1), &packet).is_empty());
         let mut welcome = hear(&mut far, 1, addr(0), &packet);
         sender.on_packet(1, &mut welcome);
         assert!(sender.is_answered(1));
         assert_eq!((far.counts().hellos_refused, far.counts().sessions), (2, 1));
 
-        // The cookie of a hello that is over says nothing.
+        // The cookie for a hello that is over is rejected.
         sender.on_packet(1, &mut answer);
         assert_eq!(sender.counts().forged, 1);
     }
@@ -406,7 +409,7 @@ mod tests {
             packet.clear();
             if sender.hello(now_ns, 1 + now_ns, &mut packet) {
                 hellos += 1;
-                // Something on the way gives it another port each time.
+                // Something on the path changes the port each time.
                 let mut answer = hear(&mut far, now_ns, addr(hellos), &packet);
                 sender.on_packet(now_ns, &mut answer);
             }

@@ -1,33 +1,33 @@
-//! Which packets of a session have arrived, and what is reported of them.
+//! Which packets of a session have arrived, and when to report them.
 
 use crate::packet::Report;
 use crate::replay::{self, ReplayWindow};
 
-/// Packets that are kept in mind, from the largest back.
+/// Number of packets tracked, counted back from the highest.
 const KEPT: u64 = replay::WINDOW;
 
-/// Packets back from the largest that each report speaks of at least.
+/// Minimum number of packets that each report covers, counted back from the highest.
 const SPOKEN_MIN: u64 = 64;
 
-/// Reports that may be lost in a row before a packet goes unreported.
+/// Number of consecutive reports that may be lost before a packet goes unreported.
 const REPORTS_BACK: usize = 8;
 
-/// Above this share of lost packets, in a million, each report is sent twice, and above the second one three times.
+/// Above the first share of lost packets, in parts per million, each report is sent twice; above the second, three times.
 const ECHO_ABOVE: [u32; 2] = [20_000, 150_000];
 
-/// Packets over which loss is measured: the first time, and after that.
+/// Packets over which loss is measured: for the first measurement, and for the later ones.
 const LOSS_PACKETS_FIRST: u64 = 32;
 const LOSS_PACKETS: u64 = 128;
 
-/// A report is repeated after this part of the time between two reports: before the sender takes its packet for lost, who waits for
-/// one such time and a round trip.
+/// A report is repeated after this fraction of the interval between two reports. That is before the sender, which waits for one
+/// interval and a round trip, declares its packet lost.
 const ECHO_PART: u64 = 4;
 
-/// Shortest and longest time from a packet to its report, in nanoseconds, and what part of the round trip it is between.
+/// Bounds for the time from a packet to its report, in nanoseconds. Callers derive the time from the round trip.
 const INTERVAL_MIN_NS: u64 = 500_000;
 const INTERVAL_MAX_NS: u64 = 10_000_000;
 
-/// Packets of one session.
+/// The packets of one session.
 #[derive(Debug)]
 pub struct Arrivals {
     largest: Option<u64>,
@@ -35,23 +35,23 @@ pub struct Arrivals {
     arrived: ReplayWindow,
     packets: u64,
     interval_ns: u64,
-    /// Since when something has arrived that was not reported.
+    /// When the first unreported packet arrived.
     unreported_since_ns: Option<u64>,
     is_asked: bool,
     last_report_ns: u64,
     echoes_left: u32,
-    /// The largest packets at the last reports.
+    /// The highest packet numbers at the last reports.
     reported: [u64; REPORTS_BACK],
     received_bytes: u64,
     sent_bytes: u64,
     loss_from: u64,
     loss_packets: u64,
-    /// Smoothed over some times; `None`: too few have come.
+    /// Loss, smoothed over several measurements. `None` when too few packets have come.
     lost_per_million: Option<u32>,
 }
 
 impl Arrivals {
-    /// A session in which nothing has arrived. `interval_ns`: how long reports may wait for more.
+    /// A session in which nothing has arrived. `interval_ns` is how long a report may wait for more packets.
     pub fn new(interval_ns: u64, now_ns: u64) -> Arrivals {
         Arrivals {
             largest: None,
@@ -72,13 +72,13 @@ impl Arrivals {
         }
     }
 
-    /// Of the last few hundred packets.
+    /// Loss over the last few hundred packets.
     fn lost_per_million(&self) -> u32 {
         self.lost_per_million.unwrap_or(0)
     }
 
-    /// Notes an authentic packet of `bytes` that was not seen before. One that is refused for want of room is not noted: it is
-    /// to be sent again.
+    /// Records an authentic packet of `bytes` that had not arrived before. Do not record a packet rejected for lack of room: the
+    /// sender must resend it.
     pub fn note(&mut self, number: u64, bytes: usize, asks: bool, now_ns: u64) {
         match self.largest {
             Some(largest) if number <= largest => {
@@ -111,12 +111,12 @@ impl Arrivals {
         }
     }
 
-    /// Whether a packet of this number may be new. To be asked before it is opened.
+    /// Whether a packet with this number may be new. Check before opening the packet.
     pub fn is_new(&self, number: u64) -> bool {
         self.arrived.is_new(number)
     }
 
-    /// When the next report is due; `None`: nothing is to be reported.
+    /// When the next report is due. `None` when there is nothing to report.
     pub fn due_ns(&self) -> Option<u64> {
         let interval_due_ns = self.last_report_ns + self.interval_ns;
         match self.unreported_since_ns {
@@ -129,8 +129,8 @@ impl Arrivals {
         }
     }
 
-    /// The report that is due now, if there is one: what it says of datagrams is filled in from `of_run`. Never more bytes go
-    /// back than came. `bitmap`: memory for what it says.
+    /// The report that is due now, if any; its datagram counts come from `of_run`. Never sends back more bytes than came in.
+    /// `bitmap` is a buffer for the report's bitmap.
     pub fn report<'a>(
         &mut self,
         now_ns: u64,
@@ -142,7 +142,7 @@ impl Arrivals {
         }
         let largest = self.largest?;
 
-        // A repeated one must not wait for what comes; one with something new begins its repeats anew.
+        // A repeat must not wait for further packets; a report with news starts its own repeats.
         let is_new = self.unreported_since_ns.is_some();
         let echoes = ECHO_ABOVE.iter().filter(|above| self.lost_per_million() > **above).count();
         let echoes_left = if is_new { echoes as u32 } else { self.echoes_left - 1 };
@@ -150,7 +150,7 @@ impl Arrivals {
         let bitmap_bytes = (back.min(largest) as usize).div_ceil(8);
         let bytes = Report::packet_bytes(bitmap_bytes) as u64;
         if self.sent_bytes + bytes > self.received_bytes {
-            // What comes next brings the bytes for it.
+            // The next packets will bring the bytes for it.
             (self.unreported_since_ns, self.is_asked, self.echoes_left) = (None, false, 0);
             return None;
         }

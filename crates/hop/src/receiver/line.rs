@@ -1,10 +1,10 @@
-//! Datagrams in the order in which the sending end took them, with a bound on how long one waits for those before it.
+//! Passes datagrams on in the order in which the sending end took them, with a bound on how long one waits for those before it.
 
 use super::{Accepted, Intake};
 use crate::packet::Origin;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Buffers that are kept for what is held next.
+/// Maximum number of free buffers kept for reuse.
 const FREE_MAX: usize = 256;
 
 /// A datagram that waits for those before it.
@@ -15,23 +15,23 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// What waits for what comes before it.
+/// The datagrams that wait for those before them.
 #[derive(Debug)]
 pub(super) struct Line {
     hold_ns: u64,
     bytes_max: usize,
-    /// What is below was handed on, does not come any more, or is not waited for any more.
+    /// Everything below this was passed on, will not come, or is no longer waited for.
     next: u64,
-    /// By the sequence number of the first part.
+    /// Keyed by the sequence number of the first part.
     held: BTreeMap<u64, Held>,
     bytes: usize,
-    /// When each stops to wait, in the order in which they came; some may have been handed on.
+    /// When each stops waiting, in order of arrival. Some may have been passed on already.
     due: VecDeque<(u64, u64)>,
     free: Vec<Vec<u8>>,
 }
 
 impl Line {
-    /// Begins at sequence number `next`. Nothing waits for longer than `hold_ns`, or while others take more than `bytes_max` bytes.
+    /// Starts at sequence number `next`. Nothing waits longer than `hold_ns`, or while others take more than `bytes_max` bytes.
     pub(super) fn new(hold_ns: u64, bytes_max: usize, next: u64) -> Line {
         Line {
             hold_ns,
@@ -44,7 +44,8 @@ impl Line {
         }
     }
 
-    /// Hands a datagram on if nothing before it is missing or it is late, with what waited for it, and holds it if not.
+    /// Passes a datagram on, along with those that waited for it, if nothing before it is missing or if it is late. Holds it
+    /// otherwise.
     pub(super) fn take(&mut self, now_ns: u64, one: &Accepted<'_>, intake: &mut Intake<'_>) {
         let (first, last) = (one.first(), one.sequence);
         if first <= self.next {
@@ -66,7 +67,7 @@ impl Line {
         }
     }
 
-    /// What is below the floor does not come any more, and nothing waits for longer than it may.
+    /// Stops waiting for anything below the floor, which will not come, and passes on what has waited as long as it may.
     pub(super) fn release(&mut self, now_ns: u64, floor: u64, intake: &mut Intake<'_>) {
         self.pass(floor, floor, intake);
         while let Some((due_ns, first)) = self.due.front().copied()
@@ -79,17 +80,17 @@ impl Line {
         }
     }
 
-    /// What is below was handed on by a former process, and is not waited for.
+    /// Does not wait for anything below `next`: an earlier process passed it on.
     pub(super) fn skip_to(&mut self, next: u64) {
         self.next = self.next.max(next);
     }
 
-    /// When something stops to wait.
+    /// When the next datagram stops waiting.
     pub(super) fn due_ns(&self) -> Option<u64> {
         self.due.front().map(|(due_ns, _)| *due_ns)
     }
 
-    /// Hands on what is below `until`, and what follows without a gap.
+    /// Passes on everything below `until`, and what follows without a gap.
     fn pass(&mut self, until: u64, floor: u64, intake: &mut Intake<'_>) {
         while let Some(first) = self.held.keys().next().copied().filter(|first| *first < until) {
             self.next = self.next.max(first);
@@ -99,7 +100,7 @@ impl Line {
         self.hand_on(floor, intake);
     }
 
-    /// Hands on what nothing before is missing of.
+    /// Passes on the datagrams that are no longer waiting for anything.
     fn hand_on(&mut self, floor: u64, intake: &mut Intake<'_>) {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() <= self.next
@@ -124,7 +125,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A line, what it handed on, and the time.
+    /// A line, what it passed on, and the time.
     struct Test {
         line: Line,
         got: Vec<u64>,
@@ -161,18 +162,18 @@ mod tests {
     fn what_is_missing_is_waited_for_and_not_for_ever() {
         let mut test = Test::new(1_000);
         assert_eq!(test.take(0, 0), [0]);
-        // One of three parts waits for 1, and 5 for both.
+        // A datagram of three parts waits for 1, and 5 waits for both.
         test.take(2, 4);
         assert_eq!(test.take(5, 5), [0]);
         assert_eq!(test.take(1, 1), [0, 1, 4, 5]);
-        // 6 does not come: 8 stops to wait first, and what came before it in the order goes with it.
+        // 6 does not come. 8 stops waiting first, and 7, which comes before it in the order, goes with it.
         test.take(8, 8);
         test.now_ns = 50 * MS;
         assert_eq!(test.take(7, 7).len(), 4);
         assert_eq!(test.line.due_ns(), Some(101 * MS));
         assert_eq!(test.release(100, 0).len(), 4);
         assert_eq!(test.release(101, 0), [0, 1, 4, 5, 7, 8]);
-        // After all, 6 comes: late.
+        // 6 comes after all, late.
         assert_eq!(test.take(6, 6), [0, 1, 4, 5, 7, 8, 6]);
         assert_eq!(test.take(9, 9).last(), Some(&9));
     }

@@ -1,13 +1,13 @@
-//! Datagrams of several parts, until all have arrived.
+//! Datagrams of several parts, held until all parts have arrived.
 
 use crate::packet::{Origin, Part};
 use std::collections::BTreeMap;
 
-/// Parts from the floor on that are always taken: a datagram of the greatest length, so that the oldest one can be completed
+/// Parts from the floor up that are always taken. They hold a datagram of maximum length, so that the oldest one can be completed
 /// whatever else waits.
 const ALWAYS_TAKEN: u64 = 64;
 
-/// One part, by its sequence number.
+/// One part, keyed by its sequence number.
 #[derive(Debug)]
 struct Held {
     part: Part,
@@ -15,12 +15,12 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// Parts that wait for others.
+/// Parts that wait for the rest of their datagram.
 #[derive(Default, Debug)]
 pub(super) struct Parts {
     held: BTreeMap<u64, Held>,
     bytes: usize,
-    /// Memory of parts that are gone.
+    /// Free buffers for reuse.
     free: Vec<Vec<u8>>,
     whole: Vec<u8>,
 }
@@ -29,13 +29,13 @@ pub(super) struct Parts {
 pub(super) struct Whole<'a> {
     pub(super) origin: Origin,
     pub(super) bytes: &'a [u8],
-    /// Sequence numbers of its first and last part.
+    /// Sequence numbers of its first and last parts.
     pub(super) first: u64,
     pub(super) last: u64,
 }
 
 impl Parts {
-    /// Whether a part may be kept within so many bytes in all.
+    /// Whether a part may be kept within a total of `bytes_max`.
     pub(super) fn has_room(
         &self,
         sequence: u64,
@@ -46,12 +46,12 @@ impl Parts {
         sequence < floor + ALWAYS_TAKEN || self.bytes + bytes <= bytes_max
     }
 
-    /// Whether the part with this sequence number waits for others.
+    /// Whether the part with this sequence number waits for the rest of its datagram.
     pub(super) fn has(&self, sequence: u64) -> bool {
         self.held.contains_key(&sequence)
     }
 
-    /// Keeps a part, and returns the datagram if that was the last one missing.
+    /// Keeps a part. Returns the datagram if this was the last part missing.
     pub(super) fn add(
         &mut self,
         sequence: u64,
@@ -75,7 +75,7 @@ impl Parts {
         Some(Whole { origin, bytes: &self.whole, first, last })
     }
 
-    /// From a part on, in one direction, the end of its datagram, if all parts up to there are held.
+    /// Steps from a part to the given end of its datagram. `None` when a part in between is not held.
     fn find(&self, from: u64, end: Part, step: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let mut at = from;
         loop {
@@ -87,7 +87,7 @@ impl Parts {
         }
     }
 
-    /// Moves a part's bytes to the whole.
+    /// Moves a part's bytes to the end of the whole datagram.
     fn take(&mut self, sequence: u64) {
         if let Some(held) = self.held.remove(&sequence) {
             self.whole.extend_from_slice(&held.bytes);
@@ -103,7 +103,7 @@ impl Parts {
         }
     }
 
-    /// Forgets the parts of datagrams that end before the floor, or that began before it and lost a part there.
+    /// Drops the parts below the floor: their datagrams can no longer be completed.
     pub(super) fn forget_below(&mut self, floor: u64) {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() < floor

@@ -1,30 +1,30 @@
-//! How much may be sent: a rate for everything, and a part of what is new for what is sent again.
+//! Sending limits: a rate for everything, and a share of the new bytes for repairs.
 
-/// Bytes that may leave at once, at least.
+/// Minimum burst, in bytes.
 const BURST_BYTES_MIN: u64 = 64 * 1024;
 
-/// Packets that may be sent again at once, at least.
+/// Minimum burst of repairs, in packets.
 const REPAIR_BURST_PACKETS: u64 = 200;
 
-/// Time of which what is new brings an allowance for repairs that is kept: what is on its way when nothing new comes any more is to be
-/// repaired, too.
+/// Time over which new bytes build up repair allowance, in nanoseconds. Packets in flight when new datagrams stop must still be
+/// repairable.
 const REPAIR_KEPT_NS: u64 = 1_000_000_000;
 
-/// A bucket that fills with time, and one that fills with what is sent for the first time.
+/// One token bucket that fills with time, and one that fills with bytes sent for the first time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     bytes_per_sec: u64,
-    /// Of 100 new bytes, so many may be sent again.
+    /// Resent bytes allowed per 100 new bytes.
     repair_percent: u64,
     burst_bytes: u64,
-    /// What may leave now; below 0 it waits.
+    /// Bytes that may leave now. At 0 or below, nothing leaves.
     left_bytes: i64,
-    /// What is left of a byte after the last filling, in byte nanoseconds.
+    /// Fraction of a byte left after the last refill, in byte nanoseconds.
     rest: u64,
     filled_ns: u64,
     repair_bytes: u64,
     repair_bytes_min: u64,
-    /// New bytes in this second and in the one before, and when this one began.
+    /// New bytes in this second and in the one before, and when this second began.
     new_bytes: [u64; 2],
     since_ns: u64,
 }
@@ -52,7 +52,7 @@ impl Allowance {
         }
     }
 
-    /// From now on so much may be sent.
+    /// Changes the rate from now on.
     pub(super) fn set_rate(&mut self, now_ns: u64, bytes_per_sec: u64) {
         self.fill(now_ns);
         self.bytes_per_sec = bytes_per_sec.max(1);
@@ -76,14 +76,14 @@ impl Allowance {
         self.left_bytes > 0
     }
 
-    /// When it will be open, if nothing leaves until then.
+    /// When a packet may leave next, if none leaves until then.
     pub(super) fn opens_ns(&self) -> u64 {
         let missing = u128::from((1 - self.left_bytes).max(0).unsigned_abs());
         let wait_ns = (missing * 1_000_000_000).div_ceil(u128::from(self.bytes_per_sec));
         self.filled_ns + u64::try_from(wait_ns).unwrap_or(u64::MAX / 2)
     }
 
-    /// Whether so many bytes may be sent again.
+    /// Whether `bytes` may be resent.
     pub(super) fn allows_repair(&self, bytes: u64) -> bool {
         self.repair_bytes >= bytes
     }
@@ -101,7 +101,7 @@ impl Allowance {
         self.repair_bytes = self.repair_bytes.saturating_sub(bytes);
     }
 
-    /// For what is neither: a floor.
+    /// Accounts for a packet that is neither new nor a repair: a floor.
     pub(super) fn take_other(&mut self, bytes: u64) {
         self.left_bytes -= bytes.cast_signed();
     }
@@ -141,10 +141,10 @@ mod tests {
                 again += 1;
             }
         }
-        // The first one finds the bucket full.
+        // The bucket is full at the start.
         assert_eq!(again, 200 + 4_999);
 
-        // What a second brought is there when nothing more comes.
+        // The allowance of the last second remains when nothing new comes.
         let mut at_once = 0;
         (0..10_000).for_each(|_| allowance.take_new(1_000));
         while allowance.allows_repair(1_000) {

@@ -1,52 +1,54 @@
-//! Whether the way loses because it is full, and how much is sent there then.
+//! Detects whether the path loses packets because it is full, and slows down if so.
 //!
-//! A link has a declared rate and does not slow down for losses: on a noisy way that would make it slow without helping anybody (RFC 8085 section
-//! 3.1.3 lets traffic of a known rate do without, where a circuit breaker ends it). What is lost because there is too much is another matter:
-//! then packets wait in a queue before some are lost, so that the round trip grows with the loss, or nearly all of them are lost. A host that is
-//! busy makes the round trip grow, too: what is lost without a queue is noise, and only what is lost beyond it counts.
+//! A link has a configured rate and does not slow down for losses: on a noisy path that would make it slow without helping
+//! anybody (RFC 8085 section 3.1.3 lets traffic of a known rate do without, if a circuit breaker can end it). Congestion loss is
+//! different: packets wait in a queue before some are lost, so the round-trip time grows with the loss, or nearly all are lost. A
+//! busy host makes the round-trip time grow too. So loss without a queue is noise, and only loss beyond the noise counts.
 
 use super::round_trip::RoundTrip;
 
-/// Time between two looks, in nanoseconds.
+/// Time between two checks, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// How often in a row it must look full until less is sent, each time.
+/// Consecutive checks that must find the path full before the rate drops.
 const LOOKS: u32 = 2;
 
-/// From this loss on beyond the noise, in a million, together with a queue; and from this one on without.
+/// Loss beyond the noise that counts as congestion together with a queue, and total loss that counts without one, in parts per
+/// million.
 const LOSS_QUEUED: u64 = 5_000;
 const LOSS_ALONE: u64 = 400_000;
 
-/// How many standard deviations of the noise the loss must lie beyond it, too.
+/// Standard deviations of the noise that are added to the first threshold.
 const NOISE_DEVIATIONS: u64 = 3;
 
-/// Shortest time in a queue that counts as one: this, in nanoseconds, and this part of the round trip.
+/// Shortest queueing time that counts as a queue: this many nanoseconds plus this fraction of the shortest round trip.
 const QUEUED_MIN_NS: u64 = 10_000_000;
 const QUEUED_PART: u64 = 4;
 
-/// Of 100 parts of what arrives on a full way: what is sent in the next second, so that the queue becomes empty.
+/// Rate for the next second on a full path, as a percentage of what arrived, so that the queue drains.
 const LESS_PERCENT: u64 = 90;
 
-/// Most of what is sent that one look takes for lost, in a million.
+/// Maximum loss that one check takes into account, in parts per million.
 const LOSS_MAX: u64 = 500_000;
 
-/// Of what is allowed: the part that each second on a way that is not full adds.
+/// Each second on a path that is not full, the rate grows by this fraction of itself.
 const MORE_PART: u64 = 20;
 
-/// The part of what arrived when the way became full that is always sent: others get most of the way, and not all of it.
+/// Fraction of what arrived when the path became full that is always sent: others get most of the path, but not all of it.
 const LEAST_PART: u64 = 4;
 
-/// If so much is lost even so, in a million, others have a least part, too: it becomes less, down to this part of what arrived.
+/// If loss exceeds this even so, in parts per million, others have a minimum share too: ours shrinks, down to this fraction of
+/// what arrived.
 const LOSS_CROWDED: u64 = 100_000;
 const LEAST_CROWDED_PART: u64 = 20;
 
-/// How often in a row the way must not look full until it is full anew.
+/// Consecutive checks that must not find the path full before congestion counts as new.
 const EMPTY_LOOKS: u32 = 30;
 
-/// How far a session is, by a report.
+/// How far a session has got, according to a report.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Seen {
-    /// Packets that were sent until the largest one that arrived.
+    /// Packets sent up to the highest one that arrived.
     pub(super) sent: u64,
     pub(super) received: u64,
 }
@@ -63,17 +65,17 @@ impl Seen {
 pub(super) struct Congestion {
     declared: u64,
     rate: u64,
-    /// What arrived in a second when the way became full, and what of that is always sent.
+    /// What arrived per second when the path became full, and the minimum rate derived from it.
     began: u64,
     least: u64,
-    /// Since the last look.
+    /// Bytes sent since the last check.
     sent_bytes: u64,
     looked_ns: u64,
-    /// What the receiver had, and the largest packet that it knew of, at the last look.
+    /// Packets that the receiver had, and the highest one that it knew of, at the last check.
     seen: Seen,
-    /// What is lost where nothing waits in a queue, in a million; smoothed over a few looks.
+    /// Loss without a queue, in parts per million, smoothed over a few checks.
     noise: u64,
-    /// Looks in a row at which the way looked full, and at which it did not.
+    /// Consecutive checks that found the path full, and that did not.
     full: u32,
     empty: u32,
 }
@@ -94,7 +96,7 @@ impl Congestion {
         }
     }
 
-    /// What may be sent, in bytes a second.
+    /// Allowed rate, in bytes per second.
     pub(super) fn rate(&self) -> u64 {
         self.rate
     }
@@ -103,7 +105,7 @@ impl Congestion {
         self.sent_bytes += bytes;
     }
 
-    /// Looks at the way, once a second. Returns whether the rate has changed.
+    /// Checks the path, once per second. Returns whether the rate has changed.
     pub(super) fn look(&mut self, now_ns: u64, round_trip: &RoundTrip, seen: Seen) -> bool {
         let elapsed_ns = now_ns.saturating_sub(self.looked_ns);
         if elapsed_ns < LOOK_NS {
@@ -118,7 +120,7 @@ impl Congestion {
         let packets = seen.sent.saturating_sub(self.seen.sent).max(1);
         (self.looked_ns, self.sent_bytes, self.seen) = (now_ns, 0, seen);
 
-        // What a round trip takes longer than it must, it waits in queues.
+        // The part of the round-trip time above the shortest one is spent in queues.
         let shortest_ns = round_trip.shortest_ns();
         let is_queued =
             round_trip.smoothed_ns() > shortest_ns + shortest_ns / QUEUED_PART + QUEUED_MIN_NS;
@@ -126,14 +128,14 @@ impl Congestion {
         let beyond = lost.saturating_sub(self.noise);
         let is_beyond = beyond > LOSS_QUEUED + NOISE_DEVIATIONS * deviation;
         let is_full = (is_queued && is_beyond) || lost > LOSS_ALONE;
-        // Noise is no more than what is lost in all.
+        // Noise cannot exceed the total loss.
         if (!is_queued && lost <= LOSS_ALONE) || lost < self.noise {
             self.noise = (3 * self.noise + lost) / 4;
         }
         if !is_full {
             self.full = 0;
             self.empty = (self.empty + 1).min(EMPTY_LOOKS);
-            // Whoever became less than others comes back as fast as they grow.
+            // A sender that fell behind others catches up as fast as they grow.
             let more = self.rate.max(self.began / LEAST_PART) / MORE_PART;
             self.rate = (self.rate + more + 1).min(self.declared);
             return self.rate != before;
@@ -145,25 +147,26 @@ impl Congestion {
         self.rate != before
     }
 
-    /// Sends less than what was sent in a second, of which so much was lost, and so much of that beyond the noise, in a million.
+    /// Sends less than the `sent` bytes per second of the last check. `lost` is the loss, and `beyond` the part of it above the
+    /// noise, in parts per million.
     fn slow_down(&mut self, sent: u64, lost: u64, beyond: u64) {
         if self.empty == EMPTY_LOOKS {
-            // Where many begin at once, most of what each sends is lost at first: its part of the way is small.
+            // When many start at once, each loses most of what it sends at first: its share of the path is small.
             self.began = scaled(sent, 1_000_000 - lost.min(1_000_000));
             self.least = self.began / LEAST_PART;
         } else if self.rate == self.least && lost > LOSS_CROWDED {
             self.least = (self.least / 100 * LESS_PERCENT).max(self.began / LEAST_CROWDED_PART);
         }
-        // The next look still sees some of what was before.
+        // The next check still sees some of the traffic from before.
         (self.full, self.empty) = (0, 0);
-        // What the way carries, before the noise takes its part.
+        // What the path carries, before noise takes its part.
         let lost = if lost > LOSS_ALONE { lost } else { beyond };
         let carried = scaled(sent, 1_000_000 - lost.min(LOSS_MAX));
         self.rate = (carried / 100 * LESS_PERCENT).max(self.least).min(self.rate).max(1);
     }
 }
 
-/// So many millionths of it.
+/// `millionths` parts per million of `rate`.
 fn scaled(rate: u64, millionths: u64) -> u64 {
     u64::try_from(u128::from(rate) * u128::from(millionths) / 1_000_000).unwrap_or(u64::MAX)
 }
@@ -175,7 +178,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MS;
 
-    /// The rate after so many seconds of this round trip and loss, at full rate.
+    /// The rate after `seconds` with this round-trip time and loss, sending at the full rate.
     fn after(congestion: &mut Congestion, from_s: u64, seconds: u64, ms: u64, lost: u64) -> u64 {
         let mut round_trip = RoundTrip::unknown();
         round_trip.note(0, 20 * MS);
@@ -207,7 +210,7 @@ mod tests {
         assert_eq!(after(&mut congestion, 40, 2, 300, 300_000), 809_370, "a queue beside noise");
     }
 
-    /// A link on a way that it shares with others like it.
+    /// A link on a path that it shares with others like it.
     struct Flow {
         congestion: Congestion,
         round_trip: RoundTrip,
@@ -215,9 +218,9 @@ mod tests {
         lost_bytes: f64,
     }
 
-    /// So many links, each of which is offered a third more than the way carries and has as much as it wants to declare, for two
-    /// minutes: what all sent of what the way carries, and what arrived of each, in the second one. Each begins so many steps after the
-    /// one before, when the queue may be full.
+    /// Runs `count` links for two minutes, each offered a third more than the path carries and with a configured rate that never
+    /// limits it. Returns, for the second minute, what all of them sent as a share of what the path carries, and what arrived
+    /// from each. Each starts `apart` steps after the one before, when the queue may be full.
     fn crowd(count: usize, apart: u64) -> (f64, Vec<f64>) {
         const STEP_NS: u64 = 10 * MS;
         let way = 1_000_000.0;

@@ -1,19 +1,19 @@
-//! The round trip's time, as RFC 6298 estimates it, from reports that say how long they waited.
+//! Round-trip time, estimated as in RFC 6298 from reports that say how long they waited.
 
-/// What is assumed before anything was measured, in nanoseconds.
+/// Assumed before the first measurement, in nanoseconds.
 const UNKNOWN_NS: u64 = 100_000_000;
 
-/// Smallest variation that is believed, in nanoseconds: timers and schedulers have as much.
+/// Minimum variation assumed, in nanoseconds: timers and schedulers alone cause that much.
 const VARIATION_MIN_NS: u64 = 1_000_000;
 
-/// How long the shortest round trip is kept in mind at least, in nanoseconds: ways change, and become longer.
+/// How long the shortest round trip is remembered at least, in nanoseconds. Paths change, and may get longer.
 const SHORTEST_NS: u64 = 30_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTrip {
     smoothed_ns: Option<u64>,
     variation_ns: u64,
-    /// The shortest of this while and of the one before.
+    /// The shortest of this period and of the one before.
     shortest_ns: [u64; 2],
     since_ns: u64,
 }
@@ -46,13 +46,13 @@ impl RoundTrip {
         self.smoothed_ns.unwrap_or(UNKNOWN_NS)
     }
 
-    /// The shortest of the last while; 0 before anything was measured.
+    /// The shortest recent round trip; 0 before the first measurement.
     pub(super) fn shortest_ns(&self) -> u64 {
         let [now_ns, before_ns] = self.shortest_ns;
         if self.is_known() { now_ns.min(before_ns) } else { 0 }
     }
 
-    /// Longest time after which an answer is still likely, but for the time that the other end waits with it.
+    /// Longest time after which an answer is still likely, not counting the time that the other end holds it back.
     pub(super) fn patience_ns(&self) -> u64 {
         self.smoothed_ns() + (4 * self.variation_ns).max(VARIATION_MIN_NS)
     }

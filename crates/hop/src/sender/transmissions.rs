@@ -1,4 +1,4 @@
-//! The packets that were sent, and what reports say of them.
+//! The packets sent, and what reports say about them.
 
 use crate::packet::Report;
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 pub(super) enum What {
     /// The datagram, or part of one, with this sequence number.
     Item(u64),
-    /// Nothing that is sent again.
+    /// Nothing that would be resent.
     Nothing,
 }
 
@@ -16,9 +16,9 @@ pub(super) enum What {
 enum State {
     Open,
     Arrived,
-    /// What was sent later has arrived.
+    /// A packet sent later has arrived.
     Overtaken,
-    /// Nothing was heard for too long.
+    /// Unreported for too long.
     Silent,
 }
 
@@ -29,34 +29,34 @@ struct Record {
     state: State,
 }
 
-/// What a report brought.
+/// What is new in a report.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct News {
-    /// It spoke of a packet that none had spoken of.
+    /// The report covers a packet that no earlier report covered.
     pub(super) any: bool,
-    /// When the largest one was sent, if no report had spoken of it.
+    /// When the highest packet reported was sent, if this is the first report on it.
     pub(super) largest_sent_ns: Option<u64>,
-    /// Packets that had been taken for lost, and whose content was sent again for nothing.
+    /// Packets that were declared lost but had arrived, so their content was resent for nothing.
     pub(super) spurious: u64,
 }
 
-/// How many round trips what was taken for lost is kept in mind, to learn from it.
+/// Number of round trips that lost packets stay recorded, to learn from late arrivals.
 const REMEMBERED_ROUND_TRIPS: u64 = 4;
 
-/// Most packets that are kept in mind.
+/// Maximum number of packets recorded.
 const RECORDS_MAX: usize = 1 << 20;
 
 #[derive(Default, Debug)]
 pub(super) struct Transmissions {
-    /// Number of the first record.
+    /// Packet number of the first record.
     first: u64,
     records: VecDeque<Record>,
-    /// Records from the front of which none is open.
+    /// Number of records at the front that are not open.
     closed: usize,
     data_packets: u64,
     /// When the newest packet that arrived was sent.
     newest_arrived_ns: u64,
-    /// By how much a packet may be overtaken and not be lost.
+    /// How much later a packet must be sent to prove, by arriving, that an earlier one is lost.
     reordering_ns: u64,
 }
 
@@ -80,7 +80,7 @@ impl Transmissions {
         number
     }
 
-    /// When the oldest packet was sent that nothing was heard of.
+    /// When the oldest unreported packet was sent.
     pub(super) fn oldest_open_ns(&self) -> Option<u64> {
         self.records.get(self.closed).map(|record| record.sent_ns)
     }
@@ -91,7 +91,7 @@ impl Transmissions {
         self.closed = self.closed.saturating_sub(1);
     }
 
-    /// To be called when records were closed.
+    /// Call this after closing records.
     fn find_open(&mut self) {
         let is_closed = |record: &Record| record.state != State::Open;
         while self.records.get(self.closed).is_some_and(is_closed) {
@@ -99,7 +99,7 @@ impl Transmissions {
         }
     }
 
-    /// Takes everything for lost that was sent until then and not heard of.
+    /// Declares lost every open packet sent at or before `until_ns`.
     pub(super) fn lose_until(&mut self, until_ns: u64, lost: &mut dyn FnMut(u64, u64)) {
         let first = self.first;
         for (at, record) in self.records.iter_mut().enumerate().skip(self.closed) {
@@ -116,7 +116,7 @@ impl Transmissions {
         self.find_open();
     }
 
-    /// Marks what a report speaks of: `mark` is told of each sequence number, its packet, and whether that has arrived.
+    /// Applies a report. Calls `mark` with each sequence number, its packet, and whether that packet has arrived.
     pub(super) fn mark(
         &mut self,
         report: &Report<'_>,
@@ -127,7 +127,7 @@ impl Transmissions {
         let Some(until) = (report.largest + 1).checked_sub(self.first) else { return news };
         let until = (until as usize).min(self.records.len());
 
-        // It does not speak of those before.
+        // The report does not cover earlier packets.
         let spoken = report.largest.saturating_sub(8 * report.bitmap.len() as u64);
         for at in spoken.saturating_sub(self.first) as usize..until {
             let number = self.first + at as u64;
@@ -155,7 +155,7 @@ impl Transmissions {
         news
     }
 
-    /// What was sent before something that has arrived is lost, but for what may only be late.
+    /// Declares packets lost that were sent before one that has arrived, except for those that may only be late.
     fn lose_overtaken(&mut self, until: usize, mark: &mut dyn FnMut(u64, u64, bool)) {
         for at in self.closed..until {
             let number = self.first + at as u64;
@@ -170,7 +170,7 @@ impl Transmissions {
         }
     }
 
-    /// Each proof that packets overtake each other makes it wait longer, and each report without one a little shorter.
+    /// Each proof of reordering lengthens the tolerance, and each report without one shortens it a little.
     fn note_reordering(&mut self, proofs: u64, round_trip_ns: u64) {
         if proofs > 0 {
             self.reordering_ns = (self.reordering_ns + round_trip_ns / 16).min(round_trip_ns / 2);
