@@ -1,56 +1,56 @@
-//! What the last batches say about the next one: how many datagrams, how long, how soon.
+//! Predicts the next batch from the last ones: how many datagrams, how long, and how soon.
 
 use crate::target::RUN_BYTES_MAX;
 use std::time::Duration;
 use sys::recv::{BATCH, BUFFER_BYTES};
 
-/// Most bytes of a batch, but for its first few datagrams: what was received is sent while it is still in the processor's
+/// Maximum size of a batch, in bytes, beyond its first few datagrams: it is sent while it is still in the processor's
 /// second-level cache.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 
-/// Fewest datagrams of a full batch, however long they are.
+/// Minimum number of datagrams in a full batch, however long they are.
 const BATCH_MIN: usize = 4;
 
-/// Shorter datagrams are copied into the ring: that is cheaper than telling the kernel of two places for each.
+/// Shorter datagrams are copied into the ring: that is cheaper than giving the kernel two buffers for each.
 const IN_PLACE_BYTES_MIN: usize = 128;
 
-/// Time over which the rate is measured.
+/// Window over which the rate is measured.
 const RATE_WINDOW_NS: u64 = 5_000_000;
 
 /// A batch is a burst if it has more than this many times what a pause gathers.
 const BURST: u64 = 4;
 
-/// Shortest pause that is asked for.
+/// Minimum pause.
 const PAUSE_MIN: Duration = Duration::from_micros(1);
 
-/// Longest lateness that is believed of a pause, however late it was.
+/// Upper bound on the lateness learned from one pause.
 const LATENESS_MAX: Duration = Duration::from_millis(1);
 
-/// How the next batch is to be received.
+/// How to receive the next batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
-    /// Datagrams that are asked for.
+    /// Datagrams to ask for.
     pub(crate) count: usize,
-    /// Distance of the datagrams where they are received straight into the ring; `None`: they are copied there.
+    /// Spacing of datagrams received straight into the ring. `None` when they are copied there.
     pub(crate) stride_bytes: Option<usize>,
-    /// Bytes that the batch is expected to have at most.
+    /// Expected maximum size of the batch, in bytes.
     pub(crate) bytes: usize,
 }
 
 /// What arrived lately.
 pub(crate) struct Arrivals {
-    /// Longest datagram of the last batch and of the one before it, in bytes.
+    /// Longest datagrams of the last batch and of the one before it, in bytes.
     longest_bytes: [usize; 2],
     /// Whether the last batch had about the same length throughout.
     is_even: bool,
-    /// Most time that a short batch is waited for to grow.
+    /// Maximum time to wait for a short batch to grow.
     gather: Option<Duration>,
     window_began_ns: u64,
     window_count: u64,
-    /// Datagrams that a pause is likely to gather, by the last window; below 1 it would gather none.
+    /// Datagrams that a pause is likely to gather, judging by the last window. 0 when it would gather none.
     per_pause: u64,
     last_count: u64,
-    /// By how much pauses were longer than asked for, in the mean.
+    /// Mean time by which pauses exceeded the time asked for.
     lateness: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Arrivals {
         }
     }
 
-    /// Notes the lengths of a batch.
+    /// Records the lengths of a batch.
     pub(crate) fn note(&mut self, lens: impl Iterator<Item = usize>) {
         let (mut count, mut total, mut longest) = (0, 0, 0);
         for len in lens {
@@ -90,7 +90,7 @@ impl Arrivals {
         let in_place = self.is_even && (IN_PLACE_BYTES_MIN..=BUFFER_BYTES).contains(&longest);
 
         if in_place {
-            // Whole runs: a message for the one that is left over costs as much as one for seven.
+            // Whole runs only: a message for one leftover datagram costs as much as one for seven.
             let run = (RUN_BYTES_MAX / longest).clamp(1, count);
             count -= count % run;
         }
@@ -98,8 +98,8 @@ impl Arrivals {
         Plan { count, stride_bytes: in_place.then_some(longest), bytes: count * longest }
     }
 
-    /// How long to wait before the next batch is received, if this one was all there was; `None`: not at all. At least one
-    /// more is likely to arrive meanwhile, and shares a wake-up and its calls.
+    /// How long to wait before receiving the next batch, if this one emptied the socket. `None` means not at all. At least one
+    /// more datagram is likely to arrive meanwhile, and shares a wake-up and its calls.
     pub(crate) fn pause(&mut self, now_ns: u64) -> Option<Duration> {
         let gather = self.gather?;
 
@@ -110,15 +110,15 @@ impl Arrivals {
             (self.window_began_ns, self.window_count) = (now_ns, 0);
         }
 
-        // Many at once arrived as a burst, which needs no pause to gather: the next one is not near.
+        // Many at once came as a burst, which needs no pause to gather: the next burst is not near.
         let is_burst = self.last_count > BURST * self.per_pause;
         let is_worth_it = self.per_pause > 0 && !is_burst;
         is_worth_it.then(|| gather.saturating_sub(self.lateness).max(PAUSE_MIN))
     }
 
-    /// Notes how long a pause of `wanted` was: the next one is asked for shorter, by the mean lateness of pauses.
+    /// Records the actual length `was` of a pause of `wanted`. The next one is shortened by the mean lateness of pauses.
     pub(crate) fn paused(&mut self, wanted: Duration, was: Duration) {
-        // One that was much too long says that others had the processor, not how late a wake-up is.
+        // A pause that was much too long means that other threads had the processor, not that wake-ups are that late.
         let late = was.saturating_sub(wanted).min(LATENESS_MAX);
         self.lateness = (self.lateness * 7 + late) / 8;
     }

@@ -1,7 +1,7 @@
-//! A target that is a file: lines, length-prefixed records, or a capture file; rotated by size.
+//! A target that writes to a file: lines, length-prefixed records, or a capture file; rotated by size.
 //!
-//! A disk may hold a write for as long as it likes. So the datagrams of a claim are copied into a buffer, the claim is let
-//! go, and only then is the buffer written: the ring never waits for a disk.
+//! A disk may block a write for any length of time. So the datagrams of a claim are copied into a buffer, the claim is released,
+//! and only then is the buffer written: the ring never waits for a disk.
 
 mod disk;
 mod format;
@@ -20,28 +20,28 @@ use std::sync::Arc;
 use sys::Errno;
 use sys::socket::LocalAddress;
 
-/// The buffer is written when it holds this much, or when the ring is empty.
+/// The buffer is written when it holds this many bytes, or when the ring is empty.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Most memory of the buffer: the last datagram may go beyond the mark, with what its format puts around it.
+/// Maximum size of the buffer, in bytes: the last datagram may exceed the mark, with what its format puts around it.
 pub(crate) const BUFFER_BYTES_MAX: usize = BUFFER_BYTES + 64 * 1024 + 256;
 
-/// Most datagrams in the buffer: what a file's thread may have in its hands while the disk holds it.
+/// Maximum number of datagrams in the buffer: what a file's thread may hold while the disk blocks it.
 pub(crate) const BUFFERED_DATAGRAMS_MAX: u64 = 8_192;
 
-/// Time between two attempts to open a file that could not be opened or written.
+/// Time between attempts to open a file that could not be opened or written, in nanoseconds.
 const RETRY_INTERVAL_NS: u64 = 250_000_000;
 
 /// A file target of one listener.
 pub(crate) struct FileTarget {
     options: FileOptions,
-    /// Where the datagrams were sent to, for capture files.
+    /// Destination address of the datagrams, for capture files.
     local: Option<LocalAddress>,
     reader: Reader,
     gate: Gate,
     meter: Arc<TargetMeter>,
     file: Option<OpenFile>,
-    /// The file that the last write failed on, if what it left was cut off.
+    /// The file that the last write failed on, if the torn part was cut off.
     whole: Option<disk::Whole>,
     retry_at_ns: u64,
     buffer: Vec<u8>,
@@ -51,7 +51,7 @@ pub(crate) struct FileTarget {
 
 /// A datagram in the buffer.
 struct Record {
-    /// Where in the buffer it ends.
+    /// Offset of its end in the buffer.
     end: usize,
     payload_bytes: usize,
     received_ns: u64,
@@ -79,9 +79,9 @@ impl FileTarget {
         }
     }
 
-    /// Moves datagrams from the ring into the buffer until that is full enough. Returns whether the ring is empty.
+    /// Moves datagrams from the ring into the buffer until it is full enough. Returns whether the ring is empty.
     fn fill(&mut self, now_ns: u64) -> bool {
-        // What comes while this goes on is for the next call: a command may come first.
+        // Datagrams that arrive meanwhile are for the next call: a command may come first.
         let end = self.reader.head();
 
         while !is_full(&self.buffer, &self.records) {
@@ -122,13 +122,13 @@ impl FileTarget {
         false
     }
 
-    /// Writes the buffer, as much at a time as the file has room for, and counts each part as delivered or as lost, whole.
+    /// Writes the buffer in parts as large as the file has room for. Each part counts as a whole, as delivered or as lost.
     fn write_out(&mut self, now_ns: u64) {
         let mut first = 0;
 
         while first < self.records.len() {
             let next = if self.file.is_none() && now_ns < self.retry_at_ns {
-                // The last attempt failed a moment ago: no call is spent on another.
+                // The last attempt failed a moment ago: do not spend a call on another.
                 self.count_lost(first);
                 self.records.len()
             } else {
@@ -152,14 +152,14 @@ impl FileTarget {
         self.meter.sender.drop(Reason::WriteError, amount_of(&self.records[first..]));
     }
 
-    /// Writes the records from `first` on that fit into one file, at least one, and returns the number of the next.
+    /// Writes the records from `first` on that fit into one file, at least one, and returns the index of the next one.
     fn write_part(&mut self, first: usize) -> io::Result<usize> {
         let limit_bytes = self.options.rotate_bytes.unwrap_or(u64::MAX);
         let begin = first.checked_sub(1).map_or(0, |before| self.records[before].end);
         let first_bytes = (self.records[first].end - begin) as u64;
         let header_bytes = disk::header(self.options.format).len() as u64;
 
-        // Taken out until the write has succeeded: after an error the file is opened and looked at again.
+        // Taken out until the write has succeeded: after an error the file is opened and checked again.
         let still_there = self.file.take().and_then(|open| open.still_at(&self.options.path));
         let mut open = match still_there {
             Some(open) => open,
@@ -175,7 +175,7 @@ impl FileTarget {
         let rest = &self.records[first..];
         let room_bytes = limit_bytes.saturating_sub(open.len_bytes);
         let fits = |record: &Record| (record.end - begin) as u64 <= room_bytes;
-        // One that is larger than a whole file has a file of its own.
+        // A record larger than a whole file gets a file of its own.
         let count = rest.partition_point(fits).max(1);
         let bytes = &self.buffer[begin..rest[count - 1].end];
         open.append(bytes, &mut self.whole)?;
@@ -255,7 +255,7 @@ impl Pump for FileTarget {
 
     fn replace(&mut self, destination: TargetKind, gate: Option<Gate>) -> Replaced {
         let TargetKind::File(options) = destination else { return Replaced::No };
-        // Between two pumps the buffer is empty, so that nothing of the old file's is left here.
+        // The buffer is empty between two pumps, so it holds nothing for the old file.
         self.options = options;
         self.file = None;
         self.retry_at_ns = 0;

@@ -1,4 +1,4 @@
-//! Which datagrams a target takes: by source, by sample, by rate.
+//! Which datagrams a target takes: by source, by sample, and by rate.
 
 use crate::prefix::PrefixSet;
 use crate::{Sample, SampleBy, TargetOptions};
@@ -6,7 +6,7 @@ use ledger::Reason;
 use std::num::NonZeroU32;
 use sys::Source;
 
-/// The decisions of one target, and the state that they need.
+/// The filters of one target, and their state.
 #[derive(Debug)]
 pub(crate) struct Gate {
     only_sources: PrefixSet,
@@ -26,22 +26,22 @@ impl Gate {
         }
     }
 
-    /// Whether a target of these options looks at sources.
+    /// Whether a target with these options needs sources.
     pub(crate) fn asks_for_sources(options: &TargetOptions) -> bool {
         let samples_by_source = options.sample.is_some_and(|sample| sample.by == SampleBy::Source);
         !options.only_sources.is_empty() || samples_by_source
     }
 
-    /// Whether every datagram passes, so that none needs to be looked at.
+    /// Whether every datagram passes, so that none needs to be checked.
     pub(crate) fn is_open(&self) -> bool {
         self.only_sources.is_empty() && self.sample.is_none() && self.bucket.is_none()
     }
 
-    /// Decides about one datagram, once: a second question about the same one would count twice. A datagram whose
-    /// source is not known was received before any target asked for sources; it passes where the source decides.
+    /// Decides about one datagram. Call it once per datagram: a second call would count twice. A datagram with an unknown source
+    /// was received before any target asked for sources. It passes wherever the source decides.
     ///
     /// # Errors
-    /// The reason why it does not pass.
+    /// The reason why the datagram does not pass.
     pub(crate) fn decide(&mut self, source: &Source, now_ns: u64) -> Result<(), Reason> {
         let is_listed = |sources: &PrefixSet| source.is_unknown() || sources.contains(source);
         if !self.only_sources.is_empty() && !is_listed(&self.only_sources) {
@@ -58,7 +58,7 @@ impl Gate {
             }
         }
 
-        // Asked last: what is filtered or sampled out uses up no credit.
+        // Checked last: datagrams that were filtered or sampled out use up no credit.
         let has_credit = self.bucket.as_mut().is_none_or(|bucket| bucket.take(now_ns));
         if has_credit { Ok(()) } else { Err(Reason::RateLimited) }
     }
@@ -84,9 +84,9 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A token bucket that holds a tenth of a second's worth, at least one.
+/// A token bucket that holds a tenth of a second's worth, at least one datagram.
 ///
-/// Credit is counted in nanoseconds times datagrams a second, so that every whole rate is exact.
+/// Credit is counted in nanoseconds times datagrams per second, so every whole rate is exact.
 #[derive(Debug)]
 struct Bucket {
     per_sec: u64,

@@ -17,49 +17,49 @@ use sys::poll::PollSet;
 use sys::recv::{Aggregates, Ask, ReceiveBatch, Room, Sources, Stamps, Wait};
 use sys::socket::{leave_port, mem_info};
 
-/// A socket as the thread that reads it sees it.
+/// A socket, as seen by the thread that reads it.
 pub(crate) struct Inlet {
     pub(crate) socket: Arc<ListenSocket>,
     pub(crate) owner: SocketOwner,
     pub(crate) arrivals: Arrivals,
-    /// Somebody looks at where datagrams come from.
+    /// Whether any target or filter needs the sources of datagrams.
     pub(crate) asks_for_sources: Arc<AtomicBool>,
-    /// Whether datagrams are dated by their arrival at the host, or by the reading of their batch.
+    /// Whether datagrams carry the time of their arrival at the host, or of the read of their batch.
     pub(crate) stamps: Stamps,
     pub(crate) batch: ReceiveBatch,
     pub(crate) clock: Clock,
 }
 
-/// What a receive call brought.
+/// Result of a receive call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Read {
-    /// As much as fits: there is probably more.
+    /// A full batch: there is probably more.
     Full,
     Some,
     Nothing,
     Failed,
 }
 
-/// What a datagram is taken to have at most while nothing longer was seen lately: the payload of a frame of 1,500 bytes.
+/// Assumed maximum length of a datagram when nothing longer was seen lately: the payload of a 1,500-byte frame.
 const USUAL_BYTES: usize = 1_472;
 
-/// What happens to what does not fit the ring while a socket is emptied.
+/// What to do with datagrams that do not fit the ring while a socket is emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FullRing {
-    /// Readers lose their oldest.
+    /// Readers lose their oldest datagrams.
     Loses,
-    /// It stays in the socket until there is room, or the deadline is there.
+    /// They stay in the socket until there is room, or until the deadline.
     IsWaitedFor,
 }
 
-/// Time between two looks for room in the ring.
+/// Time between two checks for room in the ring.
 pub(crate) const ROOM_PAUSE: Duration = Duration::from_micros(100);
 
-/// How often a socket that gives no datagram is read again while the kernel still charges something to it.
+/// How often to read again a socket that returns no datagram while the kernel still charges memory to it.
 const EMPTY_LOOKS_MAX: u32 = 1_000;
 
 impl Inlet {
-    /// Takes one batch into the ring. Says what it brought, and when.
+    /// Receives one batch into the ring. Returns the result and the time.
     pub(crate) fn receive(
         &mut self,
         intake: &mut Intake,
@@ -69,8 +69,7 @@ impl Inlet {
         let plan = self.arrivals.plan();
         let datagrams_max = plan.count * self.datagrams_each_max();
         let writer = &mut intake.writer;
-        // Before room is asked for: an empty ring begins again at its first bytes, which are still in the
-        // processor's cache.
+        // Before asking for room: an empty ring starts over at its first bytes, which are still in the processor's cache.
         writer.rewind_if_empty(plan.bytes);
 
         let room = plan.stride_bytes.and_then(|stride_bytes| {
@@ -88,7 +87,7 @@ impl Inlet {
         };
         let ask = Ask { count_max: plan.count, sources, stamps: self.stamps, aggregates, room };
         let received = self.batch.receive_into(self.socket.as_fd(), wait, ask);
-        // One time for the whole batch: a clock call for each datagram would cost more than it says.
+        // One time for the whole batch: a clock call for each datagram would cost more than it is worth.
         let now = self.clock.now();
 
         let read = match received {
@@ -105,8 +104,8 @@ impl Inlet {
             }
             Err(Errno::INTR) => Read::Failed,
             Err(_) => {
-                // The loop must go on: the next datagram may well arrive. It goes on slowly, so that an error that
-                // stays does not take a processor.
+                // The loop must go on: the next datagram may well arrive. It goes on slowly, so that a persistent error does not
+                // use up a processor.
                 intake.meter.receive_errors.add(1);
                 let mut set = PollSet::default();
                 let _ = set.wait(HOUSEKEEPING_INTERVAL / 10);
@@ -132,21 +131,21 @@ impl Inlet {
         aggregates.note_read(count as u64, datagrams);
     }
 
-    /// Most datagrams in a message of the socket's.
+    /// Maximum number of datagrams in one message of this socket.
     fn datagrams_each_max(&self) -> usize {
         if self.socket.aggregates().is_some() { SEGMENTS_MAX } else { 1 }
     }
 
-    /// Whether the ring takes a whole batch without losing anything, as far as the last ones tell, and has a quarter left then: a
-    /// reader that is further behind drops its oldest.
+    /// Whether the ring should take a whole batch without loss, judging by the last ones, and have a quarter left after that: a
+    /// reader further behind drops its oldest datagrams.
     pub(crate) fn has_room(&self, intake: &mut Intake) -> bool {
         let plan = self.arrivals.plan();
         let bytes = plan.bytes.max(plan.count * USUAL_BYTES);
         intake.writer.has_quarter_beyond(plan.count * self.datagrams_each_max(), bytes)
     }
 
-    /// Closes the socket to what is new and reads what waits in it, unless it goes on without us. `shown` is called after each
-    /// batch.
+    /// Closes the socket to new datagrams and reads what waits in it, unless another process keeps the socket. Calls `shown`
+    /// after each batch.
     pub(crate) fn finish(
         &mut self,
         intake: &mut Intake,
@@ -161,18 +160,18 @@ impl Inlet {
         }
 
         intake.meter.begin_stop();
-        // If the filter cannot be attached, what arrives until the close is the kernel's to lose; there is no
-        // other way to say so than the gap between the sender's count and ours.
+        // If the filter cannot be attached, the kernel loses what arrives until the close. Only the gap between the sender's
+        // count and ours then shows it.
         let is_refusing = self.socket.refuse_new_datagrams().is_ok();
         self.empty(intake, targets, stop, (is_refusing, full_ring), shown);
         if is_refusing {
             intake.meter.end_stop();
         }
-        // The socket is empty. What arrives from here on is nobody's, as after the close.
+        // The socket is empty. What arrives from here on is lost, as it would be after the close.
         leave_port(self.socket.as_fd());
     }
 
-    /// Reads what waits in the socket, which takes nothing more if it `is_refusing`.
+    /// Reads what waits in the socket. If `is_refusing`, the socket accepts nothing more.
     fn empty(
         &mut self,
         intake: &mut Intake,
@@ -194,13 +193,13 @@ impl Inlet {
             shown();
 
             match read {
-                // While the filter does not refuse, a fast sender could keep this going beyond the deadline.
+                // If the filter does not refuse, a fast sender could keep this going beyond the deadline.
                 Read::Full | Read::Some if is_late && !is_refusing => return,
                 Read::Full | Read::Some => {
                     let now = self.clock.now();
                     targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
                 }
-                // What passed the filter before it was there may still be on its way into the queue.
+                // Datagrams that passed before the filter was attached may still be on their way into the queue.
                 Read::Nothing if self.has_queued() && looks < EMPTY_LOOKS_MAX => {
                     looks += 1;
                     std::thread::yield_now();

@@ -12,18 +12,18 @@ use sys::Source;
 use sys::clock::monotonic_ns;
 use sys::recv::{Payload, Received};
 
-/// The writing side of a listener. It touches neither socket nor clock, so that it runs in the simulation too.
+/// The writing side of a listener. It touches neither a socket nor a clock, so it runs in the simulation too.
 pub(crate) struct Intake {
     pub(crate) writer: Writer,
     pub(crate) admission: Admission,
     pub(crate) meter: Arc<ListenerMeter>,
 }
 
-/// Which sources may enter.
+/// Which sources are admitted.
 pub(crate) struct Admission {
     allow: PrefixSet,
     deny: PrefixSet,
-    /// Whose headers are taken off first; `None`: nobody's.
+    /// The senders whose headers are stripped first. `None` when there are none.
     trust: Option<Trust>,
 }
 
@@ -46,15 +46,15 @@ impl Admission {
 }
 
 impl Intake {
-    /// Takes a batch into the ring and shows it to the readers. `targets` are those of the same thread: they get a turn
-    /// before the ring would take their oldest datagrams from them. `read_ns` dates those that bring no time of their own.
+    /// Takes a batch into the ring and shows it to the readers. `targets` are those of the same thread: they get a turn before
+    /// the ring would take their oldest datagrams. `read_ns` is the time of datagrams that carry none.
     pub(crate) fn take_in<'a, I: Iterator<Item = Received<'a>>>(
         &mut self,
         datagrams: impl Fn() -> I,
         read_ns: u64,
         targets: &mut Targets,
     ) {
-        // Counted before anything is dropped or taken in: what is in flight is the difference, and never negative.
+        // Counted before anything is dropped or taken in, so the difference, which is in flight, is never negative.
         let read: Amount = datagrams().map(|datagram| Amount::one(datagram.payload.len())).sum();
         let headers_bytes = match &mut self.admission.trust {
             Some(trust) => trust.look_at(datagrams(), &self.writer),
@@ -101,8 +101,8 @@ impl Intake {
         self.show(&mut accepted);
     }
 
-    /// Takes one datagram into the ring that came another way than by the listener's socket. What was `accepted` is to be shown
-    /// soon.
+    /// Takes one datagram into the ring that did not come through the listener's socket. The caller must soon show what was
+    /// `accepted`.
     pub(crate) fn take_one(
         &mut self,
         source: Source,
@@ -123,7 +123,7 @@ impl Intake {
         self.store(source, received_ns, bytes, accepted, targets);
     }
 
-    /// Copies one datagram into the ring. What was `accepted` is shown first where readers would lose some of it.
+    /// Copies one datagram into the ring. Shows what was `accepted` first if readers would otherwise lose some of it.
     pub(crate) fn store(
         &mut self,
         source: Source,
@@ -133,8 +133,8 @@ impl Intake {
         targets: &mut Targets,
     ) {
         if !self.writer.has_room_without_loss(bytes.len()) {
-            // A reader may lose only what it could see and what is counted as received. And the targets of this
-            // thread get their turn first.
+            // A reader may lose only what it could see and what is counted as received. The targets of this thread get their turn
+            // first.
             self.show(accepted);
             targets.pump(monotonic_ns(), received_ns, CLAIMS_MAX_UNDER_LOAD);
         }
@@ -146,8 +146,7 @@ impl Intake {
         }
     }
 
-    /// Counts what was appended, and only then shows it to readers: nothing can leave before it is counted as
-    /// received.
+    /// Counts what was appended, and only then shows it to readers: nothing can leave before it is counted as received.
     pub(crate) fn show(&mut self, accepted: &mut Amount) {
         self.meter.receive.delivered.add(*accepted);
         *accepted = Amount::default();

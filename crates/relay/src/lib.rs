@@ -1,14 +1,15 @@
-//! The datagram tee: one receiving thread writes each datagram once into a ring, every target reads it from there.
+//! The datagram tee: one receiving thread writes each datagram once into a ring, and every target reads it from there.
 //!
 //! - `ring`: the memory that both sides share, and the protocol that keeps them apart. The only unsafe code.
-//! - `socket`: what is listened with. `receiver`, `inlet`, `arrivals`, `intake`: socket to ring. `member`, `merge`: several sockets to one ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
-//! - `rows`: ring to the memory of a sink. `link`: ring to another Weir's ring.
+//! - `socket`: the listening sockets. `receiver`, `inlet`, `arrivals`, `intake`: socket to ring. `member`, `merge`: several
+//!   sockets to one ring. `gate`, `target`: ring to messages. `outlet`, `file`: messages to the kernel.
+//! - `rows`: ring to a sink's memory. `link`: ring to another Weir's ring.
 //! - `pump`, `worker`: the targets of a thread, and the threads. `listener`: the handle that callers hold.
-//! - `path`: what the kernel's tables say about the ways to targets, kept by a thread of its own.
-//! - `meter`: what is counted on the way, as hops of the ledger.
+//! - `path`: what the kernel's tables say about the paths to targets, kept up to date by a thread of its own.
+//! - `meter`: the counts along the way, as hops of the ledger.
 //!
-//! A target that falls behind loses its own oldest datagrams, and how many is a subtraction of sequence numbers. The
-//! receiving thread never waits for a target. Nothing allocates, locks or logs for a datagram.
+//! A target that falls behind loses its own oldest datagrams; subtracting sequence numbers gives how many. The receiving thread
+//! never waits for a target. Nothing allocates, locks or logs per datagram.
 
 #![deny(unsafe_code)]
 
@@ -55,20 +56,19 @@ pub use rows::{Datagram, Flushed, RowTarget, Taken};
 pub use socket::{ListenSocket, Receive};
 pub use thread_time::ReadingTime;
 
-/// Smallest ring, in bytes: the largest datagram fits several times.
+/// Minimum ring size, in bytes: the largest datagram fits several times.
 pub const RING_BYTES_MIN: usize = 256 * 1024;
 
-/// Memory in bytes that a ring with `ring_bytes` of payload memory takes in addition: one descriptor for each
-/// datagram.
+/// Memory that a ring takes in addition to `ring_bytes` of payload memory, in bytes: one descriptor for each datagram.
 pub fn descriptor_bytes(ring_bytes: usize) -> usize {
     ring::descriptor_bytes(ring_bytes)
 }
 
-/// Memory in bytes of the rings of a listener with several sockets, besides its own of `ring_bytes`, with their descriptors.
+/// Memory of the extra rings of a listener with several sockets, descriptors included, in bytes. Its own ring has `ring_bytes`.
 pub fn member_rings_bytes(ring_bytes: usize, sockets: usize) -> usize {
     let each = listener::member_ring_bytes(ring_bytes, sockets);
     if sockets > 1 { sockets * (each + descriptor_bytes(each)) } else { 0 }
 }
 
-/// Most memory that a file target takes for what it is about to write, in bytes.
+/// Maximum memory of a file target's write buffer, in bytes.
 pub const FILE_BUFFER_BYTES_MAX: usize = file::BUFFER_BYTES_MAX;

@@ -1,6 +1,6 @@
-//! The repaired link to another Weir: a target that sends into it, and what a listener hears of it.
+//! The repaired link to another Weir: a target that sends over it, and a listener that receives from it.
 //!
-//! What repairs is the crate `hop`, which has neither sockets nor clocks; here it gets both.
+//! The crate `hop` does the repair and has neither sockets nor clocks. This module supplies both.
 
 mod inlet;
 mod kept;
@@ -13,34 +13,34 @@ pub(crate) use target::LinkTarget;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A target that is another Weir.
+/// Options of a target that is another Weir.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkOptions {
-    /// The key that the other Weir has, too.
+    /// The key shared with the other Weir.
     pub key: hop::Key,
-    /// Who sends, as the other one gets to know it.
+    /// How this end introduces itself to the other.
     pub identity: hop::Identity,
-    /// How much may be sent, and sent again.
+    /// Limits on sending and resending.
     pub sender: hop::SenderOptions,
-    /// How long after it was received here a datagram is worth sending.
+    /// How long after its arrival here a datagram is still worth sending.
     pub deadline: Duration,
-    /// Where is kept what names after a crash what was on its way; `None`: nowhere.
+    /// File with the state that, after a crash, accounts for what was in flight. `None` for no file.
     pub state: Option<PathBuf>,
 }
 
-/// A listener that other Weirs send to.
+/// Options of a listener that other Weirs send to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkListenOptions {
-    /// Whose packets are taken.
+    /// The senders whose packets are accepted.
     pub keys: hop::Keys,
-    /// What is kept of what they sent.
+    /// Limits on what is held for each sender.
     pub receiver: hop::ReceiverOptions,
-    /// Where is kept what was accepted, so that nothing comes twice after a crash; `None`: nowhere.
+    /// File that records what was accepted, so that a crash causes no duplicates. `None` for no file.
     pub state: Option<PathBuf>,
 }
 
-/// How long a state that another one has is waited for: who goes leaves it to who comes, as with a reload.
+/// How long to wait for a state file that another listener or target holds, as during a reload.
 const STATE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is tried.
+/// Time between attempts to open it.
 const STATE_PAUSE: Duration = Duration::from_millis(10);

@@ -28,7 +28,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use sys::clock::monotonic_ns;
 
-/// A running listener: one receiving thread, its ring, its targets; with several sockets, a thread and a ring for each besides.
+/// A running listener: one receiving thread, its ring and its targets. With several sockets, each has a thread and a ring of its
+/// own as well.
 ///
 /// Dropping it without [`finish_stop`](Self::finish_stop) stops it without a grace period.
 pub struct Listener {
@@ -40,21 +41,21 @@ pub struct Listener {
     targets: Vec<TargetHandle>,
     /// Targets that were removed and may still be sending what the ring held for them.
     leaving: Vec<Arc<TargetMeter>>,
-    /// Its sockets where it has several, in the order in which they were bound; the first one is `socket`.
+    /// The listener's sockets if it has several, in the order in which they were bound. The first one is `socket`.
     members: Vec<MemberHandle>,
     /// Wakes the receiving thread while it merges.
     waker: Arc<Waker>,
-    /// Of the receiving thread.
+    /// Time of the receiving thread.
     time: Arc<ThreadTime>,
     requests: mpsc::Sender<Request>,
     has_requests: Arc<AtomicBool>,
-    /// Set before a target that looks at sources is added, and never taken back.
+    /// Set before a target that looks at sources is added, and never cleared.
     asks_for_sources: Arc<AtomicBool>,
     stop: Arc<StopState>,
     threads: Vec<JoinHandle<()>>,
-    /// The receiving thread was started.
+    /// Whether the receiving thread was started.
     is_receiving: bool,
-    /// Threads for targets that do not block; none in the inline schedule.
+    /// Threads for targets that do not block. Empty in the inline schedule.
     workers: Vec<WorkerHandle>,
     worker_count_max: usize,
     pulse: Mutex<Pulse>,
@@ -65,7 +66,7 @@ struct TargetHandle {
     name: String,
     meter: Arc<TargetMeter>,
     class: Class,
-    /// Where its thread takes commands; `None`: the receiving thread owns it.
+    /// Thread that takes its commands. `None` when the receiving thread owns the target.
     worker: Option<WorkerHandle>,
 }
 
@@ -75,7 +76,7 @@ struct WorkerHandle {
     waker: Arc<Waker>,
 }
 
-/// What was last seen of each loop's counter.
+/// The last values seen of each loop's counter.
 #[derive(Default)]
 struct Pulse {
     seen: Vec<u64>,
@@ -93,22 +94,22 @@ impl Listener {
         &self.options.name
     }
 
-    /// What it was started with.
+    /// The options it was started with.
     pub fn options(&self) -> &ListenerOptions {
         &self.options
     }
 
-    /// Its socket, to ask for address and buffers.
+    /// Its socket, for querying address and buffers.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// The kernel's count of drops at the socket when the ledger last looked. It wraps.
+    /// The kernel's drop count of the socket when the ledger last read it. The count wraps.
     pub fn counted_drops(&self) -> u32 {
         self.meter.counted_drops().kernel
     }
 
-    /// The schedule that was chosen: inline or threaded.
+    /// The schedule in use: inline or threaded.
     pub fn schedule(&self) -> Schedule {
         if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }
     }
@@ -116,7 +117,7 @@ impl Listener {
     fn request(&self, request: Request) -> Result<(), Error> {
         self.requests.send(request).map_err(|_| self.stopped())?;
         self.has_requests.store(true, Ordering::Release);
-        // Whether it sleeps on the bell, because it merges, or waits for its socket is for it to know.
+        // The thread knows whether it waits for this call, because it merges, or for its socket.
         self.waker.call();
         Ok(())
     }
@@ -140,7 +141,7 @@ impl Listener {
         }
     }
 
-    /// As [`command`](Self::command), but not before the receiving thread has made the receive call that it is in.
+    /// As [`command`](Self::command), but not before the receiving thread has finished its current receive call.
     fn command_after_receive(&self, target: &TargetHandle, command: Command) -> Result<(), Error> {
         match &target.worker {
             None => self.command(target, command),
@@ -155,11 +156,11 @@ impl Listener {
         self.position(name).map(|at| &self.targets[at])
     }
 
-    /// Removes a target: it sends what the ring holds for it now, for up to `grace`, and counts the rest as
-    /// `target_removed`. Returns at once.
+    /// Removes a target. It sends what the ring holds for it now, for up to `grace`, and counts the rest as `target_removed`.
+    /// Returns at once.
     ///
     /// # Errors
-    /// When there is no such target or the listener has stopped.
+    /// There is no such target, or the listener has stopped.
     pub fn remove_target(&mut self, name: &str, grace: Duration) -> Result<(), Error> {
         let at = self.position(name)?;
         let target = self.targets.remove(at);
@@ -174,7 +175,7 @@ impl Listener {
         })
     }
 
-    /// Lets a target send what comes before `end`, by default what the ring holds now, and closes its account then.
+    /// Lets a target send everything before `end`, by default what the ring holds now, and then closes its account.
     fn begin_removal(
         &mut self,
         target: &TargetHandle,
@@ -192,22 +193,22 @@ impl Listener {
         let thread = thread::Builder::new()
             .name(thread_name("rm", &target.name))
             .spawn(move || {
-                // Without an answer the thread has ended, and the counts are final too.
+                // Without an answer the thread has ended, and its counts are final too.
                 let _ = is_done.recv();
                 ledger.retire(&meter);
             })
             .map_err(self.failed("starting a thread"))?;
 
         self.threads.push(thread);
-        // What is left from earlier removals: threads that have ended, and meters that nobody else holds.
+        // Clean up after earlier removals: threads that have ended, and meters that nothing else holds.
         self.threads.retain(|thread| !thread.is_finished());
         self.leaving.retain(|meter| Arc::strong_count(meter) > 1);
         self.leaving.push(Arc::clone(&target.meter));
         Ok(())
     }
 
-    /// A number that grows from one call to the next while every data loop turns; each turns at least five times a
-    /// second, with or without traffic.
+    /// A number that grows between calls as long as every data loop turns. Each loop turns at least five times a second, with or
+    /// without traffic.
     pub fn heartbeat(&self) -> u64 {
         let mut pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
         let now: Vec<_> = self.pulses.iter().map(|ticks| ticks.load(Ordering::Relaxed)).collect();

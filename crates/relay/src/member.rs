@@ -1,4 +1,4 @@
-//! One of several sockets of a listener: a thread that reads it into a ring of its own.
+//! One of several sockets of a listener, with a thread that reads it into a ring of its own.
 
 use crate::inlet::{FullRing, Inlet, ROOM_PAUSE, Read};
 use crate::intake::Intake;
@@ -14,14 +14,15 @@ use std::time::Duration;
 use sys::poll::{Interest, PollSet};
 use sys::recv::Wait;
 
-/// How long a socket that is to leave its group must be silent: what was on its way to it when the others took over has come by then.
+/// How long a socket that is to leave its group must be silent. Anything that was on its way to it when the others took over has
+/// arrived by then.
 const SILENCE: Duration = Duration::from_millis(20);
 
-/// Whether a member's thread has datagrams in its hands.
+/// Whether a member's thread holds datagrams.
 ///
-/// A number that grows at each change and is odd while the thread may hold datagrams that are neither in the socket nor in
-/// the ring: from before the receive call until they are shown. The merging thread looks at it, at the ring, at the socket, and at
-/// it again: the same even number twice means that nothing was on the way in between.
+/// A number that grows at each change. It is odd while the thread may hold datagrams that are neither in the socket nor in the
+/// ring: from before the receive call until they are shown. The merging thread reads it, checks the ring and the socket, and
+/// reads it again. The same even number twice means that nothing was in between.
 #[derive(Default)]
 pub(crate) struct Turns(AtomicU64);
 
@@ -30,49 +31,49 @@ impl Turns {
         let turn = self.0.load(Ordering::Relaxed);
         if turn & 1 == 0 {
             self.0.store(turn + 1, Ordering::Relaxed);
-            // Seen before anything of the receive call that follows.
+            // Visible before any effect of the receive call that follows.
             fence(Ordering::SeqCst);
         }
     }
 
     fn end(&self) {
         let turn = self.0.load(Ordering::Relaxed);
-        // Behind what was shown: who sees this sees that.
+        // Ordered after the datagrams were shown: a thread that sees this number sees them too.
         self.0.store(turn + (turn & 1), Ordering::Release);
     }
 
-    /// The number; odd while datagrams may be on the way.
+    /// The current number; odd while the thread may hold datagrams.
     pub(crate) fn load(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// The number again, behind everything that was looked at since.
+    /// The number again, ordered after everything read since.
     pub(crate) fn load_again(&self) -> u64 {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What a member shares with the thread that merges, and with the one that controls both.
+/// State that a member shares with the merging thread and with the control thread.
 #[derive(Default)]
 pub(crate) struct MemberState {
     pub(crate) turns: Turns,
     pub(crate) stop: StopState,
-    /// Nothing is sent to its socket any more: it ends when that is silent, and loses nothing.
+    /// Whether nothing is sent to its socket any more. The member ends when the socket is silent, and loses nothing.
     pub(crate) is_leaving: AtomicBool,
-    /// It has found its socket empty: what was queued when it began is in its ring.
+    /// Whether it has found its socket empty: what was queued when it started is in its ring.
     pub(crate) has_caught_up: AtomicBool,
     pub(crate) time: ThreadTime,
 }
 
 impl MemberState {
-    /// Nothing comes from this member any more but what its ring holds.
+    /// Whether this member delivers nothing more than what its ring holds.
     pub(crate) fn is_closed(&self) -> bool {
         self.stop.is_input_closed.load(Ordering::Acquire)
     }
 }
 
-/// Says that a member brings nothing more when its thread ends, however it does.
+/// When dropped, marks the member as closed. This covers every way in which its thread can end.
 pub(crate) struct Closing {
     pub(crate) state: Arc<MemberState>,
     /// Wakes the merging thread.
@@ -86,7 +87,7 @@ impl Drop for Closing {
     }
 }
 
-/// Everything that a member's thread works with.
+/// What a member's thread works with.
 pub(crate) struct Member {
     pub(crate) inlet: Box<Inlet>,
     pub(crate) intake: Intake,
@@ -97,7 +98,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Reads until it is told to stop, and gives its socket back.
+    /// Reads until told to stop, and returns its socket.
     pub(crate) fn run(mut self) -> Box<Inlet> {
         let mut set = PollSet::default();
         let mut nobody = Targets::default();
@@ -117,7 +118,7 @@ impl Member {
             }
 
             if !self.inlet.has_room(&mut self.intake) {
-                // The merging thread is behind: the kernel's queue holds more than this ring, and counts what it drops.
+                // The merging thread is behind. The kernel's queue holds more than this ring, and counts what it drops.
                 self.state.turns.end();
                 sys::poll::pause(ROOM_PAUSE);
                 continue;
@@ -131,7 +132,7 @@ impl Member {
             if read == Read::Nothing {
                 self.state.has_caught_up.store(true, Ordering::Release);
             }
-            // The merging thread may wait for the end of a turn as much as for a datagram.
+            // The merging thread may be waiting for the end of a turn as well as for a datagram.
             self.waker.wake();
 
             if now.monotonic_ns >= law_check_due_ns {

@@ -1,10 +1,10 @@
-//! Several sockets of one listener become one stream again: the rings of the members, into the listener's own.
+//! Merges the rings of a listener's sockets into the listener's own ring.
 //!
-//! In order of arrival the oldest datagram of all rings goes first, by the kernel's stamp. What is empty may still bring an older one,
-//! so that it must be known to be quiet: nothing in its ring, in its socket, or in its thread's hands, and all of that looked at after
-//! the datagram that is to go was seen. On the way of one flow through the host the kernel queues datagrams in the order of their
-//! stamps, so that a look is enough and nothing waits on the clock. Only a thread that is kept from running is waited for, for a time
-//! that the settings bound; what it brings after that is behind others, and counted.
+//! In order of arrival, the oldest datagram of all rings goes first, by the kernel's stamp. A member whose ring is empty may
+//! still deliver an older datagram. So before one is sent, such a member must be known to be quiet: nothing in its ring, in its
+//! socket or held by its thread, all checked after the datagram to be sent was seen. The kernel queues the datagrams of one flow
+//! in the order of their stamps, so one check is enough, without waiting on the clock. Only a thread that is kept from running is
+//! waited for, up to a limit in the options. What it delivers after that is out of order, and counted.
 
 use crate::Order;
 use crate::intake::Intake;
@@ -20,14 +20,14 @@ use std::time::Duration;
 use sys::poll::{Interest, PollSet};
 use sys::socket::MEMBERS_MAX;
 
-/// What a member gives to the thread that merges.
+/// A member, as the merging thread sees it.
 pub(crate) struct Seat {
     pub(crate) state: Arc<MemberState>,
     pub(crate) meter: Arc<MemberMeter>,
     pub(crate) socket: Arc<ListenSocket>,
-    /// Arrival of the newest datagram that was taken from it: what comes next is not older.
+    /// Arrival time of the newest datagram taken from it: the next one is not older.
     newest_ns: u64,
-    /// It was waited for as long as the settings say, and has not moved since.
+    /// Whether the merge has waited for it as long as the options allow and it has not moved since.
     is_given_up: bool,
 }
 
@@ -41,36 +41,36 @@ impl Seat {
     }
 }
 
-/// The thread's state about all members.
+/// The merging thread's state about all members.
 pub(crate) struct Merge {
     order: Order,
     readers: Vec<Reader>,
-    /// As many as readers, in their order.
+    /// One per reader, in the same order.
     seats: Vec<Seat>,
-    /// Arrival of the newest datagram that has left.
+    /// Arrival time of the newest datagram that has left.
     newest_ns: u64,
-    /// By how much the wall clock was ahead of the monotonic one.
+    /// How far the wall clock was ahead of the monotonic clock.
     clock_offset_ns: Option<i64>,
-    /// Since when what is there has been waiting for a member that may bring something older.
+    /// When the merge began to wait for a member that may deliver something older.
     waiting_since_ns: Option<u64>,
     set: PollSet,
 }
 
-/// A wall clock that falls behind by more than this at once was set: slewing takes a second for half of it (adjtimex(2)).
+/// A wall clock that falls back by more than this at once was set: slewing takes a second for half of it (adjtimex(2)).
 const CLOCK_STEP_NS: i64 = 1_000_000;
 
-/// What one look at the members brought.
+/// Result of one pass over the members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pulled {
     /// Datagrams were taken.
     Some,
-    /// There is nothing.
+    /// There are none.
     Nothing,
-    /// There is something, which waits for what a member may bring, for so long at most.
+    /// There are some, which wait for what a member may deliver, for at most this long.
     Waits(Duration),
 }
 
-/// The claims of one look, in the order of the readers.
+/// The claims of one pass, in the order of the readers.
 type Claims<'a> = [Option<Claim<'a>>; MEMBERS_MAX];
 
 impl Merge {
@@ -86,8 +86,8 @@ impl Merge {
         }
     }
 
-    /// Notes by how much the wall clock, by which arrivals are dated, is ahead of the monotonic one. Where it was set back, what
-    /// arrives from here on is older than what has left by its date only.
+    /// Records how far the wall clock, which dates arrivals, is ahead of the monotonic clock. If the wall clock was set back,
+    /// datagrams from here on only look older than those that have left.
     pub(crate) fn note_clock(&mut self, offset_ns: i64) {
         let former = self.clock_offset_ns.replace(offset_ns);
         if former.is_some_and(|former| former.saturating_sub(offset_ns) > CLOCK_STEP_NS) {
@@ -109,17 +109,17 @@ impl Merge {
         &self.seats
     }
 
-    /// Compares what was counted with the cursors.
+    /// Compares the counts with the cursors.
     pub(crate) fn check_law(&self) {
         for (seat, reader) in self.seats.iter().zip(&self.readers) {
             seat.meter.check_law(reader);
         }
     }
 
-    /// Forgets the members that have ended and brought everything. Says which.
+    /// Removes the members that have ended and whose rings are empty. Calls `removed` for each.
     pub(crate) fn remove_ended(&mut self, mut removed: impl FnMut(&Arc<MemberMeter>)) {
         for at in (0..self.seats.len()).rev() {
-            // Asked first: what a member showed before it closed is seen then.
+            // Checked first, so that what a member showed before it closed is visible then.
             if self.seats[at].state.is_closed() && self.readers[at].is_empty() {
                 let seat = self.seats.remove(at);
                 self.readers.remove(at).leave(&seat.meter.merged);
@@ -128,7 +128,7 @@ impl Merge {
         }
     }
 
-    /// Counts what the rings of members that have ended still hold as dropped by the stop.
+    /// Counts what the rings of ended members still hold as dropped by the stop.
     pub(crate) fn discard_closed(&mut self) {
         for (seat, reader) in self.seats.iter().zip(&mut self.readers) {
             if seat.state.is_closed() {
@@ -137,14 +137,14 @@ impl Merge {
         }
     }
 
-    /// Takes what may go into the ring of `intake`, of one claim a member at most.
+    /// Moves what may go into the ring of `intake`, from at most one claim per member.
     pub(crate) fn pull(
         &mut self,
         intake: &mut Intake,
         targets: &mut Targets,
         now_ns: u64,
     ) -> Pulled {
-        // Everything below what a rewound ring begins with again is still in the processor's cache.
+        // A rewound ring starts over in memory that is still in the processor's cache.
         intake.writer.rewind_if_empty(0);
 
         let mut turns = [Turn::Busy; MEMBERS_MAX];
@@ -183,7 +183,7 @@ impl Merge {
                 if taken == 0 {
                     match watch.patience(claims, now_ns, wait) {
                         Some(rest) => return Pulled::Waits(rest),
-                        // Those that were waited for do not hold the next look up.
+                        // Members that were waited for in vain do not hold up the next pass.
                         None => return Pulled::Some,
                     }
                 }
@@ -202,9 +202,9 @@ impl Merge {
 /// What a member's thread was doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
-    /// It had nothing in its hands, at this number.
+    /// It held nothing, at this turn number.
     Idle(u64),
-    /// It may have had something.
+    /// It may have held something.
     Busy,
     /// It had ended.
     Closed,
@@ -226,13 +226,13 @@ impl Turn {
 struct Watch<'a> {
     seats: &'a mut [Seat],
     set: &'a mut PollSet,
-    /// What the members' turns were before the claims.
+    /// The members' turns before the claims.
     turns: &'a [Turn; MEMBERS_MAX],
     waiting_since_ns: &'a mut Option<u64>,
 }
 
 impl Watch<'_> {
-    /// Arrival up to which nothing older can come.
+    /// Arrival time up to which nothing older can come.
     fn limit_ns(&mut self, claims: &[Option<Claim<'_>>]) -> u64 {
         self.set.clear();
         for (at, (seat, claim)) in self.seats.iter_mut().zip(claims).enumerate() {
@@ -242,7 +242,7 @@ impl Watch<'_> {
             }
         }
 
-        // An interrupted look has found nothing out.
+        // An interrupted check proves nothing.
         let is_looked = self.set.wait(Duration::ZERO).is_ok();
         let mut limit_ns = u64::MAX;
         let mut in_set = 0;
@@ -269,7 +269,7 @@ impl Watch<'_> {
         limit_ns
     }
 
-    /// How long what is there may go on waiting; `None`: no longer.
+    /// How much longer the datagrams may wait. `None` when they must go.
     fn patience(
         &mut self,
         claims: &[Option<Claim<'_>>],
@@ -278,7 +278,7 @@ impl Watch<'_> {
     ) -> Option<Duration> {
         let since_ns = *self.waiting_since_ns.get_or_insert(now_ns);
         let waited = Duration::from_nanos(now_ns.saturating_sub(since_ns));
-        // What waits must not be lost to keep its order.
+        // Waiting datagrams must not be lost for the sake of order.
         let is_full = claims.iter().flatten().any(Claim::fills_half);
         if waited < wait && !is_full {
             return Some(wait - waited);
@@ -292,7 +292,7 @@ impl Watch<'_> {
     }
 }
 
-/// What is taken from claims goes into the listener's ring.
+/// Moves datagrams from claims into the listener's ring.
 struct Sending<'a> {
     intake: &'a mut Intake,
     targets: &'a mut Targets,
@@ -312,7 +312,7 @@ impl Sending<'_> {
         taken
     }
 
-    /// Takes the oldest of all claims, again and again, until one claim is at its end or what is left is beyond `limit_ns`.
+    /// Takes the oldest datagram of all claims, repeatedly, until one claim is used up or the rest is newer than `limit_ns`.
     fn take_oldest(
         &mut self,
         claims: &mut [Option<Claim<'_>>],
@@ -320,7 +320,7 @@ impl Sending<'_> {
         limit_ns: u64,
     ) -> usize {
         let mut taken = 0;
-        // Arrival of each claim's next datagram, and where in the claim it is.
+        // Arrival time of each claim's next datagram, and its position in the claim.
         let mut next = [(u64::MAX, 0); MEMBERS_MAX];
         for (next, claim) in next.iter_mut().zip(claims.iter()) {
             if let Some(claim) = claim {
@@ -352,7 +352,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Takes the datagrams of a claim from `begin` on that arrived up to `until_ns`, and the first in any case.
+    /// Takes the datagrams of a claim from `begin` on that arrived up to `until_ns`; always at least the first.
     fn take_run(
         &mut self,
         claim: &mut Claim<'_>,
@@ -376,7 +376,7 @@ impl Sending<'_> {
             *self.newest_ns = arrived_ns.max(*self.newest_ns);
             seat.newest_ns = arrived_ns;
 
-            // Counted before it is dropped or taken in, as what a socket gave.
+            // Counted before it is dropped or taken in, like datagrams read from a socket.
             let one = Amount::one(bytes.len());
             self.intake.meter.merged.add(one);
             amount += one;
@@ -385,7 +385,7 @@ impl Sending<'_> {
             end += 1;
         }
 
-        // Before `advance`: from then on the writer may overwrite what was taken.
+        // Before `advance`, which lets the writer overwrite what was taken.
         seat.meter.merged.delivered.add(amount);
         claim.advance(end);
         end - begin

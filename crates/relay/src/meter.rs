@@ -1,4 +1,4 @@
-//! What the data plane counts, and how it becomes hops of the ledger.
+//! The counters of the data plane, and how they become hops of the ledger.
 
 mod link;
 mod members;
@@ -26,60 +26,60 @@ use sys::Errno;
 use sys::clock::monotonic_ns;
 use sys::socket::{MemInfo, mem_info};
 
-/// Datagrams that a thread may have in its hands between two counters.
+/// Maximum number of datagrams that a thread may hold between two counters.
 const IN_HAND_MAX: u64 = 64;
 
-/// The same of a thread that reads aggregates.
+/// The same for a thread that reads aggregates.
 const IN_HAND_MAX_AGGREGATES: u64 = IN_HAND_MAX * sys::gro::SEGMENTS_MAX as u64;
 
-/// Counters of one listener. All but the socket's are written by the receiving thread.
+/// Counters of one listener. The receiving thread writes all but the socket's.
 #[derive(Debug)]
 pub(crate) struct ListenerMeter {
     pub(crate) name: String,
-    /// Everything that the socket gave us.
+    /// Everything read from the socket.
     pub(crate) read: Tally,
-    /// Everything that entered the ring, as the delivered of the receive hop; and what was dropped before.
+    /// Delivered: everything that entered the ring. Dropped: everything before that.
     pub(crate) receive: Counters,
     pub(crate) batches: EventCounter,
     pub(crate) empty_datagrams: EventCounter,
     pub(crate) receive_errors: EventCounter,
-    /// What was taken from the rings of members, where there are several sockets.
+    /// What was taken from the members' rings, if there are several sockets.
     pub(crate) merged: Tally,
-    /// Datagrams that left behind a younger one.
+    /// Datagrams that left after a younger one.
     pub(crate) overtaken: EventCounter,
-    /// What is heard of links from other Weirs.
+    /// Figures about links from other Weirs.
     pub(crate) link: LinkFigures,
     members: Mutex<Members>,
-    /// By how much what was read, what was taken in and what the ring holds differed at the last look.
+    /// Difference between what was read, what was taken in and what the ring holds, at the last check.
     mismatch: AtomicI64,
-    /// Datagrams that the receiving thread may have in its hands.
+    /// Maximum number of datagrams that the receiving thread may hold.
     in_hand_max: u64,
     socket: Mutex<SocketCount>,
 }
 
 #[derive(Debug)]
 struct SocketCount {
-    /// Gone once the listener has stopped.
+    /// `None` once the listener has stopped.
     socket: Option<Arc<ListenSocket>>,
     last: MemInfo,
-    /// What had been counted when this count began.
+    /// The counts at which this meter started.
     before: CountedDrops,
-    /// By the kernel's count.
+    /// According to the kernel's count.
     dropped: u64,
-    /// Behind the first of aggregates, since the socket was opened.
+    /// Behind the first segment of aggregates, since the socket was opened.
     dropped_behind: u64,
     refused_behind: u64,
     is_at_least: bool,
-    /// What the kernel's count was when the socket began to refuse datagrams because of a stop.
+    /// The kernel's count when the socket began to refuse datagrams because of a stop.
     dropped_before_stop: Option<u64>,
-    /// It refuses everything, and was read until nothing was left.
+    /// The socket refuses everything and has been read until it was empty.
     is_emptied: bool,
 }
 
 impl SocketCount {
     fn update(&mut self) {
         let Some(socket) = &self.socket else { return };
-        // The call fails only for a bad descriptor, and then the last numbers stay true.
+        // The call fails only for a bad descriptor, and then the last numbers stay valid.
         if let Ok(now) = mem_info(socket.as_fd()) {
             let more = now.dropped_datagrams.wrapping_sub(self.last.dropped_datagrams);
             self.dropped += u64::from(more);
@@ -102,10 +102,9 @@ impl SocketCount {
 }
 
 impl ListenerMeter {
-    /// Counts the kernel's drops at the socket from `before` on: what it had dropped at it before is counted
-    /// elsewhere, or by nobody.
+    /// A meter that counts the kernel's drops at the socket from `before` on. Earlier drops are counted elsewhere, or not at all.
     ///
-    /// Without a socket, the socket hop shows what was read and nothing else.
+    /// Without a socket, the socket hop shows only what was read.
     pub(crate) fn new(
         name: String,
         socket: Option<Arc<ListenSocket>>,
@@ -141,7 +140,7 @@ impl ListenerMeter {
         }
     }
 
-    /// Compares what was counted with what the ring took. To be called by the receiving thread between two batches.
+    /// Compares the counts with what the ring took. Called by the receiving thread between two batches.
     pub(crate) fn check_law(&self, appended: Amount) {
         let dropped: Amount = self.receive.drops().map(|(_, amount)| amount).sum();
         let taken_in = self.receive.delivered.load();
@@ -151,41 +150,41 @@ impl ListenerMeter {
         self.mismatch.store(not_counted + inside, Ordering::Relaxed);
     }
 
-    /// What the kernel drops at the socket from here on is dropped because of the stop.
+    /// From here on, what the kernel drops at the socket is dropped because of the stop.
     pub(crate) fn begin_stop(&self) {
         let mut socket = self.socket();
         socket.update();
         socket.dropped_before_stop = Some(socket.dropped);
     }
 
-    /// The socket refuses everything, and nothing is left in it.
+    /// The socket refuses everything and is empty.
     pub(crate) fn end_stop(&self) {
         self.socket().is_emptied = true;
     }
 
-    /// Reads the socket's counters for the last time, because another meter counts on from there, and returns what was counted.
+    /// Reads the socket's counters for the last time, because another meter continues from there. Returns the counts.
     pub(crate) fn hand_over(&self) -> CountedDrops {
         self.finish_stop();
         self.socket().counted()
     }
 
-    /// What was counted when the socket was last looked at.
+    /// The counts when the socket was last read.
     pub(crate) fn counted_drops(&self) -> CountedDrops {
         self.socket().counted()
     }
 
-    /// Goes on where [`hand_over`](Self::hand_over) left off, because no other meter counts, or one that had counted this far has
-    /// ended.
+    /// Continues where [`hand_over`](Self::hand_over) left off, because no other meter counts, or because one that had counted
+    /// this far has ended.
     pub(crate) fn take_back(&self, socket: Arc<ListenSocket>, before: CountedDrops) {
         let mut count = self.socket();
         count.last.dropped_datagrams = before.kernel;
-        // What others have counted since is theirs.
+        // What others have counted since belongs to them.
         count.before.behind += before.behind - count.dropped_behind;
         count.dropped_behind = before.behind;
         count.socket = Some(socket);
     }
 
-    /// Reads the socket's counters for the last time and lets go of it.
+    /// Reads the socket's counters for the last time and releases the socket.
     pub(crate) fn finish_stop(&self) {
         let mut socket = self.socket();
         socket.update();
@@ -197,7 +196,7 @@ impl ListenerMeter {
         self.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the kernel had done at the socket by now.
+    /// What the kernel has done at the socket so far.
     fn kernel(&self) -> Kernel {
         let mut socket = self.socket();
         socket.update();
@@ -247,17 +246,17 @@ impl ListenerMeter {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what this socket's meter counts too, from here on.
+    /// Includes what this socket's meter counts from here on.
     pub(crate) fn add_member(&self, member: Arc<MemberMeter>) {
         self.members().add(member);
     }
 
-    /// Keeps what the member has counted, which does not change any more.
+    /// Keeps the member's counts, which no longer change.
     pub(crate) fn fold_member(&self, member: &Arc<MemberMeter>) {
         self.members().fold(member);
     }
 
-    /// As [`fold_member`](Self::fold_member), for all.
+    /// As [`fold_member`](Self::fold_member), for all members.
     pub(crate) fn fold_members(&self) {
         self.members().fold_all();
     }
@@ -266,7 +265,7 @@ impl ListenerMeter {
 impl Meter for ListenerMeter {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
         let members = self.members();
-        // Read first, though listed behind: each is downstream of what is read after it.
+        // Read first, though listed later: each is downstream of what is read after it.
         let receive = self.receive_hop(&members);
         let shown = members.hops(&self.name);
         hops.push(self.socket_hop(&members));
@@ -275,7 +274,7 @@ impl Meter for ListenerMeter {
     }
 }
 
-/// Error numbers that are counted by name; the rest share one counter.
+/// Error numbers counted by name; the rest share one counter.
 const NAMED_ERRNOS: [(Errno, SendError); 13] = [
     (Errno::CONNREFUSED, SendError::ConnRefused),
     (Errno::HOSTUNREACH, SendError::HostUnreach),
@@ -292,7 +291,7 @@ const NAMED_ERRNOS: [(Errno, SendError); 13] = [
     (Errno::NOSPC, SendError::NoSpc),
 ];
 
-/// ICMP messages that are counted by type and code (RFC 792, RFC 4443); the rest share one counter.
+/// ICMP messages counted by type and code (RFC 792, RFC 4443); the rest share one counter.
 const NAMED_ICMP: [((u8, u8), IcmpError); 11] = [
     ((3, 0), IcmpError::V4Net),
     ((3, 1), IcmpError::V4Host),
@@ -324,40 +323,40 @@ pub(crate) struct TargetMeter {
     pub(crate) lost: Arc<Tally>,
     /// Written by the thread that owns the target: what came back from the network.
     pub(crate) egress: Counters,
-    /// Written by the thread that owns the target: what was sent and will never be known to have arrived.
+    /// Written by the thread that owns the target: what was sent, with an arrival that can never be known.
     pub(crate) uncertain: Tally,
-    /// What a link to another Weir knows of it.
+    /// Figures of a link to another Weir.
     pub(crate) link: LinkFigures,
-    /// Where the memory of a link's datagrams is needed for others, it decides what became of them.
+    /// For a link, what the ring takes back is not lost: the link decides what becomes of it.
     is_link: AtomicBool,
     pub(crate) delay: DelayHistogram,
     pub(crate) send_calls: EventCounter,
-    /// Datagrams whose source was to be kept, and was not.
+    /// Datagrams whose source address should have been kept but was not.
     pub(crate) without_source: EventCounter,
-    /// Datagrams whose source port was to be kept, and was not.
+    /// Datagrams whose source port should have been kept but was not.
     pub(crate) without_port: EventCounter,
-    /// Sockets of senders that made room for others.
+    /// Sockets of senders that were closed to make room for others.
     pub(crate) sender_turnover: EventCounter,
     pub(crate) retries: EventCounter,
     oldest_age_ms: EventCounter,
-    /// By how much the cursor and what was counted differed at the last look; positive: something was not counted.
+    /// Difference between the cursor and the counts at the last check. Positive when something was not counted.
     mismatch: AtomicI64,
-    /// Files that ended in a part of a record, which was cut off, or in a line without a line feed, which got one.
+    /// Files that ended in a partial record, which was cut off, or in a line without a line feed, which was added.
     pub(crate) tails_mended: EventCounter,
-    /// Files that could not be continued and got another name.
+    /// Files that could not be continued and were renamed.
     pub(crate) files_set_aside: EventCounter,
     /// 1 while runs leave as one message.
     pub(crate) gso: EventCounter,
     standing: Standing,
     receiver: ReceiverCount,
-    /// 1 where the network reports every datagram that it gives back: the target is on this host.
+    /// 1 when the network reports every datagram that it returns, because the target is on this host.
     pub(crate) reports_all: EventCounter,
     errors: [EventCounter; SendError::ALL.len()],
     icmp: [EventCounter; IcmpError::ALL.len()],
 }
 
 impl TargetMeter {
-    /// `joined` is what had entered the ring, and `capacity` the most that ring and target together can hold.
+    /// `joined` is what had entered the ring, and `capacity` the maximum that the ring and the target can hold together.
     pub(crate) fn new(
         name: String,
         listener: Arc<ListenerMeter>,
@@ -370,7 +369,7 @@ impl TargetMeter {
             listener,
             joined,
             left: OnceLock::new(),
-            // The writer may use what a reader dropped, at most a quarter, before it has counted that it took it.
+            // The writer may reuse what a reader dropped, at most a quarter, before it has counted taking it.
             capacity: capacity + capacity / 4 + 2 * IN_HAND_MAX,
             is_abandoned: AtomicBool::new(false),
             sender: Counters::default(),
@@ -410,14 +409,14 @@ impl TargetMeter {
         self.icmp[error as usize].add(1);
     }
 
-    /// Notes how long the oldest datagram has waited, which was received at `received_ns`.
+    /// Records the age of the oldest waiting datagram, received at `received_ns`.
     pub(crate) fn note_age(&self, received_ns: Option<u64>, realtime_ns: u64) {
         let age_ns = received_ns.map_or(0, |received_ns| realtime_ns.saturating_sub(received_ns));
         self.oldest_age_ms.set(age_ns / 1_000_000);
     }
 
-    /// Compares what was counted with the ring's own number: everything below the cursor was offered to the target, and has
-    /// left. To be called by the thread that owns the target, when it has nothing in its hands.
+    /// Compares the counts with the ring's own number: everything below the cursor was offered to the target and has left. Called
+    /// by the thread that owns the target when it holds nothing.
     pub(crate) fn check_law(&self, reader: &Reader) {
         let Some((cursor, lost)) = reader.account(|| self.lost.load()) else { return };
         let dropped: Amount = self.sender.drops().map(|(_, amount)| amount).sum();
@@ -425,12 +424,12 @@ impl TargetMeter {
         self.mismatch.store(cursor.wrapping_sub(counted.count) as i64, Ordering::Relaxed);
     }
 
-    /// It is a link: what the ring takes from it is on its way until the other end has said what became of it.
+    /// Marks the target as a link: what the ring takes from it is in flight until the other end has reported its outcome.
     pub(crate) fn begin_link(&self) {
         self.is_link.store(true, Ordering::Release);
     }
 
-    /// As [`check_law`](Self::check_law), for a link: everything that was `offered` has left, or is `open`.
+    /// As [`check_law`](Self::check_law), for a link: everything that was `offered` has left or is `open`.
     pub(crate) fn check_link(&self, offered: Amount, open: u64) {
         let dropped: Amount = self.sender.drops().map(|(_, amount)| amount).sum();
         let left = self.sender.delivered.load() + dropped + self.uncertain.load();
@@ -439,12 +438,12 @@ impl TargetMeter {
         self.mismatch.store(offered.wrapping_sub(counted) as i64, Ordering::Relaxed);
     }
 
-    /// What the ring's writer took from the target, and counts.
+    /// What the ring's writer took from the target and counts as lost.
     fn taken_back(&self) -> Amount {
         if self.is_link.load(Ordering::Acquire) { Amount::default() } else { self.lost.load() }
     }
 
-    /// Decides whether the target takes what it is sent. Only the thread that owns the target may call this.
+    /// Decides whether the target accepts what it is sent. Only the thread that owns the target may call this.
     pub(crate) fn note_state(&self, now_ns: u64) {
         let dropped = |reason| self.sender.dropped(reason).count;
         let reasons = [
@@ -467,12 +466,12 @@ impl TargetMeter {
         self.standing.note(fate, now_ns);
     }
 
-    /// The next hop towards the target does not answer.
+    /// Records that the next hop towards the target does not answer.
     pub(crate) fn note_unanswered(&self) {
         self.standing.note_unanswered();
     }
 
-    /// What went out or was dropped by the target, but for what the ring took from it.
+    /// What was sent or dropped by the target, not counting what the ring took from it.
     fn let_go(&self) -> u64 {
         let dropped: u64 = self
             .sender
@@ -483,7 +482,7 @@ impl TargetMeter {
         self.sender.delivered.load().count + dropped
     }
 
-    /// From here on the target sends there: a receiver on this host has drops of its own.
+    /// Records the target's new destination: a receiver on this host has its own drop count.
     pub(crate) fn follow(&self, destination: &TargetKind) {
         let path = match destination {
             TargetKind::Udp { path, .. } => Some(path.clone()),
@@ -492,14 +491,14 @@ impl TargetMeter {
         self.receiver.follow(path);
     }
 
-    /// Ends the count of what is offered to the target at what was appended below its cursor.
+    /// Ends the count of what is offered to the target at `seen`, the amount appended below its cursor.
     pub(crate) fn leave(&self, seen: Amount) {
-        // A target leaves once; a second call would find the same amount.
+        // A target leaves once; a second call would set the same amount.
         let _ = self.left.set(seen);
     }
 
-    /// Counts what is still inside as dropped by the stop: the thread that should have dealt with it does not come back
-    /// from a system call. What it had in its hands may arrive all the same.
+    /// Counts what is still inside as dropped by the stop, because the thread that should have handled it is stuck in a system
+    /// call. What the thread held may arrive anyway.
     pub(crate) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Release);
     }
@@ -546,7 +545,7 @@ impl TargetMeter {
         hop.finish(self.offered())
     }
 
-    /// What the kernel took and did not give back has left: the hop keeps nothing.
+    /// What the kernel took and did not return has left: this hop holds nothing.
     fn egress_hop(&self) -> HopSnapshot {
         let returned: Vec<_> = self.egress.drops().collect();
         let total: Amount = returned.iter().map(|(_, amount)| *amount).sum();
@@ -577,8 +576,8 @@ impl TargetMeter {
 
 impl Meter for TargetMeter {
     fn read(&self, hops: &mut Vec<HopSnapshot>) {
-        // What entered is read before and after what left, and the egress before the target: a number from downstream is
-        // never ahead of one from upstream.
+        // Entries are read before and after exits, and the egress before the target, so a downstream count never exceeds an
+        // upstream one.
         let offered_before = self.offered();
         let egress = self.egress_hop();
         hops.push(self.target_hop(offered_before));

@@ -1,4 +1,4 @@
-//! The options of a listener and its targets. Plain values: files, flags and names are resolved by the caller.
+//! The options of a listener and its targets. Plain values: callers resolve files, flags and names.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroU32;
@@ -12,10 +12,10 @@ use sys::socket::Balance;
 
 use crate::{LinkListenOptions, LinkOptions, Path, Prefix, RowTarget, UnixPeer};
 
-/// Who drives the targets of a listener.
+/// Which threads serve the targets of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Schedule {
-    /// Inline on at most two processors or with a single target, else threaded.
+    /// Inline with at most two processors or a single target, otherwise threaded.
     #[default]
     Auto,
     /// The receiving thread sends to the targets itself: no wake-ups, one thread.
@@ -24,22 +24,22 @@ pub enum Schedule {
     Threaded,
 }
 
-/// Whose socket a listener reads.
+/// Who owns the socket that a listener reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SocketOwner {
-    /// Ours alone: on stop it is closed to new datagrams, emptied, and what was left is counted.
+    /// Ours alone. On stop it is closed to new datagrams and emptied, and the rest is counted.
     #[default]
     Relay,
-    /// A service manager holds it too: on stop it is left as it is, so that what waits in it reaches the next process.
+    /// Shared with a service manager. On stop it is left as it is, so that what waits in it reaches the next process.
     ServiceManager,
 }
 
-/// In which order datagrams of several sockets leave.
+/// The order in which datagrams of several sockets leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// As they arrived at this host.
     Arrival {
-        /// Longest time that what is there waits for the thread of a socket that may have something older and does not run.
+        /// Maximum time that datagrams wait for the thread of a socket that may have an older one but is not running.
         wait: Duration,
     },
     /// As they are read.
@@ -52,45 +52,46 @@ impl Default for Order {
     }
 }
 
-/// A listener.
+/// Options of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerOptions {
     /// Name in the ledger and in metrics.
     pub name: String,
-    /// Bytes of the ring's payload memory. At least [`RING_BYTES_MIN`](crate::RING_BYTES_MIN); rounded up to a power of two.
+    /// Size of the ring's payload memory, in bytes. At least [`RING_BYTES_MIN`](crate::RING_BYTES_MIN); rounded up to a power of
+    /// two.
     pub ring_bytes: usize,
-    /// Who drives the targets.
+    /// Which threads serve the targets.
     pub schedule: Schedule,
-    /// Sources that may pass; empty: all.
+    /// Sources that may pass. Empty for all.
     pub allow_sources: Vec<Prefix>,
     /// Sources that may not pass, even if allowed above.
     pub deny_sources: Vec<Prefix>,
-    /// Senders that put a PROXY header (version 2) in front of each datagram, which says who sent it first.
+    /// Senders that put a PROXY header (version 2) in front of each datagram to name its original sender.
     pub trust_header_from: Vec<Prefix>,
-    /// Whose socket it is.
+    /// Who owns the socket.
     pub socket_owner: SocketOwner,
-    /// How long a datagram may be kept waiting for others, where so many arrive that a wake-up for each would be most of the
-    /// work; `None`: not at all.
+    /// How long a datagram may wait for others when so many arrive that waking up for each would be most of the work. `None` for
+    /// not at all.
     pub gather: Option<Duration>,
-    /// Most sockets that it may have: their rings are sized so that all have the memory of one.
+    /// Maximum number of sockets. Their rings are sized so that together they take the memory of one.
     pub sockets_max: usize,
-    /// Which of several sockets a datagram goes to.
+    /// How datagrams are distributed over several sockets.
     pub balance: Balance,
-    /// In which order datagrams of several sockets leave.
+    /// The order in which datagrams of several sockets leave.
     pub order: Order,
-    /// It is other Weirs that send here, by repaired links; `None`: whoever sends datagrams.
+    /// Set if only other Weirs send here, over repaired links. `None` for ordinary senders.
     pub link: Option<LinkListenOptions>,
-    /// Processors of the threads that receive and send; empty: any. Of several that receive, each has one of them.
+    /// Processors for the threads that receive and send. Empty for any. Several receiving threads get one each.
     pub cpus: CpuList,
 }
 
-/// What chooses the datagrams of a 1-in-N sample.
+/// How a 1-in-N sample is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SampleBy {
     /// Each datagram has a chance of 1 in N.
     #[default]
     Random,
-    /// One source address in N passes, with all its datagrams, by a hash that does not change over restarts.
+    /// One in N source addresses passes, with all its datagrams, by a hash that is the same after a restart.
     Source,
 }
 
@@ -101,69 +102,71 @@ pub struct Sample {
     pub by: SampleBy,
 }
 
-/// Which datagrams a target takes, in the order in which they are asked: source, sample, rate.
+/// Which datagrams a target takes. The filters apply in this order: source, sample, rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetOptions {
     /// Name in the ledger and in metrics.
     pub name: String,
-    /// Only datagrams of these sources; empty: all.
+    /// Only datagrams from these sources. Empty for all.
     pub only_sources: Vec<Prefix>,
-    /// Take a part of them.
+    /// Take only a sample.
     pub sample: Option<Sample>,
-    /// Most datagrams a second that it takes; bursts of up to a tenth of a second's worth pass.
+    /// Maximum rate in datagrams per second. Bursts of up to a tenth of a second's worth pass.
     pub rate_limit_per_sec: Option<NonZeroU32>,
 }
 
-/// Whether runs of equal length leave as one `UDP_SEGMENT` message.
+/// Whether runs of datagrams of equal length leave as one `UDP_SEGMENT` message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Gso {
-    /// Where the way out takes it and cannot drop a part of a message unseen.
+    /// If the egress path supports it and cannot drop a part of a message unnoticed.
     #[default]
     Auto,
     /// Never: every datagram is a message.
     Off,
 }
 
-/// Where the datagrams of a UDP target come from, as its receiver sees it.
+/// The source address that the receiver of a UDP target sees.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum SourceAddress {
-    /// From this host.
+    /// This host's.
     #[default]
     Own,
-    /// From the address that sent them here; the port is the socket's own. The socket is transparent
-    /// ([`sys::socket::SendOptions::is_transparent`]). What has no address, or one of the other family, comes from this host, and is counted.
+    /// The original sender's, with the socket's own port. The socket is transparent
+    /// ([`sys::socket::SendOptions::is_transparent`]). Datagrams without an address, or with one of the other family, leave from
+    /// this host and are counted.
     Kept,
-    /// As `Kept`, and from the sender's port, by a socket for each sender.
+    /// As `Kept`, but with the sender's port too, using one socket per sender.
     KeptWithPort(SenderSockets),
-    /// From this host, and who sent it stands in each datagram. What has no address, or no place for it, leaves as it is, and is counted.
+    /// This host's, with the sender named inside each datagram. Datagrams without an address, or without room for it, leave
+    /// unchanged and are counted.
     Said(Header),
 }
 
 /// The sockets of a target that keeps its senders' ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SenderSockets {
-    /// The target.
+    /// Address of the target.
     pub to: SocketAddr,
-    /// How they are opened, but for address and port.
+    /// How the sockets are opened, except for address and port.
     pub options: SendOptions,
-    /// Most of them at a time; at least 1. One that was not used for long makes room for the next sender's.
+    /// Maximum number open at a time, at least 1. One that was not used for a while makes room for the next sender's.
     pub count_max: usize,
 }
 
-/// What says in a datagram who sent it.
+/// How a datagram names its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Header {
     /// PROXY protocol version 2.
     ProxyV2 {
-        /// Where the datagrams were sent to. The listener fills it in with the address that it is bound to.
+        /// The address that the datagrams were sent to. The listener fills in the address that it is bound to.
         received_at: SocketAddr,
     },
-    /// In syslog messages (see [`wire::syslog::write_origin`]).
+    /// Inside syslog messages (see [`wire::syslog::write_origin`]).
     SyslogOrigin,
 }
 
 impl Header {
-    /// PROXY protocol version 2, before the listener says where it receives.
+    /// PROXY protocol version 2, before the listener has filled in its address.
     pub const PROXY_V2: Header = Header::ProxyV2 {
         received_at: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
     };
@@ -181,19 +184,19 @@ pub enum FileFormat {
     Pcap,
 }
 
-/// A file target.
+/// Options of a file target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// The file that is written; rotated ones get `.1` (newest), `.2`, … appended.
+    /// The file to write. Rotated files get `.1` (newest), `.2`, … appended.
     pub path: PathBuf,
     pub format: FileFormat,
-    /// Rotate before the file would grow beyond this; `None`: never.
+    /// Rotate before the file would grow beyond this many bytes. `None` for never.
     pub rotate_bytes: Option<u64>,
-    /// Rotated files to keep.
+    /// Number of rotated files to keep.
     pub rotate_keep: u32,
 }
 
-/// What a target is: where its datagrams go.
+/// Where a target sends its datagrams.
 #[derive(Debug)]
 pub enum TargetKind {
     /// A connected, non-blocking UDP socket with `IP_RECVERR` (see [`sys::socket::connect_udp`]).
@@ -201,27 +204,27 @@ pub enum TargetKind {
         socket: OwnedFd,
         gso: Gso,
         source_address: SourceAddress,
-        /// How the socket's datagrams leave this host, as it changes.
+        /// The path that the socket's datagrams take out of this host, kept up to date.
         path: Path,
     },
-    /// A unix datagram socket; connected, and connected again, as its owner comes and goes.
+    /// A unix datagram socket, reconnected as its owner comes and goes.
     Unix { peer: UnixPeer },
-    /// Another Weir, by a repaired link: a socket that is connected to it and does not block.
+    /// Another Weir, over a repaired link: a connected, non-blocking socket.
     Link { socket: OwnedFd, options: Box<LinkOptions> },
     /// A file.
     File(FileOptions),
-    /// A receiver that copies datagrams out of the ring: a sink. It has a thread of its own, and sources are recorded for it.
+    /// A sink that copies datagrams out of the ring. It has a thread of its own, and sources are recorded for it.
     Rows(Box<dyn RowTarget>),
-    /// Nowhere: counted as delivered.
+    /// Nowhere: everything counts as delivered.
     Null,
     /// No address is known (yet): everything is dropped as `target_unresolved`.
     Unresolved,
-    /// No route leads to the address (yet): everything is dropped as `network_unreachable`.
+    /// There is no route to the address (yet): everything is dropped as `network_unreachable`.
     NoRoute,
 }
 
 impl TargetKind {
-    /// Fills in where the listener's datagrams are received.
+    /// Fills in the address that the listener receives at.
     pub(crate) fn note_listener(&mut self, listener: BorrowedFd<'_>) {
         if let TargetKind::Udp {
             source_address: SourceAddress::Said(Header::ProxyV2 { received_at }),
@@ -233,7 +236,7 @@ impl TargetKind {
         }
     }
 
-    /// Whether it needs to know who sent each datagram.
+    /// Whether it needs the source of each datagram.
     pub(crate) fn asks_for_sources(&self) -> bool {
         match self {
             TargetKind::File(file) => file.format == FileFormat::Pcap,
@@ -260,15 +263,15 @@ impl TargetKind {
     }
 }
 
-/// Targets of one class can take each other's place without leaving the ring.
+/// Targets of one class can replace each other without leaving the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// Sockets, and nothing: they share threads.
+    /// Sockets, and the targets that send nothing: they share threads.
     Socket,
-    /// A thread of its own, which a disk may hold.
+    /// Files: each has a thread of its own, which a disk may block.
     File,
-    /// A thread of its own, on which the receiver's code runs.
+    /// Sinks: each has a thread of its own, on which the receiver's code runs.
     Rows,
-    /// A thread of its own, which seals, listens to the other end and watches the clock.
+    /// Links: each has a thread of its own, which seals, listens to the other end and watches the clock.
     Link,
 }

@@ -1,4 +1,4 @@
-//! The ways out that are sockets, or nothing.
+//! The outlets that are sockets, or nothing.
 
 mod header;
 mod kernel;
@@ -25,20 +25,20 @@ pub use peer::UnixPeer;
 pub(crate) use udp::UdpOutlet;
 pub(crate) use unix::UnixOutlet;
 
-/// The way out of a target that never blocks its thread.
+/// The outlet of a target that never blocks its thread.
 pub(crate) enum SocketOutlet {
     Udp(Box<UdpOutlet<Sockets>>),
     Unix(UnixOutlet),
-    /// Takes everything.
+    /// Accepts everything.
     Null,
-    /// Takes nothing: there is no address.
+    /// Accepts nothing: there is no address.
     Unresolved,
-    /// Takes nothing: no route leads to the address.
+    /// Accepts nothing: there is no route to the address.
     NoRoute,
 }
 
 impl SocketOutlet {
-    /// The outlet for a destination; `None` for a file or a receiver of rows, which are no outlets.
+    /// The outlet for a destination. `None` for a file, a sink or a link, which are not outlets.
     pub(crate) fn new(destination: TargetKind) -> Option<SocketOutlet> {
         Some(match destination {
             TargetKind::Udp { socket, gso, source_address, path } => {

@@ -1,4 +1,4 @@
-//! The file itself: opened, continued where it is whole, set aside where it is not, rotated.
+//! The file itself: how it is opened, continued if it is intact, set aside if it is not, and rotated.
 
 use super::format;
 use super::tail::{self, Tail};
@@ -8,23 +8,23 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The owner writes, the group reads: payloads may hold anything.
+/// The owner writes and the group reads: payloads may hold anything.
 const MODE: u32 = 0o640;
 
-/// Names that are tried for a file that is set aside and not rotated.
+/// Maximum number of names tried for a file that is set aside without rotation.
 const ASIDE_NAMES_MAX: u32 = 9_999;
 
-/// A file that is written.
+/// A file open for writing.
 pub(super) struct OpenFile {
     file: File,
     pub(super) len_bytes: u64,
     device: u64,
     inode: u64,
-    /// No other process, and no older listener that still drains, writes it too: what looks torn is not a write in progress.
+    /// No other process, and no older listener that still drains, writes to it too: a torn end is not a write in progress.
     is_ours_alone: bool,
 }
 
-/// A file that is known to end with a whole record, as far as nobody else has written to it.
+/// A file known to end with a whole record, unless someone else has written to it since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Whole {
     device: u64,
@@ -32,34 +32,35 @@ pub(super) struct Whole {
     len_bytes: u64,
 }
 
-/// What a file that was opened begins with.
+/// What an opened file contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Begun {
-    /// What was there, or nothing.
+    /// Its old contents, or nothing.
     AsItWas,
-    /// What was there, less a part of a record at its end, or with a line feed more.
+    /// Its old contents, without a partial record at the end or with a line feed added.
     Repaired,
-    /// Nothing: what was there has another name.
+    /// Nothing: the old contents were renamed.
     Anew,
 }
 
 impl OpenFile {
     fn new(file: File) -> io::Result<OpenFile> {
         let found = file.metadata()?;
-        // The lock goes with the descriptor. Only others that take it see it; nobody waits for it.
+        // The lock lasts as long as the descriptor. It is advisory and never waited for.
         let is_ours_alone = found.is_file() && file.try_lock().is_ok();
         let (len_bytes, device, inode) = (found.len(), found.dev(), found.ino());
         Ok(OpenFile { file, len_bytes, device, inode, is_ours_alone })
     }
 
-    /// The file, if the path still leads to it. If somebody has moved or removed it, what is written to it may be lost
-    /// without a trace. Asked before each write; costs a microsecond.
+    /// The file, if the path still leads to it. If it was moved or removed, what is written to it may be lost without a trace.
+    /// Checked before each write; costs a microsecond.
     pub(super) fn still_at(mut self, path: &Path) -> Option<OpenFile> {
         let there = fs::metadata(path).ok()?;
-        // Another process may have appended to it, or emptied it as logrotate's `copytruncate` does: this is the length
+        // Another process may have appended to the file, or emptied it as logrotate's `copytruncate` does. This is the length
         // that a failed write is cut back to.
         self.len_bytes = there.len();
-        // An older listener that wrote it too may have ended: then it is ours from here on, and looks so to the next one.
+        // An older listener that wrote to it too may have ended. Then the file is ours from here on, and the lock shows that to
+        // the next one.
         self.is_ours_alone =
             self.is_ours_alone || (there.is_file() && self.file.try_lock().is_ok());
         ((there.dev(), there.ino()) == (self.device, self.inode)).then_some(self)
@@ -69,11 +70,11 @@ impl OpenFile {
         whole == Whole { device: self.device, inode: self.inode, len_bytes: self.len_bytes }
     }
 
-    /// Appends whole records, or leaves the file as it was. `whole` is set where a failed write was undone.
+    /// Appends whole records, or leaves the file as it was. Sets `whole` when a failed write was undone.
     pub(super) fn append(&mut self, bytes: &[u8], whole: &mut Option<Whole>) -> io::Result<()> {
         if let Err(error) = self.file.write_all(bytes) {
-            // A torn record at the end would make the file unreadable from there on. If even this fails, the file is
-            // looked at when it is opened again.
+            // A torn record at the end would make the file unreadable from there on. If even the cut fails, the file is checked
+            // when it is opened again.
             let OpenFile { device, inode, len_bytes, is_ours_alone, .. } = *self;
             // What others have appended since is not ours to cut.
             let is_undone = is_ours_alone && self.file.set_len(len_bytes).is_ok();
@@ -86,9 +87,9 @@ impl OpenFile {
     }
 }
 
-/// Opens the file at the path and makes sure that it ends with a whole record: a part of one is cut off, a line without
-/// a line feed gets it. A file that cannot be continued is set aside, as one that rotation has set aside or, without
-/// rotation, under a name that nothing deletes; then a new one begins.
+/// Opens the file at the path and makes sure that it ends with a whole record: cuts off a partial record, and adds a missing line
+/// feed. A file that cannot be continued is set aside and a new one begins. The old one is rotated or, without rotation, gets a
+/// name that nothing deletes.
 pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(OpenFile, Begun)> {
     let mut open = open_any(options)?;
     let mut begun = Begun::AsItWas;
@@ -98,7 +99,7 @@ pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(O
         if begun == Begun::Anew {
             match (set_aside(options), options.format) {
                 (Ok(()), _) => open = open_any(options)?,
-                // Lines can be read behind whatever is there.
+                // Lines can be read behind any contents.
                 (Err(_), FileFormat::Lines) => begun = Begun::AsItWas,
                 (Err(error), _) => return Err(error),
             }
@@ -115,14 +116,14 @@ fn open_any(options: &FileOptions) -> io::Result<OpenFile> {
     let mut how = OpenOptions::new();
     how.append(true).create(true).mode(MODE);
     match how.clone().read(true).open(&options.path) {
-        // A file that may be written but not read cannot be looked at, and is set aside.
+        // A file that may be written but not read cannot be checked, and is set aside.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => how.open(&options.path),
         opened => opened,
     }
     .and_then(OpenFile::new)
 }
 
-/// Makes a file end with a whole record. [`Begun::Anew`]: it cannot be continued.
+/// Makes a file end with a whole record. Returns [`Begun::Anew`] when it cannot be continued.
 fn repair(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
     let header = header(options.format);
     if !begins_with(&open.file, header) {
@@ -131,7 +132,7 @@ fn repair(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
 
     match tail::look(&open.file, options.format, header.len() as u64, open.len_bytes) {
         Ok(Tail::Whole) => Ok(Begun::AsItWas),
-        // It has grown since: another program writes it, without a lock.
+        // It has grown since: another program writes to it without a lock.
         Ok(Tail::TornAt(_)) if open.file.metadata()?.len() != open.len_bytes => Ok(Begun::AsItWas),
         Ok(Tail::TornAt(whole_bytes)) => {
             open.file.set_len(whole_bytes)?;
@@ -145,11 +146,11 @@ fn repair(open: &mut OpenFile, options: &FileOptions) -> io::Result<Begun> {
 
 fn begins_with(file: &File, header: &[u8]) -> bool {
     let mut begin = vec![0; header.len()];
-    // Lines and length-prefixed records have no header, and any file begins with that.
+    // Lines and length-prefixed records have no header, which any file matches.
     header.is_empty() || file.read_exact_at(&mut begin, 0).is_ok_and(|()| begin == header)
 }
 
-/// What stands at the beginning of every file.
+/// The bytes at the start of every file.
 pub(super) fn header(format: FileFormat) -> &'static [u8] {
     match format {
         FileFormat::Pcap => &format::PCAP_HEADER,
@@ -163,11 +164,11 @@ fn set_aside(options: &FileOptions) -> io::Result<()> {
     }
 
     for n in 1..=ASIDE_NAMES_MAX {
-        // A link fails where the name is taken; a rename would replace what has it.
+        // A link fails if the name is taken; a rename would replace the file that has it.
         let aside = with_suffix(&options.path, &format!(".aside-{n}"));
         match fs::hard_link(&options.path, &aside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // File systems without links, and files of others (fs.protected_hardlinks).
+            // File systems without links, and files owned by others (fs.protected_hardlinks).
             Err(_) if fs::symlink_metadata(&aside).is_err() => {
                 return fs::rename(&options.path, aside);
             }
@@ -179,14 +180,14 @@ fn set_aside(options: &FileOptions) -> io::Result<()> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the oldest goes.
+/// Renames `path` to `path.1`, `path.1` to `path.2`, and so on; the oldest is overwritten.
 pub(super) fn rotate(options: &FileOptions) -> io::Result<()> {
     let numbered = |n: u32| with_suffix(&options.path, &format!(".{n}"));
     if options.rotate_keep == 0 {
         return fs::remove_file(&options.path);
     }
 
-    // The oldest first: each takes the name that the one before it has left.
+    // Oldest first: each takes the name that the one before it has left.
     for n in (1..options.rotate_keep).rev() {
         match fs::rename(numbered(n), numbered(n + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -1,4 +1,4 @@
-//! How a datagram stands in a file.
+//! How a datagram is written to a file.
 
 use crate::FileFormat;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -21,7 +21,7 @@ pub(super) struct Datagram<'a> {
     pub(super) received_ns: u64,
     pub(super) source: &'a Source,
     pub(super) bytes: &'a [u8],
-    /// The listener's address.
+    /// The address of the listener.
     pub(super) local: Option<&'a LocalAddress>,
 }
 
@@ -41,9 +41,9 @@ pub(super) fn append(buffer: &mut Vec<u8>, format: FileFormat, datagram: &Datagr
     }
 }
 
-/// A packet record: time, lengths, then an IP packet with UDP, as it might have been captured.
+/// Appends a packet record: time, lengths, then an IP packet with UDP, as it might have been captured.
 ///
-/// Datagrams of unix sockets have no addresses and stand as from and to `::`.
+/// Datagrams of unix sockets have no addresses and appear as from and to `::`.
 fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
     let time_ns = datagram.received_ns;
     let record_at = buffer.len();
@@ -60,12 +60,11 @@ fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
         _ => unspecified,
     };
 
-    // A datagram of a unix socket may be longer than UDP allows: then its end is cut off, and the record says so.
+    // A datagram of a unix socket may be longer than UDP allows. Its end is then cut off, and the record says so.
     let bytes = &datagram.bytes[..datagram.bytes.len().min(0xffff - UDP_HEADER_BYTES)];
     let udp_len = UDP_HEADER_BYTES + bytes.len();
 
-    // The total length of an IPv4 packet has 16 bits. IPv6 counts its payload alone, so the longest datagrams stand
-    // as IPv6.
+    // The total length of an IPv4 packet has 16 bits. IPv6 counts only its payload, so the longest datagrams are written as IPv6.
     let addresses = match (src, dst) {
         (SocketAddr::V4(src), SocketAddr::V4(dst)) if udp_len + 20 <= 0xffff => {
             let begin = buffer.len();

@@ -1,39 +1,39 @@
-//! Where the whole records of a file end: a killed process or a power failure may leave a part of one behind.
+//! Finds where the whole records of a file end: a killed process or a power failure may leave a partial record behind.
 
 use crate::FileFormat;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Largest file whose records are counted through at opening: about 0.2 s from the page cache. Only the last byte of a
-/// file of lines is read, whatever its size.
+/// Largest file, in bytes, whose records are read through at opening: about 0.2 s from the page cache. For a file of lines only
+/// the last byte is read, whatever its size.
 pub(super) const SCAN_BYTES_MAX: u64 = 256 << 20;
 
 const WINDOW_BYTES: usize = 256 * 1024;
 
-/// Longest payload that is ever written (`sys::recv`).
+/// Longest payload ever written, in bytes (`sys::recv`).
 const PAYLOAD_BYTES_MAX: u32 = sys::recv::BUFFER_BYTES as u32;
 
-/// Longest packet of a capture: an IPv6 header before the longest UDP datagram.
+/// Longest packet of a capture, in bytes: an IPv6 header before the longest UDP datagram.
 const PACKET_BYTES_MAX: u32 = 40 + 0xffff;
 
-/// Shortest packet of a capture: headers of IPv4 and UDP.
+/// Shortest packet of a capture, in bytes: headers of IPv4 and UDP.
 const PACKET_BYTES_MIN: u32 = 28;
 
 /// How a file ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tail {
-    /// With a whole record, or it is empty.
+    /// With a whole record, or the file is empty.
     Whole,
-    /// With a part of a record, which begins here.
+    /// With a partial record, which begins at this offset.
     TornAt(u64),
     /// With a line that has no line feed.
     OpenLine,
-    /// It holds what this format never writes, or is too long to be read through.
+    /// The file holds bytes that this format never writes, or is too long to be read through.
     Unknown,
 }
 
-/// Looks how a file of `len_bytes` ends. `begin` is where its first record is.
+/// Finds how a file of `len_bytes` ends. `begin` is the offset of its first record.
 pub(super) fn look(
     file: &File,
     format: FileFormat,
@@ -53,12 +53,12 @@ pub(super) fn look(
     }
 }
 
-/// Length of the record behind its length prefix; `None` if no datagram is that long.
+/// Length of the record behind its length prefix. `None` if no datagram is that long.
 fn prefixed_bytes(head: &[u8; 4]) -> Option<u32> {
     Some(u32::from_be_bytes(*head)).filter(|&len| len <= PAYLOAD_BYTES_MAX)
 }
 
-/// Length of the packet behind the head of its record; `None` if this is not what `format::append` writes.
+/// Length of the packet behind the head of its record. `None` if `format::append` would not write this.
 fn packet_bytes(head: &[u8; 16]) -> Option<u32> {
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let (nanoseconds, captured, len) = (word(4), word(8), word(12));
@@ -81,7 +81,7 @@ impl Scan<'_> {
         Scan { file, len_bytes, window: Vec::new(), window_at: 0 }
     }
 
-    /// Goes from record to record. `body_bytes` says how long the record behind a head is.
+    /// Steps from record to record. `body_bytes` returns the length of the record behind a head.
     fn run<const HEAD: usize>(
         mut self,
         begin: u64,
@@ -102,7 +102,7 @@ impl Scan<'_> {
         Ok(Tail::Whole)
     }
 
-    /// The head of the record at this place; `None` if the file ends before it does.
+    /// The head of the record at offset `at`. `None` if the file ends inside it.
     fn head<const HEAD: usize>(&mut self, at: u64) -> io::Result<Option<[u8; HEAD]>> {
         if self.len_bytes - at < HEAD as u64 {
             return Ok(None);
@@ -128,7 +128,7 @@ mod tests {
     use std::io::Write;
     use sys::Source;
 
-    /// Payloads of many lengths, in this format, and where each record ends.
+    /// Payloads of many lengths in this format, and the offset at which each record ends.
     fn records(format: FileFormat, lens: &[usize]) -> (Vec<u8>, Vec<usize>) {
         let mut bytes = match format {
             FileFormat::Pcap => PCAP_HEADER.to_vec(),
@@ -168,7 +168,7 @@ mod tests {
         options.unwrap()
     }
 
-    /// Cuts at every byte: what is whole before the cut is found, and nothing else.
+    /// Cuts the file at every byte: exactly the whole records before the cut must be found.
     fn check_all_cuts(format: FileFormat, lens: &[usize]) {
         let (bytes, ends) = records(format, lens);
         for cut in ends[0]..=bytes.len() {
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn records_that_cross_the_window_are_found() {
         for format in [FileFormat::LengthPrefixed, FileFormat::Pcap] {
-            // The longest payloads, and many short ones: heads lie before, on and behind the ends of windows.
+            // The longest payloads, and many short ones: heads lie before, across and behind the ends of windows.
             let long: Vec<_> = (0..40).map(|n| 65_500 - n * 7).collect();
             for lens in [long, vec![3; 200_000]] {
                 let (bytes, ends) = records(format, &lens);
@@ -211,7 +211,7 @@ mod tests {
         bytes.extend_from_slice(text);
         assert_eq!(tail_of(FileFormat::LengthPrefixed, &bytes), Tail::Unknown);
         let (mut capture, _) = records(FileFormat::Pcap, &[5, 6]);
-        // Zeros, as a file system may leave behind after a power failure.
+        // Zeros, such as a file system may leave behind after a power failure.
         capture.extend_from_slice(&[0; 64]);
         assert_eq!(tail_of(FileFormat::Pcap, &capture), Tail::Unknown);
         assert_eq!(ends, [0, 9, 19]);
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Holes take no room on the disk; reading this one would take a second.
+    /// Holes take no room on the disk. Reading this file would take a second.
     #[test]
     fn a_very_long_file_is_not_read() {
         let file = tempfile();

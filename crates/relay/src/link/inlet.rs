@@ -20,17 +20,17 @@ use sys::recv::{Aggregates, Ask, BATCH, Payload, ReceiveBatch, Sources, Stamps, 
 use sys::send::send_to;
 use sys::socket::{LocalAddress, leave_port, local_address};
 
-/// Time between two looks at what is shown of the link, in nanoseconds.
+/// Time between two updates of the link's figures, in nanoseconds.
 const SHOW_NS: u64 = 100_000_000;
 
-/// Runs with which it is twice that time, with twice as many three times, and so on.
+/// Every this many runs add one more such interval.
 const RUNS_SHOWN: u64 = 1_000;
 
-/// The socket of a listener of links, and what is known of who sends there.
+/// The socket of a link listener, and the state of its senders.
 pub(crate) struct LinkInlet {
     pub(crate) socket: Arc<ListenSocket>,
     far: Far,
-    /// What is to outlive the process, and somebody else has yet: where, and until when it is waited for.
+    /// State file that another process still holds, and how long to wait for it.
     awaited: Option<(PathBuf, u64)>,
     is_kept: Arc<AtomicBool>,
     batch: ReceiveBatch,
@@ -48,7 +48,7 @@ impl LinkInlet {
         let now_ns = monotonic_ns();
         let local = local_address(socket.as_fd());
         let is_v6 = matches!(local, Some(LocalAddress::Inet(SocketAddr::V6(_))));
-        // What the kernel drops here is missing in the packets' numbers, so that nothing depends on its count.
+        // Packet numbers reveal what the kernel drops here, so nothing depends on the kernel's drop count.
         let aggregates = match sys::gro::aggregate(socket.as_fd()) {
             Ok(()) => Aggregates::Some,
             Err(_) => Aggregates::Never,
@@ -69,10 +69,10 @@ impl LinkInlet {
         }
     }
 
-    /// Takes what waits in the socket into the ring, one batch, and answers. Returns whether there was something, and when.
+    /// Takes one batch from the socket into the ring and answers it. Returns whether there was one, and the time.
     pub(crate) fn receive(&mut self, intake: &mut Intake, targets: &mut Targets) -> (bool, Now) {
         if self.awaited.is_some() && !self.open_state() {
-            // Nothing is read of what its memory is not there for. What waits in the socket is not lost.
+            // Read nothing until the memory of earlier runs is there. What waits in the socket is not lost.
             std::thread::sleep(STATE_PAUSE);
             return (false, self.clock.now());
         }
@@ -95,7 +95,7 @@ impl LinkInlet {
         (received.is_ok(), now)
     }
 
-    /// Takes the memory of a former process if it can be had. Returns whether it is not to be waited for.
+    /// Takes over the memory of an earlier process if it is available. Returns whether waiting is over.
     fn open_state(&mut self) -> bool {
         let Some((path, until_ns)) = &self.awaited else { return true };
         let now_ns = monotonic_ns();
@@ -106,7 +106,7 @@ impl LinkInlet {
             Err(error) if error.kind() == ErrorKind::WouldBlock && now_ns < *until_ns => {
                 return false;
             }
-            // It is shown, and no reason to take nothing.
+            // The figures show the failure. It is no reason to stop receiving.
             Err(_) => {}
         }
         self.awaited = None;
@@ -128,14 +128,14 @@ impl LinkInlet {
             answer.clear();
             let heard = far.on_packet(now.monotonic_ns, from, packet, &mut hand_on, answer);
             if heard == Heard::Answer {
-                // One that does not leave is as one that is lost: the sender asks again.
+                // An answer that cannot be sent is like a lost one: the sender asks again.
                 let _ = send_to(socket.as_fd(), answer, to(*is_v6, from));
             }
         }
         intake.show(&mut accepted);
     }
 
-    /// Hands on what has waited for others for as long as it may.
+    /// Passes on datagrams that have waited for others as long as they may.
     fn release(&mut self, now_ns: u64, intake: &mut Intake, targets: &mut Targets) {
         let mut accepted = Amount::default();
         self.far.release(now_ns, &mut |_, one| hand_on(one, intake, &mut accepted, targets));
@@ -149,12 +149,12 @@ impl LinkInlet {
         loop {
             self.answer.clear();
             let Some(address) = self.far.next_report(now_ns, &mut self.answer) else { return };
-            // One that does not leave is as one that is lost.
+            // A report that cannot be sent is like a lost one.
             let _ = send_to(self.socket.as_fd(), &self.answer, to(self.is_v6, address));
         }
     }
 
-    /// When the next report is due, or something is to be shown, by the monotonic clock.
+    /// When the next report or the next update of figures is due, on the monotonic clock.
     pub(crate) fn due_ns(&mut self) -> u64 {
         let has_news = self.far.counts() != self.shown;
         let show_due_ns = if has_news { self.show_due_ns() } else { u64::MAX };
@@ -196,13 +196,13 @@ impl LinkInlet {
         }
     }
 
-    /// When what is known may be shown again: less often where many send, so that it costs little.
+    /// When the figures may be updated again: less often with many senders, so that it costs little.
     fn show_due_ns(&self) -> u64 {
         let pause_ns = SHOW_NS * (1 + self.far.run_count() as u64 / RUNS_SHOWN);
         self.shown_ns.saturating_add(pause_ns)
     }
 
-    /// Reads what waits in the socket for the last time, and says what arrived.
+    /// Reads what waits in the socket for the last time, and reports what arrived.
     pub(crate) fn finish(
         &mut self,
         intake: &mut Intake,
@@ -233,7 +233,7 @@ fn hand_on(one: Accepted<'_>, intake: &mut Intake, accepted: &mut Amount, target
     intake.take_one(source, one.origin.received_unix_ns, one.bytes, accepted, targets);
 }
 
-/// The address as a socket of this family has it.
+/// The address in the form that a socket of this family uses.
 fn to(is_v6: bool, address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(v4) if is_v6 => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),

@@ -1,8 +1,8 @@
-//! The files in which either end of a link keeps what is to outlive its process.
+//! The files in which either end of a link keeps the state that outlives its process.
 //!
-//! A file begins with [`MAGIC`], the id of the machine's boot, and a number: of the copy that counts (the sending end has two), or of
-//! bytes of records that count (the receiving end). What was written under another boot does not count, because a loss of power
-//! keeps some pages of a file and not others.
+//! A file begins with [`MAGIC`], the machine's boot id, and a number: of the valid copy (the sending end has two), or of valid
+//! bytes of records (the receiving end). State written under another boot is not valid, because a power failure keeps some pages
+//! of a file and not others.
 
 use hop::kept::{KEPT_SENDER_BYTES, KeptSender, Memory};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -13,42 +13,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::mapped::MappedFile;
 
-/// What a file begins with: of the sending and of the receiving end.
+/// First bytes of a file, of the sending end and of the receiving end.
 const MAGIC: [&[u8; 8]; 2] = [b"weir snd", b"weir rcv"];
 const BOOT: usize = 8;
 const NUMBER: usize = 56;
 const HEAD_BYTES: usize = 64;
 
-/// Bytes of a sending end's file: two copies, each at the begin of its half.
+/// Size of a sending end's file, in bytes: two copies, each at the start of its half.
 const SENDER_FILE_BYTES: usize = 2 * COPY_BYTES;
 const COPY_BYTES: usize = 2_048;
 const _: () = assert!(HEAD_BYTES + KEPT_SENDER_BYTES <= COPY_BYTES);
 
-/// Room for records behind those with which a file begins, in bytes: some 160,000 datagrams, and again as much as it begins with.
+/// Room for records behind the first ones of a file, in bytes: some 160,000 datagrams. The file also has room for the size of
+/// those first records once more.
 const RECORDS_BYTES: usize = 4 << 20;
 
-/// Room that is left when a file is full: for what one batch notes.
+/// Room left when a file counts as full, in bytes: enough for what one batch records.
 const SPARE_BYTES: usize = 64 << 10;
 
-/// How far a file is written that does not count.
+/// Write position in a file that is not valid.
 const NOWHERE: usize = usize::MAX - HEAD_BYTES;
 
-/// Whether a file can be used to keep what either end of a link has. It is made if it is not there.
+/// Checks whether a file can hold the state of one end of a link. Creates the file if it does not exist.
 ///
 /// # Errors
-/// It cannot be made, read or written, or it is something else (`ErrorKind::InvalidData`).
+/// The file cannot be created, read or written, or it holds something else (`ErrorKind::InvalidData`).
 pub fn check_link_state(path: &Path) -> io::Result<()> {
     match open_locked(path) {
-        // The listener or target that this one takes the place of.
+        // Held by the listener or target that this one will replace.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         opened => opened.map(drop),
     }
 }
 
-/// Opens a file of this end's, and locks it.
+/// Opens a file of this end and locks it.
 ///
 /// # Errors
-/// `ErrorKind::WouldBlock`: another process or another end has it. `ErrorKind::InvalidData`: it is something else.
+/// `ErrorKind::WouldBlock` when another process or another end holds the lock. `ErrorKind::InvalidData` when the file holds
+/// something else.
 fn open_locked(path: &Path) -> io::Result<File> {
     loop {
         let mut options = OpenOptions::new();
@@ -63,7 +65,7 @@ fn open_locked(path: &Path) -> io::Result<File> {
             TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
             TryLockError::Error(error) => error,
         })?;
-        // Whoever had it may have put a new one in its place before the lock was had.
+        // The previous holder may have replaced the file before we got the lock.
         let (here, there) = (file.metadata()?, fs::metadata(path));
         if there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
             return Ok(file);
@@ -71,7 +73,7 @@ fn open_locked(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The begin of a file, in this boot.
+/// The start of a file written under this boot.
 fn head(magic: &[u8; 8]) -> io::Result<[u8; NUMBER]> {
     let mut head = [0; NUMBER];
     head[..BOOT].copy_from_slice(magic);
@@ -81,7 +83,7 @@ fn head(magic: &[u8; 8]) -> io::Result<[u8; NUMBER]> {
     Ok(head)
 }
 
-/// The number of a file that this boot has written, and what follows it.
+/// The number in a file written under this boot, with the file's bytes.
 fn read(path: &Path, head: &[u8]) -> io::Result<Option<(u64, Vec<u8>)>> {
     let bytes = fs::read(path)?;
     let number = bytes.strip_prefix(head).and_then(<[u8]>::first_chunk);
@@ -97,10 +99,10 @@ pub(super) struct SenderFile {
 }
 
 impl SenderFile {
-    /// Opens it, and reads what a former process left there.
+    /// Opens the file and reads what an earlier process left there.
     ///
     /// # Errors
-    /// It cannot be opened or made, or somebody else [has it](io::ErrorKind::WouldBlock).
+    /// The file cannot be opened or created, or another process or end [holds it](io::ErrorKind::WouldBlock).
     pub(super) fn open(path: &Path) -> io::Result<(SenderFile, Option<KeptSender>)> {
         let file = open_locked(path)?;
         let head = head(MAGIC[0])?;
@@ -118,7 +120,7 @@ impl SenderFile {
         Ok((SenderFile { file, copy: copy.unwrap_or(1), written }, kept))
     }
 
-    /// Keeps this from here on. Nothing of it leaves before.
+    /// Keeps this state from here on. Call it before anything that the state counts leaves.
     pub(super) fn keep(&mut self, kept: KeptSender) {
         if kept == self.written {
             return;
@@ -131,7 +133,7 @@ impl SenderFile {
     }
 }
 
-/// Where the first copy is, and the second one.
+/// Offset of the first or the second copy.
 fn place_of(copy: u64) -> usize {
     if copy == 2 { COPY_BYTES } else { HEAD_BYTES }
 }
@@ -140,14 +142,15 @@ fn place_of(copy: u64) -> usize {
 pub(super) struct ReceiverFile {
     path: PathBuf,
     head: [u8; NUMBER],
-    /// `None`: it could not be written any more. What is there does not count.
+    /// `None` when it could no longer be written. Its contents are not valid then.
     file: Option<MappedFile>,
     is_kept: Arc<AtomicBool>,
     len: usize,
 }
 
 impl ReceiverFile {
-    /// Opens it, and reads what a former process has noted. `is_kept` says from here on whether what is noted outlives the process.
+    /// Opens the file and reads what an earlier process recorded. From here on, `is_kept` tells whether records outlive the
+    /// process.
     ///
     /// # Errors
     /// As of [`SenderFile::open`].
@@ -168,10 +171,10 @@ impl ReceiverFile {
         Ok((file, noted.unwrap_or_default()))
     }
 
-    /// A file with these records, in the place of the one that there is.
+    /// Creates a file with these records in place of the existing one.
     fn make(&self, records: &[u8]) -> io::Result<MappedFile> {
         let path = self.path.with_added_extension("new");
-        // What a process that ended in this left behind.
+        // Left behind by a process that ended at this point.
         let _ = fs::remove_file(&path);
         let file = open_locked(&path)?;
         let len = HEAD_BYTES + 2 * records.len() + RECORDS_BYTES;
@@ -190,7 +193,7 @@ impl Memory for ReceiverFile {
             self.len += record.len();
             file.store(NUMBER, self.len as u64);
         } else {
-            // What is not noted is missing between what is: nothing of it counts until it begins anew.
+            // A missing record leaves a gap, so nothing is valid until the file starts over.
             file.store(NUMBER, 0);
             self.len = NOWHERE;
         }

@@ -1,7 +1,7 @@
 //! A target that is another Weir.
 //!
-//! The ring is the memory of what may have to be sent again: the reader's cursor is the oldest datagram that is not settled. A look
-//! at the ring lasts for as long as it takes to seal a batch, and no call of the kernel is made meanwhile.
+//! The ring holds what may have to be resent: the reader's cursor is at the oldest unsettled datagram. A look at the ring lasts
+//! only as long as it takes to seal a batch, and makes no system call.
 
 use super::kept::SenderFile;
 use super::{LinkOptions, STATE_PATIENCE, STATE_PAUSE};
@@ -22,31 +22,31 @@ use sys::recv::{Payload, ReceiveBatch, Wait};
 use sys::send::{Message, SEGMENTS_MAX, send_messages};
 use sys::{Errno, Source};
 
-/// Packets that are sealed before they are sent.
+/// Maximum number of packets sealed before they are sent.
 const PACKETS_MAX: usize = 64;
 
-/// Longest packet of the other end: a report or a welcome.
+/// Longest packet of the other end, in bytes: a report or a welcome.
 const ANSWER_BYTES_MAX: usize = 1_024;
 
 /// Longest run of packets that leaves as one message, in bytes.
 const RUN_BYTES_MAX: usize = 65_000;
 
-/// Batches of answers that are read before anything is sent.
+/// Maximum number of batches of answers read before anything is sent.
 const ANSWER_BATCHES_MAX: usize = 8;
 
-/// Sealed packets, one behind the other.
+/// Sealed packets, one after another.
 #[derive(Default)]
 struct Sealed {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// Offset at which each ends.
     ends: Vec<usize>,
-    /// Packets that have left.
+    /// Number of packets that have left.
     sent: usize,
 }
 
 impl Sealed {
     fn note_end(&mut self) {
-        // What could not be sealed is not there.
+        // A packet that could not be sealed is not there.
         if self.bytes.len() > self.ends.last().copied().unwrap_or(0) {
             self.ends.push(self.bytes.len());
         }
@@ -66,7 +66,7 @@ impl Sealed {
         if at == 0 { 0 } else { self.ends[at - 1] }
     }
 
-    /// The packets from `from` on that can leave as one message: of one length, but for a last one that may be shorter.
+    /// The packets from `from` on that can leave as one message: all of one length, except that the last may be shorter.
     fn message(&self, from: usize, runs: bool) -> (Message<'_>, usize) {
         let begin = self.begin(from);
         let first = self.ends[from] - begin;
@@ -88,7 +88,7 @@ impl Sealed {
     }
 }
 
-/// A target of one listener.
+/// A link target of one listener.
 pub(crate) struct LinkTarget {
     reader: Reader,
     gate: Gate,
@@ -96,17 +96,17 @@ pub(crate) struct LinkTarget {
     socket: OwnedFd,
     near: Near,
     deadline_ns: u64,
-    /// Everything in the ring that was looked at: what comes from there on was not.
+    /// Everything in the ring that was examined so far.
     offered: Amount,
-    /// What of the fates is counted.
+    /// The fates counted so far.
     counted: Fates,
     sealed: Sealed,
     state: State,
-    /// The kernel takes runs.
+    /// Whether the kernel accepts runs.
     runs: bool,
     answers: ReceiveBatch,
     answer: Vec<u8>,
-    /// When something happens by itself, and how far the ring was looked at when that was last asked.
+    /// When the sender next has to act without outside input, and how far the ring was examined when that was computed.
     due_ns: u64,
     looked_to: u64,
     is_ended: bool,
@@ -143,10 +143,10 @@ impl LinkTarget {
         }
     }
 
-    /// Reads what the other end has to say.
+    /// Reads what the other end sent.
     fn hear(&mut self, now_ns: u64) {
         for _ in 0..ANSWER_BATCHES_MAX {
-            // An error is about something that was sent: what is missing is sent again, and silence is noticed.
+            // An error concerns an earlier send: missing packets are resent, and silence is noticed.
             if self.answers.receive(self.socket.as_fd(), Wait::No).is_err() {
                 return;
             }
@@ -159,7 +159,7 @@ impl LinkTarget {
         }
     }
 
-    /// Seals what is to be sent now, at most a batch. Says whether there is more.
+    /// Seals what is to be sent now, at most one batch. Returns whether there is more.
     fn seal(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
         self.sealed.clear();
         self.looked_to = self.reader.end();
@@ -191,12 +191,12 @@ impl LinkTarget {
             None => turn.fill(None),
         };
         self.due_ns = due_ns;
-        // Before anything of it leaves.
+        // Persist the state before anything leaves.
         self.state.keep(&self.near);
         has_more
     }
 
-    /// Sends what is sealed. Returns whether all of it is gone, or lost, which is repaired.
+    /// Sends the sealed packets. Returns whether all have left; those lost to an error will be repaired.
     fn send(&mut self) -> bool {
         while !self.sealed.is_empty() {
             let (message, until) = self.sealed.message(self.sealed.sent, self.runs);
@@ -209,7 +209,7 @@ impl LinkTarget {
                     self.runs = false;
                 }
                 Err(errno) => {
-                    // It was not sent, or an earlier one came back: in either case the other end will not report it.
+                    // This packet was not sent, or an earlier one came back. Either way the other end will not report it.
                     self.meter.count_error(errno);
                     self.sealed.sent = until;
                 }
@@ -218,7 +218,7 @@ impl LinkTarget {
         true
     }
 
-    /// Counts what became of datagrams since the last time.
+    /// Counts what became of datagrams since the last call.
     fn count(&mut self) {
         let (now, before) = (self.near.fates(), self.counted);
         if now == before {
@@ -244,7 +244,7 @@ impl LinkTarget {
         self.counted = now;
     }
 
-    /// Shows what is known of the way and of the other end.
+    /// Publishes what is known about the path and the other end.
     fn note_way(&self, now_ns: u64) {
         let (way, counts, fates) = (self.near.way(), self.near.counts(), self.near.fates());
         let events = [
@@ -276,7 +276,7 @@ impl LinkTarget {
             };
             LinkPeer { run, life, kind }
         });
-        // If somebody reads, the next time is soon.
+        // If a reader holds the lock, the next attempt follows soon.
         let _ = self.meter.link.show_peers(peer.into_iter());
         match self.near.is_answered(now_ns) {
             true => self.meter.note_state(now_ns),
@@ -294,17 +294,17 @@ impl LinkTarget {
     }
 }
 
-/// What is to outlive the process.
+/// The state that outlives the process.
 enum State {
     Unwanted,
-    /// Somebody else has the file yet.
+    /// Another process or target still holds the file.
     Awaited {
         options: Box<LinkOptions>,
         due_ns: u64,
         until_ns: u64,
     },
     Kept(SenderFile),
-    /// It could not be opened. That is shown, and no reason to send nothing.
+    /// The file could not be opened. The figures show that; it is no reason to stop sending.
     Failed,
 }
 
@@ -318,7 +318,7 @@ impl State {
         }
     }
 
-    /// Opens it if it can be had now: nothing was said before.
+    /// Opens the file if it is available now. Nothing was sent before.
     fn open(&mut self, near: &mut Near, now_ns: u64) {
         let State::Awaited { options, due_ns, until_ns } = self else { return };
         if now_ns < *due_ns {
@@ -347,7 +347,7 @@ impl State {
     }
 }
 
-/// One filling of a batch.
+/// State for filling one batch.
 struct Turn<'a> {
     near: &'a mut Near,
     gate: &'a mut Gate,
@@ -360,7 +360,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// What the ring took back before it was settled.
+    /// Accounts for what the ring took back before it was settled.
     fn note_lapped(&mut self, look: &Look<'_>) {
         let first = look.first();
         self.near.give_up_below(first.count);
@@ -371,7 +371,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Seals packets until there are enough or nothing is to be sent. Returns whether there is more, and when to look again.
+    /// Seals packets until there are enough or nothing is left to send. Returns whether there is more, and when to act again.
     fn fill(&mut self, look: Option<&Look<'_>>) -> (bool, u64) {
         let mut out = std::mem::take(&mut self.sealed.bytes);
         let mut due_ns = 0;
@@ -390,7 +390,7 @@ impl Turn<'_> {
                         self.meter.delay.add(delay_ns / 1_000, 1);
                     }
                 }
-                // Nothing is sent of what the ring does not have.
+                // Nothing can be sent that is not in the ring.
                 (Next::Data(_), None) => continue,
                 (Next::Floor { packet, floor }, _) => {
                     self.near.seal_floor(self.now_ns, packet, floor, &mut out);
@@ -409,7 +409,8 @@ impl Turn<'_> {
         (has_more, due_ns)
     }
 
-    /// Takes the next datagram that passes and is worth sending, if there is room for one. Returns whether something was looked at.
+    /// Takes the next datagram that passes the gate and is worth sending, if there is room for one. Returns whether a datagram
+    /// was examined.
     fn take_next(&mut self, look: &Look<'_>) -> bool {
         let number = self.offered.count;
         if number >= look.head() {
@@ -448,7 +449,7 @@ fn origin_of(descriptor: &Descriptor, bytes: usize) -> Origin {
     Origin { received_unix_ns: descriptor.received_ns, sender, bytes: bytes as u16 }
 }
 
-/// Who sent a datagram, as the first Weir says.
+/// The sender of a datagram, as the first Weir reported it.
 pub(super) fn source_of(sender: From) -> Source {
     match sender {
         From::Unknown => Source::UNKNOWN,
@@ -498,7 +499,7 @@ impl Pump for LinkTarget {
     }
 
     fn is_idle(&self) -> bool {
-        // What waits for room or for an answer is not to be looked at without end, and what is new is.
+        // Datagrams that wait for room or for an answer need no look until they are due; new ones do.
         self.looked_to == self.reader.end() && self.due_ns > monotonic_ns()
     }
 

@@ -1,8 +1,7 @@
 //! Changes to the targets of a running listener.
 //!
-//! A data thread notices a change between two batches; an idle one looks every tenth of a second only. So all
-//! changes are asked for first, of several listeners if need be, and their answers are waited for afterwards: a
-//! hundred changes take as long as one.
+//! A data thread notices a change between two batches; an idle one checks only every tenth of a second. So all changes, even of
+//! several listeners, are requested first, and their answers are awaited afterwards: a hundred changes take as long as one.
 
 use super::place::Joined;
 use super::{Listener, TargetHandle};
@@ -18,32 +17,32 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use sys::clock::monotonic_ns;
 
-/// How long all changes of file targets together are waited for.
+/// How long to wait for the changes of all file targets together.
 const FILE_ANSWERS_WAIT: Duration = Duration::from_millis(500);
-/// How long data threads may take to answer before what was asked of them counts as failed.
+/// How long data threads may take to answer before a change counts as failed.
 const ANSWERS_WAIT: Duration = Duration::from_secs(5);
-/// Time between two signs of life while waiting.
+/// Time between two calls of `keep_alive` while waiting.
 const LIFE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One change to the targets of a listener.
 #[derive(Debug)]
 pub enum TargetChange {
-    /// A target that begins with the next datagram.
+    /// Add a target that starts with the next datagram.
     Add(TargetOptions, TargetKind),
-    /// Other options and another destination for the target of that name. It goes on where it is: every datagram is dealt
-    /// with once, by the old options or the new.
+    /// Give the target of that name other options and another destination. It keeps its place in the ring, so every datagram is
+    /// handled once, by the old options or the new.
     ///
-    /// Where one kind takes another's place, of file, sink and socket, the old one has the grace period for what the ring held for
-    /// it when the new one joined. What it had already taken of what came after goes to both.
+    /// If the kind changes (file, sink or socket), the old target has the grace period for what the ring held for it when the new
+    /// one joined. Later datagrams that it had already taken go to both.
     Change(TargetOptions, TargetKind),
-    /// Another destination, from the next datagram on, under the same options. The new socket is open before the old one is
+    /// Send to another destination from the next datagram on, with the same options. The new socket is open before the old one is
     /// closed. Neither may be a file or a sink.
     Redirect(String, TargetKind),
-    /// The target sends what the ring holds for it now, for the grace period, and counts the rest as `target_removed`.
+    /// Remove a target. It sends what the ring holds for it now, for the grace period, and counts the rest as `target_removed`.
     Remove(String),
 }
 
-/// Changes that were asked for and whose answers are still to come.
+/// Changes that were requested and not answered yet.
 #[must_use = "a target that is added joins only when the answers are waited for"]
 pub struct ChangesUnderWay {
     steps: Vec<Step>,
@@ -65,7 +64,7 @@ enum Step {
     },
 }
 
-/// Until when answers are waited for.
+/// Deadlines for the answers.
 struct Patience<'a> {
     all: Instant,
     files: Instant,
@@ -85,8 +84,8 @@ impl Patience<'_> {
 }
 
 impl Listener {
-    /// Asks for these changes and returns at once; [`finish_changes`](Self::finish_changes) waits for them. A removed target
-    /// has up to `grace` for what the ring holds for it.
+    /// Requests these changes and returns at once; [`finish_changes`](Self::finish_changes) waits for them. A removed target has
+    /// up to `grace` for what the ring holds for it.
     pub fn begin_changes(
         &mut self,
         changes: Vec<TargetChange>,
@@ -113,13 +112,13 @@ impl Listener {
             TargetChange::Add(options, destination) => self.begin_join(options, destination),
             TargetChange::Change(options, destination) => {
                 let target = self.target(&options.name)?;
-                // A link ends as it began: with the same other end and key.
+                // A link keeps its other end and its key for its whole life.
                 if target.class != destination.class() || target.class == Class::Link {
                     return self.begin_join(options, destination);
                 }
                 let gate = Some(Gate::new(&options, monotonic_ns()));
-                // No datagram without a source may pass the new gate: where none was asked for before, the receive
-                // call that the thread is in brings the last of them.
+                // No datagram without a source may pass the new gate. If sources were not requested before, the receive call that
+                // the thread is in returns the last of those.
                 let by_way =
                     if is_first_to_ask { Self::command_after_receive } else { Self::command };
                 self.begin_replace(target, Change { destination, gate }, by_way)
@@ -156,14 +155,14 @@ impl Listener {
         Ok(Step::Replace { target: name, class: target.class, answer })
     }
 
-    /// Waits until the changes are in force, for at most a few seconds, and calls `keep_alive` several times a second while
-    /// it does. The results are in the order of the changes.
+    /// Waits until the changes are in force, for at most a few seconds, and meanwhile calls `keep_alive` several times a second.
+    /// The results are in the order of the changes.
     ///
-    /// A file target may wait for its disk: its change counts as done, and comes into force when the disk lets it go.
+    /// A file target may be blocked by its disk. Its change counts as done, and takes effect when the disk responds.
     ///
     /// # Errors
-    /// There is no target of that name, or one already; the listener has stopped; a thread cannot be started, or does not
-    /// answer.
+    /// There is no target with that name, or there already is one; the listener has stopped; or a thread cannot be started or
+    /// does not answer.
     pub fn finish_changes(
         &mut self,
         changes: ChangesUnderWay,
@@ -206,7 +205,7 @@ impl Listener {
         }
     }
 
-    /// Gives a target its place in the ring; an older one of the same name and another kind ends where this one begins.
+    /// Gives a target its place in the ring. An older one with the same name but another kind ends where this one starts.
     fn take_in(
         &mut self,
         options: TargetOptions,
@@ -222,7 +221,7 @@ impl Listener {
         let older = older.filter(is_other);
         let older = older.map(|at| (at, self.targets.remove(at)));
 
-        // The older one has left the list, or it would count as a second target of this name.
+        // The older one must leave the list first, or it would count as a second target with this name.
         let placed = self.place(options, destination, joined);
         if let Err(error) = placed {
             if let Some((at, older)) = older {

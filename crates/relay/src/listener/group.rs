@@ -1,4 +1,4 @@
-//! Several sockets of one listener: more of them, fewer, and one again, while datagrams arrive.
+//! Several sockets of one listener: adding and removing them, down to a single one, while datagrams arrive.
 
 use super::Listener;
 use super::place::thread_name;
@@ -23,13 +23,13 @@ use sys::clock::{Clock, monotonic_ns};
 use sys::recv::{ReceiveBatch, Stamps};
 use sys::socket::{Balance, Joining};
 
-/// How long the kernel may take until it notes arrivals.
+/// How long the kernel may take to begin stamping arrivals.
 const STAMPS_WAIT: Duration = Duration::from_secs(1);
-/// How long threads may take to do what was asked of them.
+/// How long threads may take to carry out a request.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// How long a socket's thread may take until it has read what came before arrivals were noted.
+/// How long a socket's thread may take to read what came before arrivals were stamped.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(1);
-/// Time between two signs of life while waiting.
+/// Time between two calls of `keep_alive` while waiting.
 const LIFE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// One of several sockets, and the thread that reads it.
@@ -41,23 +41,23 @@ pub(super) struct MemberHandle {
     pub(super) thread: JoinHandle<Option<Box<Inlet>>>,
 }
 
-/// What a member needs and may not be had.
+/// The parts of a member whose creation can fail.
 struct Prepared {
     place: usize,
     name: String,
     writer: Writer,
-    /// Where its thread waits for what it is to do.
+    /// Starts the member's thread, which waits for its work here.
     start: mpsc::Sender<(Member, Closing)>,
     thread: JoinHandle<Option<Box<Inlet>>>,
 }
 
-/// Memory of the rings of members in bytes, for a listener whose ring has `ring_bytes`.
+/// Memory of each member's ring in bytes, for a listener whose ring has `ring_bytes`.
 pub(crate) fn member_ring_bytes(ring_bytes: usize, sockets: usize) -> usize {
     (ring_bytes / sockets.max(1)).next_power_of_two().max(RING_BYTES_MIN)
 }
 
 impl Listener {
-    /// How many sockets it reads.
+    /// Number of sockets that the listener reads.
     pub fn socket_count(&self) -> usize {
         self.members.len().max(1)
     }
@@ -68,7 +68,7 @@ impl Listener {
         std::iter::once(self.socket.as_fd()).chain(more)
     }
 
-    /// What each thread that reads a socket did with its time, the first one's first.
+    /// How each thread that reads a socket spent its time, the first socket's thread first.
     pub fn reading_times(&self) -> Vec<ReadingTime> {
         if self.members.is_empty() {
             return vec![self.time.look()];
@@ -76,18 +76,20 @@ impl Listener {
         self.members.iter().map(|member| member.state.time.look()).collect()
     }
 
-    /// Says how several sockets share what arrives, and in which order that leaves, while it has only one.
+    /// Sets how several sockets share what arrives, and in which order it leaves. Has no effect while the listener has several
+    /// sockets.
     pub fn spread_by(&mut self, balance: Balance, order: Order) {
         if self.members.is_empty() {
             (self.options.balance, self.options.order) = (balance, order);
         }
     }
 
-    /// Reads `count` sockets of its port from now on, 1 to [`sys::socket::MEMBERS_MAX`]. `open` makes more of them; `keep_alive` is
-    /// called several times a second while threads are waited for. Nothing is lost by it, and the order is kept where it is.
+    /// Reads `count` sockets of its port from now on, 1 to [`sys::socket::MEMBERS_MAX`]. `open` opens additional ones;
+    /// `keep_alive` is called several times a second while threads are awaited. Nothing is lost, and the order is kept if the
+    /// options ask for it.
     ///
     /// # Errors
-    /// A socket or a thread cannot be had, or threads do not answer: it has as many sockets as it got then.
+    /// A socket or a thread cannot be created, or threads do not answer. The listener then keeps the sockets that it got.
     pub fn set_sockets(
         &mut self,
         count: usize,
@@ -101,10 +103,10 @@ impl Listener {
         }
     }
 
-    /// A listener that reads these bound sockets besides its own, each with what the kernel had dropped at it before.
+    /// A listener that reads these bound sockets in addition to its own, each with the kernel's drop count from before.
     ///
     /// # Errors
-    /// A thread or memory cannot be had. The sockets are left as they are then.
+    /// A thread or memory cannot be had. The sockets are then left as they are.
     pub(super) fn with_sockets(
         mut self,
         more: impl ExactSizeIterator<Item = (ListenSocket, CountedDrops)>,
@@ -142,7 +144,7 @@ impl Listener {
         }
 
         let opened = self.open_members(count, open, keep_alive);
-        // Those that are there get their part, whatever became of the others.
+        // The sockets that are there get their share, whatever became of the others.
         opened.and(self.spread(self.members.len()))
     }
 
@@ -158,7 +160,7 @@ impl Listener {
             self.stamp(socket.as_fd())?;
             let socket = ListenSocket::new(socket, receive);
             let inlet = self.inlet(Arc::new(socket), SocketOwner::Relay);
-            // It is read and merged before anything arrives at it: what is there when it begins is as old as what others have.
+            // It is read and merged before anything arrives at it, so its first datagrams are as recent as those of the others.
             self.add_member(inlet, CountedDrops::default(), count, keep_alive)?;
             if let Err(source) = joining.bind() {
                 let failed = self.failed("binding one more socket")(source);
@@ -169,14 +171,14 @@ impl Listener {
         Ok(())
     }
 
-    /// Has the only socket read by a thread of its own, and what that reads merged. Where that fails it is read as before.
+    /// Moves the only socket to a thread of its own, and merges what that reads. If this fails, the socket is read as before.
     fn begin_group(&mut self, count: usize, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
-        // What may not be had first: then nothing of the socket has changed, and it is never without a reader.
+        // First what can fail: the socket is still unchanged then, and it is never without a reader.
         let prepared = self.prepare_member(count)?;
         sys::socket::share_port(self.socket.as_fd()).map_err(self.failed("sharing the port"))?;
         self.stamp(self.socket.as_fd())?;
         if self.is_ordered() {
-            // Without the kernel's stamps datagrams are dated by their reading, which orders them almost as well.
+            // Without the kernel's stamps datagrams carry the time of their reading, which orders them almost as well.
             keep_alive();
             sys::socket::await_stamps(STAMPS_WAIT);
         }
@@ -192,7 +194,7 @@ impl Listener {
             return Err(error);
         }
 
-        // What came before arrivals were noted has the time of its reading, which is later than the arrival of what others get.
+        // Datagrams from before stamping carry the time of their reading, which is later than the arrival times that others get.
         let first = Arc::clone(&self.members[0].state);
         wait_until(CATCH_UP_WAIT, keep_alive, || first.has_caught_up.load(Ordering::Acquire));
         Ok(())
@@ -226,7 +228,7 @@ impl Listener {
         })
     }
 
-    /// Has one more socket read by a thread of its own, and its ring merged when this returns.
+    /// Adds a socket with a thread of its own. Its ring is being merged when this returns.
     fn add_member(
         &mut self,
         inlet: Box<Inlet>,
@@ -238,7 +240,7 @@ impl Listener {
         self.enter(prepared, inlet, before, keep_alive).map_err(|(_, error)| error)
     }
 
-    /// Makes what one more member needs and may not be had: its ring, and a thread that waits for the rest.
+    /// Creates what can fail: the member's ring, and a thread that waits for the rest.
     fn prepare_member(&self, count: usize) -> Result<Prepared, Error> {
         let place = self.members.len();
         let name = format!("{}-{place}", self.options.name);
@@ -259,7 +261,7 @@ impl Listener {
         Ok(Prepared { place, name, writer, start, thread })
     }
 
-    /// Has the ring merged, and then the socket read into it. Gives the socket back where the receiving thread does not answer.
+    /// Starts merging the ring, and then reading the socket into it. Returns the socket if the receiving thread does not answer.
     fn enter(
         &mut self,
         prepared: Prepared,
@@ -279,7 +281,7 @@ impl Listener {
         let closing = Closing { state: Arc::clone(&state), waker: Arc::clone(&self.waker) };
         let entered = self.request(Request::Enter { reader, seat, reply });
         if let Err(error) = entered.and_then(|()| self.answer(&answer, keep_alive)) {
-            // Should it be seated after all, it brings nothing, and is let go: `closing` says so.
+            // If it is seated after all, it delivers nothing and is dropped, because of `closing`.
             drop(closing);
             return Err((inlet, error));
         }
@@ -299,7 +301,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Has the only socket read by the thread that merged.
+    /// Lets the merging thread read the only socket.
     fn return_to_one(
         &mut self,
         mut inlet: Box<Inlet>,
@@ -313,20 +315,20 @@ impl Listener {
         self.answer(&answer, keep_alive)?;
 
         self.meter.take_back(Arc::clone(&self.socket), before);
-        // The host goes on to note arrivals as long as one socket asks for it.
+        // The host keeps stamping arrivals as long as one socket asks for it.
         sys::socket::stamp_arrivals(self.socket.as_fd(), Stamps::Unwanted)
             .map_err(self.failed("asking for no times of arrival"))?;
         sys::socket::unshare_port(self.socket.as_fd()).map_err(self.failed("keeping the port"))
     }
 
-    /// Has the kernel spread what arrives over the first `members` sockets.
+    /// Makes the kernel spread arriving datagrams over the first `members` sockets.
     fn spread(&self, members: usize) -> Result<(), Error> {
         sys::socket::spread(self.socket.as_fd(), self.options.balance, members)
             .map_err(self.failed("spreading datagrams over sockets"))
     }
 
     fn shrink(&mut self, count: usize, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
-        // The kernel's hash knows of all that are bound: while some leave, one gets everything.
+        // The kernel's hash includes all bound sockets, so one gets everything while others leave.
         match self.options.balance {
             Balance::Even | Balance::Cpu if count > 1 => self.spread(count)?,
             _ => sys::socket::gather(self.socket.as_fd())
@@ -343,7 +345,7 @@ impl Listener {
         if count > 1 { self.spread(count) } else { self.end_group(keep_alive) }
     }
 
-    /// Waits until the newest member has ended and everything that it read was merged, and closes its socket.
+    /// Waits until the newest member has ended and everything it read is merged, then closes its socket.
     fn remove_last_member(&mut self, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
         let Some(member) = self.members.pop() else { return Ok(()) };
         let MemberHandle { state, meter, socket, ticks, thread } = member;
@@ -352,12 +354,12 @@ impl Listener {
 
         let inlet = self.inlet_of(thread, keep_alive)?;
         drop((inlet, meter));
-        // The meter of the ledger and the merging thread let go of it when it is merged.
+        // The ledger's meter and the merging thread release it once it is merged.
         let is_closed = wait_until(ANSWER_WAIT, keep_alive, || Arc::strong_count(&socket) == 1);
         if is_closed { Ok(()) } else { Err(self.unanswering()) }
     }
 
-    /// Has the one socket that is left read by the thread that merged.
+    /// Lets the merging thread read the one socket that is left.
     fn end_group(&mut self, keep_alive: &mut dyn FnMut()) -> Result<(), Error> {
         let Some(member) = self.members.pop() else { return Ok(()) };
         let MemberHandle { state, meter, socket: _, ticks, thread } = member;
@@ -377,7 +379,7 @@ impl Listener {
         if !wait_until(ANSWER_WAIT, keep_alive, || thread.is_finished()) {
             return Err(self.unanswering());
         }
-        // A thread that panicked has said so on standard error.
+        // A thread that panicked has reported it on standard error.
         thread.join().ok().flatten().ok_or_else(|| self.stopped())
     }
 
@@ -399,7 +401,7 @@ impl Listener {
     }
 }
 
-/// Waits for a condition, for at most `limit`. Returns whether it came.
+/// Waits for a condition, for at most `limit`. Returns whether it became true.
 fn wait_until(
     limit: Duration,
     keep_alive: &mut dyn FnMut(),

@@ -1,4 +1,4 @@
-//! Which thread a target goes to, and the threads that send.
+//! Assigns targets to threads, and starts the sending threads.
 
 use super::{Listener, TargetHandle, WorkerHandle};
 use crate::file::{BUFFERED_DATAGRAMS_MAX, FileTarget};
@@ -32,8 +32,8 @@ pub(super) struct Joined {
 }
 
 impl Listener {
-    /// Has sources recorded from the next receive call on, if this target looks at them. To be called before the target
-    /// joins or changes. Returns whether nobody looked at them before.
+    /// Makes the next receive call record sources if this target needs them. Call it before the target joins or changes. Returns
+    /// whether this is the first to need them.
     pub(super) fn note_what_it_asks(
         &self,
         options: &TargetOptions,
@@ -57,7 +57,7 @@ impl Listener {
         let class = destination.class();
         let buffered_max = match &destination {
             TargetKind::File(_) => BUFFERED_DATAGRAMS_MAX,
-            // What the ring took back, and the other end has not said what became of it.
+            // Datagrams that the ring took back and whose outcome the other end has not reported yet.
             TargetKind::Link { options, .. } => options.sender.window.into(),
             _ => 0,
         };
@@ -74,8 +74,8 @@ impl Listener {
         let gate = Gate::new(&options, monotonic_ns());
         let pump = make_pump(destination, self.socket.as_fd(), joined, gate, &meter);
 
-        // A disk may hold its thread, and a sink's code may be slow or panic: each has one to itself. The others share the
-        // workers in turn.
+        // A disk may block its thread, and a sink's code may be slow or panic, so each of those has its own. The others are
+        // assigned to the workers in turn.
         let worker = if class != Class::Socket {
             let handle = self.start_worker(&options.name, Lifetime::Targets, pump)?;
             Some(handle)
@@ -120,7 +120,7 @@ impl Listener {
         let thread = thread::Builder::new()
             .name(thread_name("tx", name))
             .spawn({
-                // A disk, or a sink's code, may hold its thread: that is not to be where others receive.
+                // A disk or a sink's code may hog its thread, so that thread does not share the processors of those that receive.
                 let cpus = match lifetime {
                     Lifetime::Listener => self.options.cpus.clone(),
                     Lifetime::Targets => CpuList::default(),
@@ -133,8 +133,7 @@ impl Listener {
             .map_err(self.failed("starting a sending thread"))?;
         self.threads.push(thread);
         if lifetime == Lifetime::Listener {
-            // A file's thread may wait for its disk for as long as the disk likes, and a sink's code is not ours: that is not
-            // a stuck loop.
+            // The thread of a file may be blocked by its disk, and a sink's code is not ours. Neither is a stuck loop.
             self.pulses.push(ticks);
         }
 

@@ -1,4 +1,4 @@
-//! The start of a listener: its ring, its meters, its first targets, its receiving thread.
+//! Starts a listener: its ring, its meters, its first targets, its receiving thread.
 
 use super::Listener;
 use super::place::{Joined, thread_name};
@@ -26,10 +26,10 @@ use sys::clock::Clock;
 use sys::recv::{ReceiveBatch, Stamps};
 
 impl Listener {
-    /// Starts the threads. The meters of the listener and its targets are registered with the ledger.
+    /// Starts the threads. Registers the meters of the listener and its targets with the ledger.
     ///
     /// # Errors
-    /// When a thread or an eventfd cannot be made, the socket's mode cannot be changed, or two targets share a name.
+    /// A thread or an eventfd cannot be created, the socket's mode cannot be changed, or two targets share a name.
     pub fn start(
         options: ListenerOptions,
         socket: impl Into<ListenSocket>,
@@ -39,8 +39,9 @@ impl Listener {
         Listener::start_counting_from(options, socket, None, targets, ledger)
     }
 
-    /// As [`start`](Self::start); the kernel's drops at the socket count from `dropped_before` on: what an earlier listener on
-    /// it, perhaps of another process, had counted ([`finish_stop`](Self::finish_stop)). `None`: from now.
+    /// As [`start`](Self::start), but counts the kernel's drops at the socket from `dropped_before` on: the count at which an
+    /// earlier listener on it, perhaps of another process, had stopped ([`finish_stop`](Self::finish_stop)). `None` counts from
+    /// now.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -68,12 +69,12 @@ impl Listener {
             let name = options.name.clone();
             move |source| Error::Syscall { call, name, source }
         };
-        // A receive call that waits for one datagram returns at least this often, so that the thread sees requests and a stop.
+        // A blocking receive call returns at least this often, so that the thread sees requests and a stop.
         sys::socket::set_receive_timeout(socket.as_fd(), HOUSEKEEPING_INTERVAL)
             .map_err(failed("setting the receive timeout"))?;
 
         let socket = Arc::new(socket);
-        // What the kernel drops of a link's packets is sent again, and no datagram is lost by it.
+        // Packets of a link that the kernel drops are resent, so no datagram is lost.
         let counted = options.link.is_none().then(|| Arc::clone(&socket));
         let meter = ListenerMeter::new(options.name.clone(), counted, before);
         let meter = Arc::new(meter);
@@ -136,15 +137,15 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Places the first targets and starts the receiving thread. Only then do the meters enter the ledger: a start that
-    /// fails leaves nothing there.
+    /// Places the first targets and starts the receiving thread. Only then do the meters enter the ledger: a start that fails
+    /// leaves nothing there.
     fn begin(
         &mut self,
         mut receiver: Receiver,
         targets: Vec<(TargetOptions, TargetKind)>,
     ) -> Result<(), Error> {
         self.place_first(targets, &mut receiver.intake)?;
-        // What placing has asked of the receiving thread, before there is one: it begins with all its targets.
+        // Placing has sent requests to the receiving thread. Serve them before it starts, so that it starts with all its targets.
         receiver.serve_requests();
 
         let name = thread_name("rx", &self.options.name);
@@ -153,7 +154,7 @@ impl Listener {
             .spawn({
                 let cpus = self.options.cpus.clone();
                 move || {
-                    // It was looked at before: what fails now, a change of the control group's, costs speed only.
+                    // The list was checked before. A failure now, such as a change of the control group, costs only speed.
                     let _ = cpus.bind_this_thread();
                     receiver.run();
                 }
@@ -169,7 +170,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Gives the targets that a listener starts with to their threads.
+    /// Hands the initial targets to their threads.
     fn place_first(
         &mut self,
         targets: Vec<(TargetOptions, TargetKind)>,
@@ -192,8 +193,7 @@ impl Listener {
     }
 }
 
-/// Where the count of the kernel's drops begins: at the opening of a socket of our own, and now for one that others had
-/// before.
+/// Start of the kernel's drop count: zero for our own socket; the current value for one that others had before.
 fn dropped_so_far(options: &ListenerOptions, socket: &ListenSocket) -> u32 {
     match options.socket_owner {
         SocketOwner::Relay => 0,
@@ -203,7 +203,7 @@ fn dropped_so_far(options: &ListenerOptions, socket: &ListenSocket) -> u32 {
     }
 }
 
-/// Threads for the targets that do not block; 0: the receiving thread serves them.
+/// Number of threads for the targets that do not block. 0 when the receiving thread serves them.
 fn worker_count_max(schedule: Schedule, targets: &[(TargetOptions, TargetKind)]) -> usize {
     let cpus = sys::process::cpu_count();
     let sockets =

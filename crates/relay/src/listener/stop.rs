@@ -1,4 +1,4 @@
-//! The end of a listener: drained, taken out of the ledger, or handed over to another.
+//! Ends a listener: drains it, takes it out of the ledger, or hands its sockets to another one.
 
 use super::Listener;
 use super::group::MemberHandle;
@@ -11,27 +11,27 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sys::clock::monotonic_ns;
 
-/// What a thread gets after the deadline to count what is left, before it is taken for stuck.
+/// How long after the deadline a thread may take to count what is left before it counts as stuck.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
-/// How long a listener waits for its successor to read before it stops reading itself.
+/// How long a listener waits for its successor to start reading before it stops reading itself.
 const SUCCESSION_LIMIT: Duration = Duration::from_secs(1);
 
 impl Listener {
-    /// Begins to stop: no new datagrams, unless the socket belongs to a service manager too; what has been received is
-    /// sent until the deadline. Returns at once. A second call moves the deadline.
+    /// Begins to stop. No new datagrams are admitted, unless a service manager holds the socket too, and what has been received
+    /// is sent until the deadline. Returns at once. A second call moves the deadline.
     pub fn begin_stop(&self, deadline: Instant) {
         let grace_ns = deadline.saturating_duration_since(Instant::now()).as_nanos() as u64;
         self.stop.deadline_ns.store(monotonic_ns() + grace_ns.max(1), Ordering::Release);
     }
 
-    /// Starts a listener on this one's sockets, with what waits in them, and ends this one as soon as that reads: what this one
-    /// has read is sent until the deadline. What the kernel drops at the socket counts once, for the one or the other.
+    /// Starts a listener on this one's sockets, including what waits in them, and ends this one as soon as the new one reads.
+    /// This one sends what it has read until the deadline. Each drop of the kernel at the socket counts once, for one of the two.
     ///
-    /// For a moment both read; the order between what they read is not kept.
+    /// For a moment both read, and the order between what each reads is not kept.
     ///
     /// # Errors
-    /// As [`start`](Self::start). This listener goes on then.
+    /// As [`start`](Self::start). This listener then continues.
     pub fn hand_over(
         &self,
         options: ListenerOptions,
@@ -46,7 +46,7 @@ impl Listener {
         let meters =
             || std::iter::once(&self.meter).chain(self.members.iter().map(|one| &one.meter.own));
         let dropped_before: Vec<_> = meters().map(|meter| meter.hand_over()).collect();
-        // Where there are several, each has a meter of its own, and the listener's is the account of what came before.
+        // With several sockets, each has its own meter, and the listener's meter holds only what came before.
         let (first, rest) = match &dropped_before[..] {
             [_, first, rest @ ..] => (*first, rest),
             [alone] => (*alone, &[][..]),
@@ -58,20 +58,20 @@ impl Listener {
             next.and_then(|next| next.with_sockets(more.into_iter().zip(rest.iter().copied())));
         let next = next.inspect_err(|_| self.take_sockets_back(&dropped_before))?;
 
-        // Both read for this moment: the socket is never without a reader.
+        // Both read for a moment, so the socket is never without a reader.
         let give_up = Instant::now() + SUCCESSION_LIMIT;
         while !next.has_begun() && Instant::now() < give_up {
             thread::park_timeout(Duration::from_micros(100));
         }
 
-        // Left as it is, because it belongs to the next listener: no filter, and nothing more is read from it.
+        // The socket belongs to the next listener: attach no filter and read nothing more from it.
         self.stop.keeps_socket.store(true, Ordering::Release);
         self.begin_stop(deadline);
 
         Ok(next)
     }
 
-    /// Goes on to count where [`hand_over`](Self::hand_over) had begun to leave that to another.
+    /// Resumes counting where [`hand_over`](Self::hand_over) stopped for the successor.
     fn take_sockets_back(&self, dropped_before: &[CountedDrops]) {
         let alone = self.members.is_empty().then_some((&self.meter, &self.socket));
         let members = self.members.iter().map(|member| (&member.meter.own, &member.socket));
@@ -85,26 +85,26 @@ impl Listener {
         self.pulses[0].load(Ordering::Relaxed) > 0
     }
 
-    /// Whether all its threads have ended after [`begin_stop`](Self::begin_stop), so that the end need not be waited for.
+    /// Whether all threads have ended after [`begin_stop`](Self::begin_stop), so that the end need not be waited for.
     pub fn has_ended(&self) -> bool {
         let has_ended = self.threads.iter().all(JoinHandle::is_finished);
         has_ended && self.members.iter().all(|member| member.thread.is_finished())
     }
 
-    /// Waits until everything has left or was counted as dropped, by the deadline of [`begin_stop`](Self::begin_stop) and
-    /// a moment more. The hops stay in the ledger. Returns [`counted_drops`](Self::counted_drops) after the last look.
+    /// Waits until everything has left or was counted as dropped: until the deadline of [`begin_stop`](Self::begin_stop) and a
+    /// moment longer. The hops stay in the ledger. Returns the final [`counted_drops`](Self::counted_drops).
     pub fn finish_stop(mut self) -> u32 {
         self.join();
         self.counted_drops()
     }
 
-    /// As [`finish_stop`](Self::finish_stop), and folds the hops into the ledger's closed ones: for a reload.
+    /// As [`finish_stop`](Self::finish_stop), but folds the hops into the ledger's closed ones. For a reload.
     pub fn finish_removal(mut self) {
         self.join();
-        // Its sockets' rows end here: what they counted is in its own.
+        // The rows of its sockets end here: their counts are part of its own.
         self.meter.fold_members();
         for target in &self.targets {
-            // The count of what was offered ends here: a retired hop does not change any more.
+            // The count of offered datagrams ends here: a retired hop never changes.
             target.meter.leave(self.meter.receive.delivered.load());
             self.ledger.retire(&(Arc::clone(&target.meter) as Arc<dyn Meter>));
         }
@@ -116,13 +116,13 @@ impl Listener {
             self.begin_stop(Instant::now());
         }
         let deadline_ns = self.stop.deadline_ns.load(Ordering::Acquire);
-        // From the deadline on, whenever this is called: several that hang take one moment together.
+        // Counted from the deadline, whenever this is called: several stuck threads share one grace period.
         let give_up_ns = deadline_ns.saturating_add(LAST_MOMENT.as_nanos() as u64);
         let give_up_at =
             Instant::now() + Duration::from_nanos(give_up_ns.saturating_sub(monotonic_ns()));
 
         if !self.is_receiving {
-            // A start that failed half-way: there is no receiving thread to tell the others.
+            // The start failed halfway: there is no receiving thread to notify the others.
             self.stop.is_input_closed.store(true, Ordering::Release);
             let workers = self.targets.iter().filter_map(|target| target.worker.as_ref());
             workers.for_each(|worker| worker.waker.call());
@@ -134,7 +134,7 @@ impl Listener {
                 thread::park_timeout(Duration::from_millis(1));
             }
             if thread.is_finished() {
-                // A thread that panicked has said so on standard error.
+                // A thread that panicked has reported it on standard error.
                 let _ = thread.join();
             } else {
                 has_stuck = true;
@@ -148,8 +148,8 @@ impl Listener {
         }
 
         if has_stuck {
-            // Only the thread of a file waits in a system call, and that of a sink in code that is not ours; the others have
-            // counted everything.
+            // Only the thread of a file can be blocked in a system call, and that of a sink in code that is not ours. The others
+            // have counted everything.
             let meters = self.targets.iter().map(|target| &target.meter).chain(&self.leaving);
             meters.for_each(|meter| meter.abandon());
         }

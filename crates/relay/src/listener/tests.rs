@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 use sys::poll::EventFd;
 
-/// Long enough for a machine that does ten other things.
+/// Long enough for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) -> Duration {
@@ -59,7 +59,7 @@ struct Leaky {
     has_leaked: bool,
 }
 
-/// Everything that is not written here is as the inner target does it.
+/// Forwards every other method to the inner target.
 macro_rules! as_the_target {
     ($($name:ident(&mut self $(, $arg:ident: $kind:ty)*) $(-> $out:ty)?;)*) => {
         $(fn $name(&mut self $(, $arg: $kind)*) $(-> $out)? {
@@ -154,7 +154,7 @@ fn what_vanishes_before_it_is_stored_is_seen() {
 #[derive(Default)]
 struct Turns {
     busy: AtomicU32,
-    /// Of the one that is blocked each time, on a descriptor that is always ready.
+    /// Turns of the target that is always blocked, on a descriptor that is always ready.
     blocked: AtomicU32,
 }
 
@@ -245,7 +245,7 @@ fn a_blocked_target_is_looked_at_in_each_turn_of_a_busy_one() {
     check_turns(&turns);
 }
 
-/// What is published is nothing to a thread whose targets all wait for room; a command and the end are.
+/// Published datagrams do not wake a thread whose targets all wait for room. A command and the end do.
 #[test]
 fn a_thread_whose_targets_are_all_blocked_is_woken_by_calls_only() {
     let never = EventFd::new().unwrap();
@@ -317,7 +317,7 @@ fn a_growth_that_fails_leaves_the_one_socket_read_and_counted() {
         wait_for("the datagram", || received().count == sent);
     }
 
-    // A socket that cannot be had leaves those that there are.
+    // Failing to open a socket leaves the existing ones alone.
     listener.options.ring_bytes = ring_bytes;
     let mut refused = || Err(std::io::Error::from_raw_os_error(24));
     assert!(listener.set_sockets(3, &mut refused, &mut || ()).is_err());

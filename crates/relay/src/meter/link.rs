@@ -1,4 +1,4 @@
-//! What one end of a link knows of the other.
+//! What one end of a link knows about the other.
 
 use ledger::{Amount, Earlier, Event, EventCounter, Gauge, HopBuilder, PeerSender};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ const GAUGES: [Gauge; 5] = [
     Gauge::StateKept,
 ];
 
-/// The other end of a link, by the random numbers of the sender's run and of the receiver's life.
+/// The other end of a link, identified by the random numbers of the sender's run and of the receiver's life.
 #[derive(Debug)]
 pub(crate) struct LinkPeer {
     pub(crate) run: [u8; 16],
@@ -42,15 +42,15 @@ pub(crate) struct LinkPeer {
 
 #[derive(Debug)]
 pub(crate) enum PeerKind {
-    /// It receives. What was delivered before its life began; what it had accepted in it before this process took anything; and what
-    /// became of all that former processes took.
+    /// A receiver, with what was delivered before its life began, what it had accepted in that life before this process took
+    /// anything, and what became of all that earlier processes took.
     Receiver { delivered_before: hop::Amount, accepted_earlier: hop::Amount, earlier: hop::Fates },
-    /// It sends, and so much was accepted of that.
+    /// A sender, with what was accepted from it.
     Sender { peer: Arc<hop::Peer>, accepted: Amount },
 }
 
 impl LinkPeer {
-    /// `delivered`: by the hop, in all.
+    /// `delivered` is the hop's total.
     fn show(&self, delivered: Amount) -> ledger::Peer {
         let (accepted, sender, earlier) = match &self.kind {
             PeerKind::Receiver { delivered_before, accepted_earlier, earlier } => {
@@ -73,7 +73,7 @@ fn amount(of: hop::Amount) -> Amount {
     Amount { count: of.datagrams, bytes: of.bytes }
 }
 
-/// What former processes took, if any.
+/// What became of the datagrams that earlier processes took, if any.
 fn earlier_of(fates: &hop::Fates) -> Option<Earlier> {
     let mut dropped = fates.expired;
     dropped += fates.lapped;
@@ -87,10 +87,10 @@ fn earlier_of(fates: &hop::Fates) -> Option<Earlier> {
     })
 }
 
-/// Written by the thread that drives the link.
+/// Figures of a link. Written by the thread that drives it.
 #[derive(Default, Debug)]
 pub(crate) struct LinkFigures {
-    /// Tried a few times a second.
+    /// Updated with `try_lock` a few times a second.
     peers: Mutex<Vec<LinkPeer>>,
     events: [EventCounter; EVENTS.len()],
     gauges: [EventCounter; GAUGES.len()],
@@ -98,7 +98,7 @@ pub(crate) struct LinkFigures {
 }
 
 impl LinkFigures {
-    /// Shows these from here on.
+    /// Publishes these figures.
     pub(crate) fn show(&self, events: &[(Event, u64)], gauges: &[(Gauge, u64)]) {
         for (event, count) in events {
             if let Some(at) = EVENTS.iter().position(|one| one == event) {
@@ -113,7 +113,7 @@ impl LinkFigures {
         }
     }
 
-    /// Shows these at the other end from here on. Returns false, and shows nothing new, while somebody reads: the thread never waits.
+    /// Publishes these peers. Returns false and publishes nothing while a reader holds the lock: the thread never waits.
     pub(crate) fn show_peers(&self, peers: impl Iterator<Item = LinkPeer>) -> bool {
         let Ok(mut shown) = self.peers.try_lock() else { return false };
         shown.clear();
@@ -121,7 +121,7 @@ impl LinkFigures {
         true
     }
 
-    /// Adds them to a hop whose deliveries are there already.
+    /// Adds the figures to a hop that already has its deliveries.
     pub(super) fn add_to(&self, mut hop: HopBuilder) -> HopBuilder {
         let delivered = hop.delivered_so_far();
         let shown = self.peers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,17 +9,17 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// What the kernel did at sockets, in datagrams, and what it holds now.
+/// What the kernel dropped at sockets, in datagrams, and what it holds now.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Kernel {
     pub(super) dropped: u64,
-    /// Because the socket had begun to refuse what arrives.
+    /// Dropped because the socket had begun to refuse datagrams.
     pub(super) dropped_at_stop: u64,
-    /// Before anybody counted.
+    /// Dropped before counting began.
     pub(super) dropped_before: u64,
     pub(super) receive_buffer_bytes: u64,
     pub(super) receive_queued_bytes: u64,
-    /// There may have been more drops.
+    /// Whether there may have been more drops.
     pub(super) is_at_least: bool,
 }
 
@@ -28,7 +28,7 @@ impl Kernel {
         Amount { count: self.dropped + self.dropped_at_stop, bytes: 0 }
     }
 
-    /// Without what it holds now.
+    /// The counts without what the kernel holds now.
     pub(super) fn counts(self) -> Kernel {
         Kernel { receive_buffer_bytes: 0, receive_queued_bytes: 0, ..self }
     }
@@ -62,20 +62,20 @@ impl Add for Kernel {
 
 /// Counters of one of several sockets.
 pub(crate) struct MemberMeter {
-    /// Its place among the listener's sockets, from 0.
+    /// Its index among the listener's sockets, from 0.
     place: String,
-    /// Written by the thread that reads it.
+    /// Written by the thread that reads the socket.
     pub(crate) own: Arc<ListenerMeter>,
-    /// Written by the thread that merges: taken, and dropped from its ring.
+    /// Written by the merging thread: taken, and dropped from the ring.
     pub(crate) merged: Counters,
-    /// Written by the thread that reads: what it took from the ring because that was full.
+    /// Written by the thread that reads the socket: what it took from the ring because that was full.
     pub(crate) lost: Arc<Tally>,
     capacity: u64,
     mismatch: AtomicI64,
 }
 
 impl MemberMeter {
-    /// `capacity` is the most that its ring can hold.
+    /// `capacity` is the maximum that its ring can hold.
     pub(crate) fn new(place: usize, own: Arc<ListenerMeter>, capacity: u64) -> MemberMeter {
         let own_in_hand = own.in_hand_max;
         MemberMeter {
@@ -83,13 +83,13 @@ impl MemberMeter {
             own,
             merged: Counters::default(),
             lost: Arc::default(),
-            // As a target's: the writer may use what a reader dropped before it has counted that it took it.
+            // As for a target: the writer may reuse what a reader dropped before it has counted taking it.
             capacity: capacity + capacity / 4 + 2 * own_in_hand,
             mismatch: AtomicI64::new(0),
         }
     }
 
-    /// Compares what was counted with the ring's own number. To be called by the merging thread between two looks.
+    /// Compares the counts with the ring's own number. Called by the merging thread between two passes.
     pub(crate) fn check_law(&self, reader: &Reader) {
         let Some((cursor, lost)) = reader.account(|| self.lost.load()) else { return };
         let dropped: Amount = self.merged.drops().map(|(_, amount)| amount).sum();
@@ -99,7 +99,7 @@ impl MemberMeter {
 
     fn drops(&self) -> impl Iterator<Item = (Reason, Amount)> {
         let lost = std::iter::once((Reason::QueueFull, self.lost.load()));
-        // The merging thread's first: it is downstream.
+        // The merging thread's counts first: they are downstream.
         self.merged.drops().chain(lost).chain(self.own.receive.drops())
     }
 
@@ -120,7 +120,7 @@ impl MemberMeter {
     }
 }
 
-/// All of them, and what those had counted that are gone.
+/// All current members, and the counts of those that are gone.
 #[derive(Default)]
 pub(super) struct Members {
     now: Vec<Arc<MemberMeter>>,
@@ -135,7 +135,7 @@ struct Gone {
     calls: Calls,
 }
 
-/// What the reading of sockets is counted by, outside the law.
+/// Counts of reading sockets that are not part of the law.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Calls {
     pub(super) batches: u64,
@@ -208,12 +208,12 @@ impl Members {
     }
 
     pub(super) fn kernel(&self) -> Kernel {
-        // What had been dropped before a member counted is in its listener's account.
+        // Drops from before a member counted are in the listener's account.
         let of = |member: &Arc<MemberMeter>| Kernel { dropped_before: 0, ..member.own.kernel() };
         self.now.iter().map(of).fold(self.gone.kernel, Add::add)
     }
 
-    /// What they dropped between the socket and the listener's ring.
+    /// What the members dropped between their sockets and the listener's ring.
     pub(super) fn drops(&self) -> impl Iterator<Item = (Reason, Amount)> {
         let gone = self.gone.drops.iter().copied();
         gone.chain(self.now.iter().flat_map(|member| member.drops()))

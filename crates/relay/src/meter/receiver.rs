@@ -4,14 +4,14 @@ use crate::Path;
 use ledger::{Accounting, Amount, Event, HopBuilder, HopKind, HopSnapshot, Reason};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What was dropped at the receivers of one target. Touched by the control thread and by readers of the ledger.
+/// Drops at the receivers of one target. Accessed by the control thread and by readers of the ledger.
 #[derive(Default)]
 pub(super) struct ReceiverCount(Mutex<Count>);
 
 #[derive(Default)]
 struct Count {
     path: Option<Path>,
-    /// At the receivers of former paths.
+    /// At the receivers of earlier paths.
     dropped_before: Option<u64>,
 }
 
@@ -26,7 +26,7 @@ impl Count {
 }
 
 impl ReceiverCount {
-    /// From here on the target sends this way, or to no UDP address.
+    /// Records the target's new path. `None` when it does not send to a UDP address.
     pub(super) fn follow(&self, path: Option<Path>) {
         let mut count = self.lock();
         count.dropped_before = count.dropped();
@@ -37,10 +37,10 @@ impl ReceiverCount {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The hop; `handed` was handed over and did not come back. `None` where no receiver was ever seen.
+    /// The hop. `handed` is what was handed over and not returned. `None` when no receiver was ever seen.
     pub(super) fn hop(&self, listener: &str, target: &str, handed: Amount) -> Option<HopSnapshot> {
         let dropped = self.lock().dropped()?;
-        // Of a socket that others send to as well, more may be dropped than was ours.
+        // If others send to the socket too, it may drop more than was ours.
         let lost = Amount { count: dropped.min(handed.count), bytes: 0 };
         let hop = HopBuilder::new(HopKind::Receiver, listener, Some(target), Amount::default())
             .delivered(handed.saturating_sub(lost))

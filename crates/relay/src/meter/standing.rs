@@ -1,13 +1,12 @@
-//! Whether a target takes what it is sent: the gauge `up`.
+//! Whether a target accepts what it is sent: the gauge `up`.
 
 use ledger::EventCounter;
 use std::sync::{Mutex, PoisonError};
 
-/// How long a target counts as down after it last refused, in nanoseconds: hosts limit how many refusals they
-/// report.
+/// How long a target counts as down after its last refusal, in nanoseconds. Hosts limit how many refusals they report.
 const REFUSED_NS: u64 = 5_000_000_000;
 
-/// How long a target may have something and let nothing go before it counts as stuck, in nanoseconds.
+/// How long a target may hold datagrams without letting any go before it counts as stuck, in nanoseconds.
 const STUCK_NS: u64 = 1_000_000_000;
 
 /// What had become of a target's datagrams at some moment.
@@ -15,15 +14,15 @@ const STUCK_NS: u64 = 1_000_000_000;
 pub(super) struct Fate {
     /// Handed over.
     pub(super) sent: u64,
-    /// Handed over and given back.
+    /// Handed over and returned.
     pub(super) returned: u64,
-    /// Calls that failed, and datagrams that were dropped because of it.
+    /// Failed calls, and datagrams dropped because of them.
     pub(super) failed: u64,
-    /// What was refused, before or after it was handed over.
+    /// Refused, before or after being handed over.
     pub(super) refused: u64,
 }
 
-/// Written by the thread that owns the target; `last` by readers of the ledger.
+/// Whether the target is up. Written by the thread that owns the target; `last` is written by readers of the ledger.
 #[derive(Default)]
 pub(super) struct Standing {
     is_down: EventCounter,
@@ -33,14 +32,14 @@ pub(super) struct Standing {
     last: Mutex<Option<Progress>>,
 }
 
-/// How much had left, and since when no more did.
+/// How much had left, and since when nothing more did.
 struct Progress {
     left: u64,
     since_ns: u64,
 }
 
 impl Standing {
-    /// Decides by what has become of the datagrams since the last look. Without any it stays as it was.
+    /// Decides from what became of the datagrams since the last call. Without any, the state is unchanged.
     pub(super) fn note(&self, now: Fate, now_ns: u64) {
         let now = [now.sent, now.returned, now.failed, now.refused];
         let [sent, returned, failed, refused] =
@@ -64,13 +63,13 @@ impl Standing {
         }
     }
 
-    /// The next hop does not answer.
+    /// Records that the next hop does not answer.
     pub(super) fn note_unanswered(&self) {
         self.is_unanswered.set(1);
     }
 
-    /// The gauge, from how much has `left` the target and how much is `inside`. Called by readers of the ledger:
-    /// the target's own thread may be what is stuck.
+    /// The gauge, from how much has `left` the target and how much is `inside`. Called by readers of the ledger, because the
+    /// target's own thread may be stuck.
     pub(super) fn up(&self, left: u64, inside: u64, now_ns: u64) -> u64 {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let since_ns = match &*last {

@@ -1,4 +1,4 @@
-//! What goes into datagrams to say who sent them.
+//! What is inserted into datagrams to name their senders.
 
 use crate::Header;
 use crate::target::Sources;
@@ -9,7 +9,7 @@ use wire::syslog::{ORIGIN_BYTES_MAX, write_origin};
 const ROOM_BYTES: usize = 64;
 const _: () = assert!(ROOM_BYTES >= ORIGIN_BYTES_MAX && ROOM_BYTES >= proxy::HEADER_BYTES_MAX);
 
-/// What goes into the datagrams of one batch, in memory that is used again for the next.
+/// What is inserted into the datagrams of one batch, in memory that is reused for the next.
 pub(super) struct Headers {
     header: Header,
     of: Box<[OfOne; BATCH]>,
@@ -21,7 +21,7 @@ struct OfOne {
     text_bytes: usize,
     at: usize,
     replaced_bytes: usize,
-    /// Whether the sender is said.
+    /// Whether the sender is named.
     is_said: bool,
 }
 
@@ -31,7 +31,7 @@ impl Headers {
         Headers { header, of: Box::new([none; BATCH]) }
     }
 
-    /// Writes those of a batch.
+    /// Prepares the insertions of a batch.
     pub(super) fn write(&mut self, messages: &[Message<'_>], sources: Sources<'_>) {
         for (at, (message, of)) in messages.iter().zip(self.of.iter_mut()).enumerate() {
             let sender = sources(at).address();
@@ -56,14 +56,14 @@ impl Headers {
         }
     }
 
-    /// What goes into the message at this place.
+    /// What is inserted into the message at index `at`.
     pub(super) fn insert(&self, at: usize) -> Insert<'_> {
         let of = &self.of[at];
         let bytes = &of.room[..of.text_bytes];
         Insert { at: of.at, replaced_bytes: of.replaced_bytes, bytes }
     }
 
-    /// How many of the first messages do not say who sent them.
+    /// How many of the first messages do not name their sender.
     pub(super) fn unsaid(&self, messages: usize) -> u64 {
         self.of[..messages].iter().filter(|of| !of.is_said).count() as u64
     }

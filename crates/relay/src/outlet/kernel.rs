@@ -1,4 +1,4 @@
-//! What a UDP outlet asks of the kernel, so that the same outlet runs against another one in the simulation.
+//! What a UDP outlet needs from the kernel, as a trait, so that the simulation can supply another kernel.
 
 use super::senders::{SenderCounts, Senders, Wait};
 use crate::SourceAddress;
@@ -9,12 +9,12 @@ use sys::send::{Insert, Message, send_messages, send_messages_from, send_message
 use sys::socket::{LocalAddress, local_address, outstanding_bytes, path_mtu_bytes};
 use sys::{Errno, Source};
 
-/// One connected UDP socket or several, and a clock.
+/// One or more connected UDP sockets, and a clock.
 pub(crate) trait UdpKernel {
     /// See [`send_messages`].
     fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno>;
 
-    /// See [`send_messages_from`]; from the source's port too, where that is to be kept.
+    /// See [`send_messages_from`]. Uses the source's port too if that is to be kept.
     fn send_from(
         &mut self,
         messages: &[Message<'_>],
@@ -28,7 +28,7 @@ pub(crate) trait UdpKernel {
         insert_of: &dyn Fn(usize) -> Insert<'a>,
     ) -> Result<usize, Errno>;
 
-    /// What became of the sockets of senders since the last call.
+    /// What became of the senders' sockets since the last call.
     fn take_sender_counts(&mut self) -> SenderCounts {
         SenderCounts::default()
     }
@@ -36,10 +36,10 @@ pub(crate) trait UdpKernel {
     /// Takes one entry off the error queue.
     fn take_returned(&mut self) -> Option<Returned>;
 
-    /// Whether everything that was taken has left, or was dropped. `false` where that is not known.
+    /// Whether everything taken has left or was dropped. `false` when that is not known.
     fn has_nothing_outstanding(&mut self) -> bool;
 
-    /// Largest datagram that leaves as one packet; 0 if unknown.
+    /// Largest datagram that leaves as one packet, in bytes. 0 if unknown.
     fn datagram_bytes_max(&self) -> usize;
 
     /// Address that datagrams leave from.
@@ -48,15 +48,15 @@ pub(crate) trait UdpKernel {
     /// Nanoseconds of a clock that never steps.
     fn now_ns(&self) -> u64;
 
-    /// What becomes writable.
+    /// The descriptor to poll for writability.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 }
 
 /// The sockets of a target.
 pub(crate) struct Sockets {
-    /// That of this host.
+    /// The one with this host's address.
     own: OwnedFd,
-    /// Those of its senders, where their ports are kept.
+    /// Those with the senders' addresses, if their ports are kept.
     senders: Option<Senders>,
 }
 

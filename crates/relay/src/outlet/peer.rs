@@ -1,4 +1,4 @@
-//! The other end of a unix target: connected to by a thread of its own, because a path may lead to a file system that hangs.
+//! The other end of a unix target. A thread of its own connects to it, because a path may lead to a file system that hangs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,36 +10,36 @@ use std::time::Duration;
 use sys::poll::{EventFd, Interest, PollSet};
 use sys::socket::connect_unix;
 
-/// Time between two attempts to connect, while nobody listens.
+/// Time between attempts to connect while nobody listens.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Between two looks of an idle thread; it is woken when it is needed.
+/// Maximum sleep of the idle thread, which is woken when it is needed.
 const SLEEP_MAX: Duration = Duration::from_secs(10);
 
 /// The receiver at the path of a unix datagram socket, which comes and goes. Its thread connects until there is a socket, and
-/// again when that one is found dead; it ends with this handle.
+/// again when that one is dead. The thread ends when this handle is dropped.
 pub struct UnixPeer(Arc<Shared>);
 
 struct Shared {
     path: PathBuf,
-    /// A connected socket that was not taken yet. Touched by the data thread only after `is_connected` said that it is there.
+    /// A connected socket that was not taken yet. The data thread accesses it only after `is_connected` is set.
     socket: Mutex<Option<OwnedFd>>,
     is_connected: AtomicBool,
     is_wanted: AtomicBool,
     is_closed: AtomicBool,
-    /// The last attempt found nobody: no such path, or no receiver behind it.
+    /// The last attempt found no such path, or no receiver behind it.
     is_absent: AtomicBool,
     /// Wakes the thread.
     wake: EventFd,
-    /// Writable while there is a socket to be taken.
+    /// Writable while there is a socket to take.
     connected: EventFd,
 }
 
 impl UnixPeer {
-    /// Begins to connect.
+    /// Starts connecting.
     ///
     /// # Errors
-    /// When an eventfd or the thread cannot be made. That nobody listens is not an error.
+    /// An eventfd or the thread cannot be created. A path without a receiver is not an error.
     pub fn follow(path: PathBuf) -> io::Result<UnixPeer> {
         let shared = Arc::new(Shared {
             path,
@@ -61,30 +61,30 @@ impl UnixPeer {
         Ok(UnixPeer(shared))
     }
 
-    /// A connected socket, if there is one. Neither waits nor asks for one.
+    /// A connected socket, if there is one. Does not wait and does not request one.
     pub(super) fn take(&self) -> Option<OwnedFd> {
         if !self.0.is_connected.load(Ordering::Acquire) {
             return None;
         }
-        // A data thread waits for no lock: the other side holds it while it puts a new socket there.
+        // A data thread never waits for a lock; the other thread holds it while it stores a new socket.
         let socket = self.0.socket.try_lock().ok()?.take()?;
         self.0.is_connected.store(false, Ordering::Relaxed);
         Some(socket)
     }
 
-    /// The socket that was taken is dead: has another one connected.
+    /// The socket that was taken is dead: asks the thread for another.
     pub(super) fn renew(&self) {
         self.0.connected.fill();
         self.0.is_wanted.store(true, Ordering::Release);
         self.0.wake.wake();
     }
 
-    /// Becomes writable when there is a socket to be taken.
+    /// A descriptor that becomes writable when there is a socket to take.
     pub(super) fn connected(&self) -> BorrowedFd<'_> {
         self.0.connected.as_fd()
     }
 
-    /// Nobody listens at the path, as far as is known.
+    /// Whether nobody listens at the path, as far as is known.
     pub(super) fn is_absent(&self) -> bool {
         self.0.is_absent.load(Ordering::Relaxed)
     }
@@ -112,7 +112,7 @@ impl Shared {
 
             set.clear();
             set.add(self.wake.as_fd(), Interest::Readable);
-            // An interrupted wait is a short one.
+            // An interrupted wait is just a short one.
             let _ = set.wait(if is_waiting { CONNECT_INTERVAL } else { SLEEP_MAX });
             self.wake.clear();
         }
@@ -123,7 +123,7 @@ impl Shared {
         self.is_absent.store(socket.is_err(), Ordering::Relaxed);
         let Ok(socket) = socket else { return false };
         *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
-        // In this order: a socket that is seen may be taken, found dead, and another one be wanted, all before the next line.
+        // The order matters: once visible, a socket may be taken, found dead and requested again, all before the next line.
         self.is_wanted.store(false, Ordering::Relaxed);
         self.connected.clear();
         self.is_connected.store(true, Ordering::Release);

@@ -1,42 +1,42 @@
-//! Targets that take nothing: each try costs the other targets time, so there are few.
+//! Detects targets that refuse everything, and tries them rarely: each try costs the other targets time.
 
 use ledger::Reason;
 use sys::Errno;
 
 use crate::target::reason_of;
 
-/// Messages in a row that came back from this host's own stack, with none that got through, after which a target refuses.
+/// A target refuses once this many messages in a row came back from this host's own stack, with none getting through.
 const REFUSED_MAX: u32 = 8;
 
-/// Send calls in a row that failed after which a target refuses: each message is tried three times.
+/// A target refuses once this many send calls in a row failed. Each message is tried three times.
 const FAILED_MAX: u32 = 24;
 
-/// Time between two tries at a target that refuses, in nanoseconds. A receiver that comes back is found within it.
+/// Time between two probes of a target that refuses, in nanoseconds. A receiver that comes back is found within it.
 const PROBE_INTERVAL_NS: u64 = 10_000_000;
 
-/// Whether a target refuses everything, and since when it was not tried.
+/// Whether a target refuses everything, and when it was last tried.
 #[derive(Default)]
 pub(super) struct Refusal {
     refused: u32,
     failed: u32,
-    /// Why nothing is worth a call; `None`: the target is not known to refuse.
+    /// Why a call would be pointless. `None` when the target is not known to refuse.
     reason: Option<Reason>,
     probe_due_ns: u64,
 }
 
 impl Refusal {
-    /// Why a call would be wasted now; `None` where it may get through or a try is due.
+    /// Why a call would be pointless now. `None` when it may get through or a probe is due.
     pub(super) fn reason(&self, now_ns: u64) -> Option<Reason> {
         self.reason.filter(|_| now_ns < self.probe_due_ns)
     }
 
-    /// One message at a time, to see whether the target still refuses.
+    /// Whether to send one message at a time, to find out if the target still refuses.
     pub(super) fn is_probing(&self) -> bool {
         self.reason.is_some()
     }
 
-    /// `messages` were taken, of which only the last may still come back. Returns how many came back in a row
-    /// before it.
+    /// Records that `messages` were taken, of which only the last may still come back. Returns how many came back in a row before
+    /// it.
     pub(super) fn note_taken(&mut self, messages: usize) -> u32 {
         if messages > 1 || self.refused == 0 {
             *self = Refusal::default();
@@ -45,14 +45,15 @@ impl Refusal {
         self.refused
     }
 
-    /// The error queue was read after the last message, before which `refused_before` in a row had come back.
+    /// Records that the error queue was read after the last message; `refused_before` messages in a row had come back before
+    /// that.
     pub(super) fn note_collected(&mut self, refused_before: u32) {
         if self.refused == refused_before {
             *self = Refusal::default();
         }
     }
 
-    /// The last message came back from this host's own stack.
+    /// Records that the last message came back from this host's own stack.
     pub(super) fn note_refused(&mut self, reason: Reason, now_ns: u64) {
         self.refused = self.refused.saturating_add(1);
         if self.refused >= REFUSED_MAX {
@@ -60,7 +61,7 @@ impl Refusal {
         }
     }
 
-    /// A call failed.
+    /// Records a failed call.
     pub(super) fn note_failed(&mut self, errno: Errno, now_ns: u64) {
         if !speaks_for_the_next_message(errno) {
             return;
@@ -77,8 +78,8 @@ impl Refusal {
     }
 }
 
-/// Errors that the next message would meet too. Not those that pass by themselves, that are about one message's length or
-/// form, or that may be reports of earlier messages.
+/// Whether the next message would meet the same error. False for errors that pass by themselves, that depend on one message's
+/// length or form, or that may report on earlier messages.
 fn speaks_for_the_next_message(errno: Errno) -> bool {
     matches!(
         errno,
@@ -90,7 +91,7 @@ fn speaks_for_the_next_message(errno: Errno) -> bool {
 mod tests {
     use super::*;
 
-    /// Sends messages of which each comes back.
+    /// Sends messages that all come back.
     fn refused(refusal: &mut Refusal, messages: u32, now_ns: u64) {
         for _ in 0..messages {
             let before = refusal.note_taken(1);

@@ -1,4 +1,4 @@
-//! A socket for each sender of a target that keeps their addresses and ports.
+//! One socket per sender, for a target that keeps the senders' addresses and ports.
 
 use crate::SenderSockets;
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use sys::errqueue::{self, Returned};
 use sys::send::{Message, send_messages, send_messages_from};
 use sys::socket::{SendOptions, connect_udp, outstanding_bytes};
 
-/// Time after which a socket that could not be opened is tried again.
+/// Time after which a socket that could not be opened is tried again, in nanoseconds.
 const RETRY_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Sockets bound to the addresses and ports of senders and connected to the target. A sender costs its system calls once, and then a
-/// look into a table for each message. When there are too many, one that was not used for a while makes room: each use is marked, and a
-/// hand that goes round takes the first without a mark and wipes the marks that it passes.
+/// Sockets bound to the addresses and ports of senders and connected to the target. A sender costs system calls once, and then
+/// one table lookup per message. When there are too many, one that was not used for a while makes room: each use sets a mark, and
+/// a clock hand takes the first socket without a mark and clears the marks that it passes.
 pub(super) struct Senders {
     how: SenderSockets,
     by_sender: HashMap<SocketAddr, usize>,
@@ -23,7 +23,7 @@ pub(super) struct Senders {
     hand: usize,
     /// Places whose sockets may have something outstanding.
     busy: Vec<usize>,
-    /// Where the last call failed: there may be something in that socket's error queue.
+    /// The place where the last call failed: its socket may have something in the error queue.
     failed: Option<usize>,
     blocked: Blocked,
     counts: SenderCounts,
@@ -31,21 +31,21 @@ pub(super) struct Senders {
 
 struct Place {
     sender: SocketAddr,
-    /// `None`: it could not be opened.
+    /// `None` when it could not be opened.
     socket: Option<OwnedFd>,
     retry_due_ns: u64,
     is_used: bool,
-    /// It stands in `busy`.
+    /// Whether the place is listed in `busy`.
     is_busy: bool,
 }
 
 /// Why the last call would have blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Blocked {
-    /// It did not, or the target's own socket was full.
+    /// It would not, or the target's own socket was full.
     Own,
     Sender(usize),
-    /// No socket can make room, because each has something that did not leave yet.
+    /// No socket can make room, because each has data that has not left yet.
     NoRoom,
 }
 
@@ -56,12 +56,12 @@ pub(super) enum Wait<'a> {
     ForTime,
 }
 
-/// What became of sockets.
+/// What became of the sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounts {
-    /// Datagrams that left from their senders' addresses and another port.
+    /// Datagrams that left with their sender's address but another port.
     pub(crate) without_port: u64,
-    /// Sockets that made room for others.
+    /// Sockets closed to make room for others.
     pub(crate) turnover: u64,
 }
 
@@ -79,8 +79,8 @@ impl Senders {
         }
     }
 
-    /// Sends messages in order, those in a row that have one sender with one call. What has no source leaves by `own`.
-    /// Returns how many were taken.
+    /// Sends messages in order, consecutive ones from the same sender with one call. Messages without a source leave through
+    /// `own`. Returns how many were taken.
     ///
     /// # Errors
     /// As [`send_messages`].
@@ -105,7 +105,7 @@ impl Senders {
             match taken {
                 Ok(taken) => done += taken,
                 Err(errno) if done == 0 => return Err(errno),
-                // It comes again when the caller goes on from there.
+                // The error comes again when the caller resumes from there.
                 Err(_) => break,
             }
             if taken != Ok(of_one.len()) {
@@ -148,7 +148,7 @@ impl Senders {
         taken
     }
 
-    /// The place of a sender, who may be a new one. `None`: there is no room for another one now.
+    /// The place of a sender, possibly a new one. `None` when there is no room for another now.
     fn place_of(&mut self, sender: SocketAddr) -> Option<usize> {
         if let Some(&at) = self.by_sender.get(&sender) {
             let place = &mut self.places[at];
@@ -180,7 +180,7 @@ impl Senders {
         Some(at)
     }
 
-    /// A place whose sender was not heard for a while, and of which everything has left: what a neighbor's silence would lose of it must
+    /// Finds a place whose sender was quiet for a while and whose data has all left. What a silent neighbor would lose of it must
     /// still be seen.
     fn make_room(&mut self) -> Option<usize> {
         for _ in 0..2 * self.places.len() {
@@ -196,7 +196,7 @@ impl Senders {
         None
     }
 
-    /// Whether everything that was taken has left, or was dropped. A socket is asked once for each time that it was used, at most.
+    /// Whether everything taken has left or was dropped. Asks each socket at most once per use.
     pub(super) fn have_nothing_outstanding(&mut self) -> bool {
         while let Some(&at) = self.busy.last() {
             let place = &mut self.places[at];
@@ -236,7 +236,7 @@ impl Senders {
 }
 
 impl Place {
-    /// Opens its socket. Where that fails, most often because this host has the port in use, it is tried again later.
+    /// Opens its socket. If that fails, most often because this host uses the port, it is retried later.
     fn open(&mut self, how: &SenderSockets) {
         let options = SendOptions {
             source_address: Some(self.sender.ip()),

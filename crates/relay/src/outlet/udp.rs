@@ -14,83 +14,82 @@ use sys::route::Neighbour;
 use sys::send::{BATCH, Message};
 use sys::{Errno, Source};
 
-/// Time after which a path or device that refused runs is tried again: paths recover.
+/// Time after which a path or device that refused runs is tried again, in nanoseconds: paths recover.
 const UNLIMIT_INTERVAL_NS: u64 = 60_000_000_000;
 
-/// Time between two looks at what the socket has outstanding: short compared with all that is decided by them.
+/// Time between two checks of what the socket has outstanding, in nanoseconds: short compared with everything that depends on it.
 const IDLE_INTERVAL_NS: u64 = 200_000;
 
-/// Time between two questions about the neighbour for which something has been waiting for long.
+/// Time between two lookups of a neighbor that something has long been waiting for, in nanoseconds.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// How long an answer to the question why nothing is outstanding any more is waited for; it takes some 2 ms.
+/// How long to wait for a lookup that tells why nothing is outstanding any more, in nanoseconds. It takes about 2 ms.
 const LOOK_PATIENCE_NS: u64 = 100_000_000;
 
-/// Entries of the error queue that are taken at once, so that a flood of ICMP cannot hold the thread.
+/// Maximum number of error queue entries taken at once, so that a flood of ICMP cannot hold the thread.
 const RETURNED_MAX: usize = 256;
 
 /// A connected UDP socket.
 ///
 /// # What comes back
-/// `send` says that the kernel took a datagram, not that it left. Two things give it back later:
+/// `send` returning means that the kernel took a datagram, not that it left. It can still come back in two ways:
 ///
-/// - "Port unreachable", through the error queue. On this host it comes before `send` returns, one for each message, so that
-///   it is about the message that was sent last. From elsewhere it comes for some datagrams only: hosts limit how many
-///   they send.
-/// - The neighbour did not answer for three seconds, and everything that waited for it is gone. Our own stack's reports of
-///   that ("host unreachable") are limited to 50 at once (`net.ipv4.icmp_msgs_burst`), and the neighbour's queue drops its
-///   oldest without any (`net/core/neighbour.c`, `__neigh_event_send`); so everything is counted that was handed over
-///   since the socket last had nothing outstanding ([`Unsettled`]). Measured on 6.18: of 6,846 datagrams sent towards a
-///   dead neighbour 129 were reported, and of those to two that failed at the same moment all reports were about one.
-///   So it is the [`Path`] that says whether the neighbour failed. And nothing is handed over while it is being looked for,
-///   nor between the moment when all that waited is gone and the moment when it is known why: more would begin to wait for
-///   the neighbour's next chance, and could not be told from what is gone.
+/// - "Port unreachable", through the error queue. On this host it arrives before `send` returns, once per message, so it is about
+///   the last message sent. From elsewhere it arrives only for some datagrams: hosts limit how many they send.
+/// - The neighbor did not answer for three seconds, and everything that waited for it is gone. Our own stack's reports of that
+///   ("host unreachable") are limited to 50 at once (`net.ipv4.icmp_msgs_burst`), and the neighbor's queue drops its oldest
+///   datagrams without any (`net/core/neighbour.c`, `__neigh_event_send`). So everything handed over since the socket last had
+///   nothing outstanding is counted ([`Unsettled`]). Measured on 6.18: 129 of 6,846 datagrams sent towards a dead neighbor were
+///   reported, and when two neighbors failed at the same moment, all reports were about one of them. So the [`Path`] decides
+///   whether the neighbor failed. And nothing is handed over while the neighbor is being resolved, nor between the moment when
+///   all that waited is gone and the moment when the reason is known: new datagrams would wait for the neighbor's next attempt,
+///   indistinguishable from those that are gone.
 pub(crate) struct UdpOutlet<K> {
     pub(crate) kernel: K,
     path: Path,
     own_address: Option<Source>,
     gso: Gso,
     source_address: SourceAddress,
-    /// What goes into the datagrams, where they say who sent them.
+    /// What is inserted into datagrams that name their senders.
     headers: Option<Headers>,
-    /// Datagrams that left from this host although their source was to be kept or said, and are not counted yet.
+    /// Datagrams not counted yet that left from this host although their source should have been kept or named.
     without_source: u64,
-    /// Largest datagram that may be part of a run; 0: none.
+    /// Largest datagram that may be part of a run, in bytes. 0 for no runs.
     run_datagram_bytes_max: usize,
     handed: Amount,
     given_back: Amount,
     unsettled: Unsettled,
     wait: Wait,
     refusal: Refusal,
-    /// When to look again whether longer runs may pass; `None`: they are not limited.
+    /// When to try longer runs again. `None` when runs are not limited.
     unlimit_runs_ns: Option<u64>,
     last_message: Amount,
     /// What came back and has not been counted yet.
     returned: Vec<Lost>,
 }
 
-/// What is known of datagrams that wait for a neighbour.
+/// State of datagrams that wait for a neighbor.
 #[derive(Default)]
 struct Wait {
-    /// Nothing is handed over, because something waits for a neighbour that does not answer.
+    /// Nothing is handed over, because something waits for a neighbor that does not answer.
     is_held: bool,
-    /// Nothing is outstanding any more, and this look, asked for then, will say whether it is gone or has left.
+    /// Nothing is outstanding any more. This lookup, requested at this time, will tell whether it is lost or has left.
     look: Option<(u64, u64)>,
     /// Something has been outstanding for long.
     is_long: bool,
-    /// Our own stack reported that the neighbour failed.
+    /// Our own stack reported that the neighbor failed.
     is_reported: bool,
-    /// The path's failures before that of which something outstanding would be lost.
+    /// The path's failure count before any failure that would lose what is outstanding.
     failures_before: u64,
     check_due_ns: u64,
     look_due_ns: u64,
 }
 
-/// What one entry of the error queue says.
+/// The meaning of one entry of the error queue.
 struct Lost {
     reason: Reason,
     amount: Amount,
-    /// Type and code; `None`: the kernel said it in another way.
+    /// Type and code. `None` when the loss was not learned from an ICMP message.
     icmp: Option<(u8, u8)>,
 }
 
@@ -125,13 +124,13 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
     }
 
-    /// The socket to wait for until more can be sent; `None` while its being writable says nothing about that.
+    /// The socket to wait for until more can be sent. `None` while its writability says nothing about that.
     pub(crate) fn writable_socket(&self) -> Option<BorrowedFd<'_>> {
         if self.wait.is_held || self.wait.look.is_some() { None } else { self.kernel.socket() }
     }
 
     pub(crate) fn reports_all(&self) -> bool {
-        // What comes back goes to the source.
+        // Errors go back to the source address.
         let is_own = matches!(self.source_address, SourceAddress::Own | SourceAddress::Said(_));
         self.path.is_local() && is_own
     }
@@ -148,17 +147,17 @@ impl<K: UdpKernel> UdpOutlet<K> {
         !self.path.is_local() && self.path.is_unanswered()
     }
 
-    /// Why nothing is worth a call now.
+    /// Why a call would be pointless now.
     pub(crate) fn refusing(&self, now_ns: u64) -> Option<Reason> {
         self.refusal.reason(now_ns)
     }
 
-    /// Follows what waits for the neighbour. Returns whether more may be handed over.
+    /// Follows what waits for the neighbor. Returns whether more may be handed over.
     fn follow_wait(&mut self, now_ns: u64) -> bool {
         if let Some((look, asked_ns)) = self.wait.look {
             let seen = match self.path.has_looked(look) {
                 true => self.path.seen(),
-                // The thread that looks is held up by the kernel's tables: what it has heard so far decides.
+                // The path thread is held up by the kernel's tables: decide by what it has heard so far.
                 false if now_ns >= asked_ns + LOOK_PATIENCE_NS => {
                     (self.path.failures(), self.path.neighbour())
                 }
@@ -178,7 +177,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
     }
 
-    /// Nothing is outstanding: it has left, or is gone if it waited for the neighbour.
+    /// Nothing is outstanding: it has left, or it is lost if it waited for the neighbor.
     fn note_idle(&mut self, now_ns: u64) -> bool {
         let is_long = self.wait.is_held || self.unsettled.is_long_busy(now_ns);
 
@@ -190,8 +189,8 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
 
         if self.path.neighbour() == Neighbour::Known && !self.path.is_asked() {
-            // What was waiting began to wait after the neighbour had failed. That was reported long ago, so the
-            // last look knows of it.
+            // What was waiting began to wait after the neighbor had failed. That was reported long ago, so the last lookup knows
+            // of it.
             self.conclude(now_ns, (self.path.failures(), Neighbour::Known));
             return true;
         }
@@ -204,26 +203,26 @@ impl<K: UdpKernel> UdpOutlet<K> {
         self.wait.look.is_none()
     }
 
-    /// What is outstanding waits for the device, or for the neighbour.
+    /// Something outstanding waits for the device or for the neighbor.
     fn note_busy(&mut self, now_ns: u64) {
         if self.unsettled.is_long_busy(now_ns) {
             if !self.wait.is_long {
                 self.wait.is_long = true;
-                // What failed before is not what this waits for: a failure is reported within this time.
+                // An earlier failure is not what this waits for: a failure is reported within this time.
                 self.wait.failures_before = self.path.failures();
             }
             self.look_now_and_then(now_ns);
         }
 
         if self.path.neighbour() == Neighbour::Known {
-            // It failed and is back, and this is still here: it waits for the device.
+            // The neighbor failed and is back, and this is still here: it waits for the device.
             self.wait.failures_before = self.path.failures();
         }
 
         self.wait.is_held = self.path.is_unanswered();
     }
 
-    /// Asks for a look at what the kernel does not report by itself: that the neighbour is being asked for.
+    /// Requests a lookup of what the kernel does not report by itself: that the neighbor is being resolved.
     fn look_now_and_then(&mut self, now_ns: u64) {
         if now_ns >= self.wait.look_due_ns {
             self.wait.look_due_ns = now_ns + LOOK_INTERVAL_NS;
@@ -231,7 +230,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
     }
 
-    /// Decides about what was outstanding and is not any more, by what the path said when it was looked at.
+    /// Decides about what is no longer outstanding, by what the path's lookup found.
     fn conclude(&mut self, now_ns: u64, (failures, neighbour): (u64, Neighbour)) {
         let wait = std::mem::take(&mut self.wait);
 
@@ -240,8 +239,8 @@ impl<K: UdpKernel> UdpOutlet<K> {
             || (wait.is_reported && !self.path.is_followed());
         if has_failed {
             if !wait.is_reported {
-                // Without a report, what is lost was handed over since nothing was last outstanding. A report may
-                // come late, and be about what was before that.
+                // Without a report, what is lost was handed over since nothing was last outstanding. A report may come late and
+                // be about earlier datagrams.
                 self.unsettled.settle_idle();
             }
             self.give_back_unsettled(now_ns);
@@ -257,19 +256,19 @@ impl<K: UdpKernel> UdpOutlet<K> {
         self.give_back(Reason::HostUnreachable, amount, None);
     }
 
-    /// Notes a loss after the send, of no more than was sent: anybody may forge an ICMP message, and a firewall of this
-    /// host answers datagrams that it did not let out.
+    /// Records a loss after the send, but never more than was sent: anybody may forge an ICMP message, and a firewall on this
+    /// host may answer datagrams that it did not let out.
     fn give_back(&mut self, reason: Reason, amount: Amount, icmp: Option<(u8, u8)>) {
         let rest = self.handed.saturating_sub(self.given_back);
-        // Count and bytes apart: of a datagram that an ICMP message is about the length is not known.
+        // Count and bytes separately: an ICMP message does not tell the length of its datagram.
         let amount =
             Amount { count: amount.count.min(rest.count), bytes: amount.bytes.min(rest.bytes) };
         self.given_back += amount;
         self.returned.push(Lost { reason, amount, icmp });
     }
 
-    /// What still waits for a neighbour that has not answered so far is counted as lost; what waits for a slow
-    /// device is not. Decided by what is known already: nothing is asked, and nothing waited for.
+    /// Counts what still waits for an unresponsive neighbor as lost, but not what waits for a slow device. Decides from what is
+    /// known already, without asking or waiting.
     pub(crate) fn give_up_outstanding(&mut self) {
         if self.path.is_local() {
             return;
@@ -284,7 +283,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
     }
 
-    /// Takes what came back off the error queue, while it is known which message was the last.
+    /// Takes returned messages off the error queue, while it is known which message was the last.
     fn collect_returned(&mut self) {
         while self.returned.len() < RETURNED_MAX {
             let Some(returned) = self.kernel.take_returned() else { return };
@@ -294,14 +293,14 @@ impl<K: UdpKernel> UdpOutlet<K> {
         }
     }
 
-    /// What an entry of the error queue says about what was handed over.
+    /// What an error queue entry means for what was handed over.
     fn meaning_of(&mut self, returned: &Returned) -> Option<(Reason, Amount)> {
         match returned.errno {
-            // Of several sockets it is not known whose message was the last.
+            // With several sockets it is not known whose message was the last.
             Errno::CONNREFUSED if matches!(self.source_address, SourceAddress::KeptWithPort(_)) => {
                 Some((Reason::Refused, ONE))
             }
-            // One answer to one message: what comes beyond that is about something that never left.
+            // One answer per message: a further one is about a message that never left.
             Errno::CONNREFUSED if self.path.is_local() => {
                 self.refusal.note_refused(Reason::Refused, self.kernel.now_ns());
                 Some((Reason::Refused, std::mem::take(&mut self.last_message)))
@@ -313,11 +312,11 @@ impl<K: UdpKernel> UdpOutlet<K> {
             }
             Errno::HOSTUNREACH => Some((Reason::HostUnreachable, ONE)),
             Errno::NETUNREACH => Some((Reason::NetworkUnreachable, ONE)),
-            // "Fragmentation needed" from a router: that datagram is lost, the kernel lowers the path's MTU.
+            // "Fragmentation needed" from a router: that datagram is lost, and the kernel lowers the path MTU.
             Errno::MSGSIZE if !returned.is_local => Some((Reason::TooBig, ONE)),
-            // Reports about calls that failed: those were counted when they did.
+            // Reports about failed calls, which were counted when they failed.
             _ if returned.is_local => None,
-            // "Prohibited", which is EACCES over IPv6 and EHOSTUNREACH over IPv4, and what else ICMP may say.
+            // "Prohibited", which is EACCES over IPv6 and EHOSTUNREACH over IPv4, and other ICMP errors.
             _ => Some((Reason::HostUnreachable, ONE)),
         }
     }
@@ -328,15 +327,16 @@ impl<K: UdpKernel> UdpOutlet<K> {
     }
 }
 
-/// Whether a datagram may leave from an address. Not from one that means another host on each link (RFC 4291 section 2.5.6), nor from what is
-/// no host's, which a PROXY header may name: the kernel takes 0.0.0.0 for "choose", and refuses the others.
+/// Whether a datagram may leave from an address. Rejects addresses that mean another host on each link (RFC 4291 section 2.5.6),
+/// and addresses that belong to no host, which a PROXY header may name: the kernel reads 0.0.0.0 as "choose one" and refuses the
+/// others.
 fn can_be_source(ip: IpAddr) -> bool {
     let is_of_one_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
     !(is_of_one_link || is_broadcast || ip.is_multicast() || ip.is_unspecified())
 }
 
-/// A datagram of which an ICMP message does not say how long it was.
+/// A datagram of unknown length, reported by an ICMP message.
 const ONE: Amount = Amount { count: 1, bytes: 0 };
 
 impl<K: UdpKernel> UdpOutlet<K> {
@@ -346,7 +346,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         sources: Sources<'_>,
     ) -> Result<usize, Errno> {
         let is_local = self.path.is_local();
-        // A clock call that a target on this host does not need.
+        // A target on this host does not need this clock call.
         let now_ns = if is_local { 0 } else { self.kernel.now_ns() };
         if !is_local
             && (self.is_waiting() || now_ns >= self.wait.check_due_ns)
@@ -361,8 +361,8 @@ impl<K: UdpKernel> UdpOutlet<K> {
                 self.note_taken(&few[..taken], is_local, now_ns);
                 let refused_before = self.refusal.note_taken(taken);
                 if taken < few.len() || refused_before > 0 {
-                    // The next message met an error, which may be the answer to the last one taken: the kernel keeps the
-                    // answer in the queue but has forgotten the error.
+                    // The next message met an error, which may be the answer to the last one taken: the kernel keeps the answer
+                    // in the queue but has forgotten the error.
                     self.collect_returned();
                     self.refusal.note_collected(refused_before);
                 }
@@ -371,8 +371,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
             Err(errno) => {
                 self.refusal.note_failed(errno, self.kernel.now_ns());
                 if errno == Errno::AGAIN {
-                    // The error queue makes a socket ready to poll: a wait for room would end at once for as long
-                    // as it is not empty.
+                    // A non-empty error queue makes the socket ready to poll, so a wait for room would end at once.
                     self.collect_returned();
                 }
                 Err(errno)
