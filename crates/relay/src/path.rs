@@ -1,8 +1,8 @@
-//! What the kernel's tables say about the ways to UDP targets: asked and heard by one thread, read by the data threads as
-//! atomics.
+//! What the kernel's tables say about the paths to UDP targets. One thread queries them and listens to events; the data threads
+//! read the results as atomics.
 //!
-//! A question to those tables may wait for a lock that others hold for seconds. So no data thread asks: it reads what is
-//! known, and may have the thread look again without waiting for the answer.
+//! A query of those tables may wait for a lock that others hold for seconds. So no data thread queries: it reads what is known,
+//! and may ask the thread for a new lookup without waiting for the answer.
 
 mod keeper;
 
@@ -15,40 +15,41 @@ use std::time::Duration;
 use sys::poll::EventFd;
 use sys::route::{Egress, Ends, Neighbour};
 
-/// The thread that knows the ways to targets; one for a process. Ends when the last handle and the last [`Path`] are gone.
+/// Handle of the thread that follows the paths to targets; one per process. The thread ends when the last handle and the last
+/// [`Path`] are dropped.
 #[derive(Clone)]
 pub struct Paths(Arc<Handle>);
 
 struct Handle {
     inbox: Arc<Inbox>,
-    /// 1 while the answer to a question is overdue: then no other is waited for.
+    /// 1 while the answer to a query is overdue. Callers then wait only briefly for others.
     unanswered: AtomicU32,
 }
 
-/// What the thread is asked, and what wakes it.
+/// Requests to the thread, and what wakes it.
 struct Inbox {
     new: Mutex<Vec<New>>,
-    /// Callers that wait until what is known is up to date.
+    /// Callers that wait for up-to-date information.
     waiting: Mutex<Vec<mpsc::Sender<()>>>,
     event: EventFd,
     is_closed: AtomicBool,
 }
 
-/// A path that the thread does not know yet.
+/// A path that the thread has not seen yet.
 struct New {
     state: Weak<State>,
     ends: Ends,
     answer: mpsc::Sender<io::Result<Egress>>,
 }
 
-/// What is known about the way to one target. Cheap to clone.
+/// What is known about the path to one target. Cheap to clone.
 #[derive(Clone)]
 pub struct Path {
     state: Arc<State>,
     keeper: Keeping,
 }
 
-/// Who follows a path.
+/// What keeps a path up to date.
 #[derive(Clone)]
 enum Keeping {
     Nobody,
@@ -57,22 +58,22 @@ enum Keeping {
     Test,
 }
 
-/// Written by the thread alone, but for `asked`.
+/// Written only by the thread, except for `asked`.
 #[derive(Default)]
 struct State {
     is_local: AtomicBool,
     is_broadcast: AtomicBool,
-    /// Whether the kinds of queues are known and none of them cuts messages up.
+    /// Whether the types of queues are known and none of them splits messages.
     keeps_messages: AtomicBool,
     neighbour: AtomicU8,
     /// How often what waited for the next hop was dropped.
     failures: AtomicU64,
-    /// The number of the last look that was asked for, and of the last that was taken.
+    /// Number of the last lookup requested, and of the last one completed.
     asked: AtomicU64,
     answered: AtomicU64,
-    /// The failures, and the neighbour's state in the two lowest bits, when that look was taken.
+    /// The failure count, with the neighbor's state in the two lowest bits, as of that lookup.
     seen: AtomicU64,
-    /// What was dropped at the sockets of receivers on this host, all together; and 1 once there was one.
+    /// Total drops at the sockets of receivers on this host, and whether there has been such a socket.
     receiver_dropped: AtomicU64,
     has_receiver: AtomicBool,
 }
@@ -88,10 +89,10 @@ impl std::fmt::Debug for Path {
 }
 
 impl Paths {
-    /// Starts the thread. It hears the events of the calling thread's network namespace.
+    /// Starts the thread. It listens to events in the calling thread's network namespace.
     ///
     /// # Errors
-    /// When netlink is not to be had, or the thread cannot be started. [`Path::unknown`] serves then.
+    /// Netlink is not available, or the thread cannot be started. Use [`Path::unknown`] then.
     pub fn start() -> io::Result<Paths> {
         let inbox = Arc::new(Inbox {
             new: Mutex::default(),
@@ -104,27 +105,27 @@ impl Paths {
         Ok(Paths(Arc::new(Handle { inbox, unanswered: AtomicU32::new(0) })))
     }
 
-    /// The way between two ends, and what the kernel says about it; followed for as long as the path lives.
+    /// The path between two ends, and what the kernel says about it. Followed as long as the path is held.
     ///
-    /// Waits for the answer for up to `patience`, and not at all while the answer to an earlier question is overdue: where
-    /// the kernel's tables are locked, each of many targets would wait. What is late changes the path when it comes.
+    /// Waits up to `patience` for the answer, but only briefly while the answer to an earlier query is overdue: with the kernel's
+    /// tables locked, each of many targets would wait. A late answer updates the path when it arrives.
     ///
     /// # Errors
-    /// `ENETUNREACH` where no route leads there; `ETIMEDOUT` where the answer is late. The path is good all the same.
+    /// `ENETUNREACH` when there is no route; `ETIMEDOUT` when the answer is late. The path is usable either way.
     pub fn follow(&self, ends: Ends, patience: Duration) -> (Path, io::Result<Egress>) {
         let state = Arc::<State>::default();
         let (sender, answer) = mpsc::channel();
         let new = New { state: Arc::downgrade(&state), ends, answer: sender };
         lock(&self.0.inbox.new).push(new);
         self.0.inbox.event.wake();
-        // Of use at once: until the answer arrives it is a way about which nothing is known.
+        // Usable at once: until the answer arrives, nothing is known about it.
         let path = Path { state, keeper: Keeping::Thread(Arc::clone(&self.0.inbox)) };
         (path, self.0.wait(&answer, patience))
     }
 }
 
 impl Paths {
-    /// Has the receivers on this host asked for their drops, and waits for that, for `patience` at most.
+    /// Updates the drop counts of receivers on this host, and waits for that, for at most `patience`.
     pub fn refresh(&self, patience: Duration) {
         let (sender, done) = mpsc::channel();
         lock(&self.0.inbox.waiting).push(sender);
@@ -156,7 +157,7 @@ impl Handle {
     }
 }
 
-/// What a question is given while an earlier one is overdue.
+/// How long to wait for an answer while an earlier one is overdue.
 const IMPATIENCE: Duration = Duration::from_millis(10);
 
 impl Drop for Handle {
@@ -171,61 +172,62 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Path {
-    /// A way about which nothing is known, and never will be: not local, no runs, an unknown neighbour.
+    /// A path about which nothing is or ever will be known: not local, no runs, an unknown neighbor.
     pub fn unknown() -> Path {
         Path { state: Arc::default(), keeper: Keeping::Nobody }
     }
 
-    /// A way about which this is known, and does not change.
+    /// A path with fixed properties.
     pub fn fixed(egress: &Egress) -> Path {
         let path = Path::unknown();
         path.state.note_egress(egress);
         path
     }
 
-    /// The destination is this host now. It need not have been a moment ago: addresses move.
+    /// Whether the destination is this host now. That may change: addresses move.
     pub fn is_local(&self) -> bool {
         self.state.is_local()
     }
 
-    /// What is sent there reaches sockets of this host.
+    /// Whether datagrams to this destination reach sockets on this host.
     pub fn reaches_this_host(&self) -> bool {
         self.is_local() || self.state.is_broadcast.load(Ordering::Relaxed)
     }
 
-    /// No queue on the way cuts a `UDP_SEGMENT` message up and drops a part of it unseen. `false` while it is not known.
+    /// Whether no queue on the path splits a `UDP_SEGMENT` message and drops a part of it unnoticed. `false` while this is not
+    /// known.
     pub fn keeps_messages(&self) -> bool {
         self.state.keeps_messages.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that the kernel dropped at the socket of the receiver on this host, and at its successors, from
-    /// any sender, since the path was first followed. `None`: no such socket was seen.
+    /// Datagrams from any sender that the kernel dropped at the socket of the receiver on this host, or at its successors, since
+    /// the path was first followed. `None` when no such socket was seen.
     pub(crate) fn receiver_dropped(&self) -> Option<u64> {
         let has_receiver = self.state.has_receiver.load(Ordering::Acquire);
         has_receiver.then(|| self.state.receiver_dropped.load(Ordering::Relaxed))
     }
 
-    /// Whether anybody follows the way, so that what is known changes with it.
+    /// Whether the path is kept up to date.
     pub(crate) fn is_followed(&self) -> bool {
         !matches!(self.keeper, Keeping::Nobody)
     }
 
-    /// What was last heard of the next hop.
+    /// The last known state of the next hop.
     pub(crate) fn neighbour(&self) -> Neighbour {
         self.state.neighbour()
     }
 
-    /// The next hop was asked for its link address and is silent: what is sent waits for it, or has been dropped.
+    /// Whether the next hop was asked for its link address and has not answered: what is sent waits for it or has been dropped.
     pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self.neighbour(), Neighbour::Awaited | Neighbour::Failed)
     }
 
-    /// How often what waited for the next hop was dropped, as far as it was heard.
+    /// How often what waited for the next hop was dropped, as far as is known.
     pub(crate) fn failures(&self) -> u64 {
         self.state.failures.load(Ordering::Acquire)
     }
 
-    /// Asks for a look at the next hop and returns its number, without waiting. One thread may call this.
+    /// Requests a lookup of the next hop and returns its number, without waiting. Only one thread may call this.
     pub(crate) fn look(&self) -> u64 {
         let number = self.state.asked.load(Ordering::Relaxed) + 1;
         self.state.asked.store(number, Ordering::Release);
@@ -238,25 +240,24 @@ impl Path {
         number
     }
 
-    /// The failures and the neighbour's state when the last look was taken. What comes after it is not about what was gone
-    /// by then.
+    /// The failure count and the neighbor's state as of the last lookup. Later failures do not concern what was gone by then.
     pub(crate) fn seen(&self) -> (u64, Neighbour) {
         let seen = self.state.seen.load(Ordering::Acquire);
         (seen >> 2, neighbour_of(seen as u8 & 3))
     }
 
-    /// Whether a look that was asked for has not been taken yet.
+    /// Whether a requested lookup is still pending.
     pub(crate) fn is_asked(&self) -> bool {
         !self.has_looked(self.state.asked.load(Ordering::Acquire))
     }
 
-    /// Whether the look of this number has been taken, so that what is known is as new as the look.
+    /// Whether the lookup with this number is done, so that what is known is at least that recent.
     pub(crate) fn has_looked(&self, number: u64) -> bool {
         self.state.answered.load(Ordering::Acquire) >= number
     }
 }
 
-/// In the order of their numbers.
+/// Indexed by their number.
 const NEIGHBOURS: [Neighbour; 4] =
     [Neighbour::Unknown, Neighbour::Awaited, Neighbour::Failed, Neighbour::Known];
 
@@ -269,10 +270,10 @@ impl State {
         neighbour_of(self.neighbour.load(Ordering::Acquire))
     }
 
-    /// The look of this number has been taken.
+    /// Completes the lookup with this number.
     fn answer(&self, number: u64) {
         let neighbour = self.neighbour.load(Ordering::Relaxed);
-        // One word: a reader never sees the failures of one look with the neighbour of another.
+        // One word, so a reader never sees the failures of one lookup with the neighbor of another.
         let seen = self.failures.load(Ordering::Relaxed) << 2 | u64::from(neighbour);
         self.seen.store(seen, Ordering::Release);
         self.answered.store(number, Ordering::Release);
@@ -297,7 +298,7 @@ impl State {
         self.is_local.load(Ordering::Relaxed)
     }
 
-    /// `dropped` more datagrams were dropped at the receiver's socket.
+    /// Records that `dropped` more datagrams were dropped at the receiver's socket.
     fn note_receiver(&self, dropped: u32) {
         self.receiver_dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
         self.has_receiver.store(true, Ordering::Release);
@@ -309,7 +310,7 @@ impl State {
     }
 }
 
-/// A path that a test tells what the kernel would.
+/// A path whose state a test sets in place of the kernel.
 #[cfg(all(test, not(loom)))]
 impl Path {
     pub(crate) fn told() -> Path {

@@ -14,7 +14,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Whether a datagram's source lies in the block. A source without an address lies in none.
+    /// Whether a datagram's source is in the block. A source without an address is in none.
     pub fn contains(&self, source: &Source) -> bool {
         source.ip_bytes().is_some_and(|ip| u128::from_be_bytes(*ip) & self.mask == self.network)
     }
@@ -24,10 +24,10 @@ impl Prefix {
     }
 }
 
-/// Many prefixes, asked at once: a binary search, so that a thousand of them cost a datagram about as much as ten.
+/// A set of prefixes, searched by bisection: a thousand of them cost a datagram about as much as ten.
 #[derive(Debug)]
 pub(crate) struct PrefixSet {
-    /// First and last addresses, in order; no two ranges overlap.
+    /// First and last addresses, in order. No two ranges overlap.
     ranges: Box<[(u128, u128)]>,
 }
 
@@ -36,7 +36,7 @@ impl PrefixSet {
         let mut ranges: Vec<_> =
             prefixes.iter().map(|prefix| (prefix.network, prefix.last())).collect();
         ranges.sort_unstable();
-        // Of two prefixes that overlap one contains the other, and that one is first or equal.
+        // When two prefixes overlap, one contains the other and sorts first or equal.
         ranges.dedup_by(|next, kept| {
             let is_inside = next.0 <= kept.1;
             kept.1 = if is_inside { kept.1.max(next.1) } else { kept.1 };
@@ -45,12 +45,12 @@ impl PrefixSet {
         PrefixSet { ranges: ranges.into() }
     }
 
-    /// Whether it was made of no prefix.
+    /// Whether the set was built from no prefixes.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Whether one of the prefixes contains the source. A source without an address lies in none.
+    /// Whether one of the prefixes contains the source. A source without an address is in none.
     pub(crate) fn contains(&self, source: &Source) -> bool {
         let Some(ip) = source.ip_bytes() else { return false };
         let ip = u128::from_be_bytes(*ip);
@@ -59,7 +59,7 @@ impl PrefixSet {
     }
 }
 
-/// Why a text is not a prefix.
+/// Why a string is not a prefix.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     #[error("\"{0}\" is not an IP address or prefix such as 10.0.0.0/8 or 2001:db8::/32")]
@@ -93,7 +93,7 @@ impl FromStr for Prefix {
             },
         };
 
-        // A shift by all 128 bits (`::/0`) has no result: the mask is empty then.
+        // A shift by all 128 bits (`::/0`) has no result: the mask is 0 then.
         let mask = u128::MAX.checked_shl(u32::from(bits_max - bits)).unwrap_or(0);
         let prefix = Prefix { network: u128::from(mapped) & mask, mask };
         if u128::from(mapped) != prefix.network {
@@ -156,7 +156,7 @@ mod tests {
         x ^ (x >> 31)
     }
 
-    /// A prefix near others: few bits differ, so that prefixes contain each other, touch and repeat.
+    /// A prefix close to others: few bits differ, so prefixes contain each other, touch and repeat.
     fn random_prefix(state: &mut u64) -> Prefix {
         let bits = random(state) % 129;
         let mask = u128::MAX.checked_shl(128 - bits as u32).unwrap_or(0);
@@ -178,7 +178,7 @@ mod tests {
             let set = PrefixSet::new(&prefixes);
             assert_eq!(set.is_empty(), prefixes.is_empty());
             assert!(set.ranges.windows(2).all(|pair| pair[0].1 < pair[1].0), "{set:?}");
-            // At and beside every edge, and anywhere.
+            // At and next to every edge, and anywhere.
             let edges = prefixes.iter().flat_map(|prefix| [prefix.network, prefix.last()]);
             let edges = edges.flat_map(|ip| [ip.wrapping_sub(1), ip, ip.wrapping_add(1)]);
             let anywhere = [(); 20].map(|()| random_prefix(&mut state).network);

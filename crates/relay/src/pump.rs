@@ -1,4 +1,4 @@
-//! What a thread does with its targets, whatever they are.
+//! How a thread drives its targets, of whatever kind.
 
 use crate::TargetKind;
 use crate::gate::Gate;
@@ -10,78 +10,78 @@ use std::time::Duration;
 use sys::clock::{monotonic_ns, realtime_ns};
 use sys::poll::{Interest, PollSet};
 
-/// Time between two looks at what changes without datagrams: error queues, ages, deadlines.
+/// Time between two checks of what changes without datagrams: error queues, ages, deadlines.
 pub(crate) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time between two tries of a target that waits for something that no descriptor reports: an answer of another thread.
+/// Time between two tries of a target that waits for something that no descriptor reports, such as an answer from another thread.
 const UNWATCHED_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Claims that a target may work through before others get their turn.
+/// Claims that a target may process before others get their turn.
 pub(crate) const CLAIMS_MAX: usize = 8;
 
-/// The same where the socket is likely to have more: what waits there has less room than the ring.
+/// The same when the socket probably has more: what waits there has less room than the ring.
 pub(crate) const CLAIMS_MAX_UNDER_LOAD: usize = 2;
 
-/// A target as its thread sees it.
+/// A target, as its thread sees it.
 pub(crate) trait Pump: Send {
     fn name(&self) -> &str;
-    /// Sends what is in the ring, of `claims_max` claims at most.
+    /// Sends what is in the ring, from at most `claims_max` claims.
     fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped;
-    /// What to wait for after [`Pumped::Blocked`].
+    /// The descriptor to wait for after [`Pumped::Blocked`].
     fn blocked_on(&self) -> Option<BorrowedFd<'_>>;
-    /// What that is to become.
+    /// The readiness to wait for.
     fn blocked_until(&self) -> Interest {
         Interest::Writable
     }
-    /// What it wakes for although it has nothing to send: something may arrive, or be due.
+    /// What it wakes for even with nothing to send: something may arrive or be due.
     fn attends(&self) -> Option<Attends<'_>> {
         None
     }
     /// Counts what came back, and sets the gauges.
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64);
-    /// Whether everything that was published has been dealt with.
+    /// Whether everything published has been handled.
     fn is_idle(&self) -> bool;
     /// Number of the next datagram that will enter the ring.
     fn head(&self) -> u64;
-    /// Whether everything below `end` has been dealt with.
+    /// Whether everything below `end` has been handled.
     fn has_reached(&self, end: u64) -> bool;
     /// Whether datagrams that were handed over may still come back.
     fn has_outstanding(&mut self) -> bool;
-    /// Nothing enters the ring any more.
+    /// Nothing more will enter the ring.
     fn begin_drain(&mut self, _now_ns: u64) {}
-    /// Nothing is waited for any more: counts what was handed over and cannot get through.
+    /// Stops waiting: counts what was handed over and cannot get through.
     fn give_up_outstanding(&mut self) {}
     /// Counts everything up to `end` that is left in the ring as dropped for this reason.
     fn discard_until(&mut self, end: u64, reason: Reason);
-    /// Sends to another destination from the next datagram on, and takes other datagrams if there is another gate.
+    /// Sends to another destination from the next datagram on. With another gate, also takes other datagrams.
     fn replace(&mut self, destination: TargetKind, gate: Option<Gate>) -> Replaced;
     /// Takes nothing from this number on.
     fn stop_at(&mut self, end: u64);
-    /// Leaves the ring; may be called again. What was handed over may still come back.
+    /// Leaves the ring. May be called again. What was handed over may still come back.
     fn leave(&mut self);
 }
 
-/// What a target waits for that is not the ring.
+/// What a target waits for in addition to the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attends<'a> {
     /// Readable when something has arrived.
     pub(crate) socket: BorrowedFd<'a>,
-    /// When something happens by itself, by the monotonic clock.
+    /// When the target next has to act without outside input, on the monotonic clock.
     pub(crate) due_ns: u64,
 }
 
-/// What a call of [`Pump::pump`] ended with.
+/// Result of a call to [`Pump::pump`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pumped {
     /// Nothing is left in the ring for this target.
     Idle,
     /// There is more to send; others may go first.
     More,
-    /// The way out takes nothing now: wait until it is writable.
+    /// The outlet takes nothing now: wait until it is writable.
     Blocked,
 }
 
-/// Whether a target could take its new destination.
+/// Whether a target accepted its new destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Replaced {
     Yes,
@@ -89,7 +89,7 @@ pub(crate) enum Replaced {
     No,
 }
 
-/// What another thread asks of the thread that owns targets.
+/// Requests from other threads to the thread that owns targets.
 pub(crate) enum Command {
     Add(Box<dyn Pump>),
     Replace {
@@ -97,7 +97,7 @@ pub(crate) enum Command {
         change: Change,
         done: Sender<Replaced>,
     },
-    /// `end`: the first datagram that is not for it any more; `None`: the next one.
+    /// `end` is the first datagram that is no longer for the target; `None` means the next one.
     Remove {
         target: String,
         end: Option<u64>,
@@ -106,10 +106,10 @@ pub(crate) enum Command {
     },
 }
 
-/// What a target becomes.
+/// The new settings of a target.
 pub(crate) struct Change {
     pub(crate) destination: TargetKind,
-    /// `None`: it takes the same datagrams as before.
+    /// `None` when it takes the same datagrams as before.
     pub(crate) gate: Option<Gate>,
 }
 
@@ -127,7 +127,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether a target that is to leave has nothing more to do here, or no more time for it.
+    /// Whether a leaving target is done, or out of time.
     fn may_go(&mut self, now_ns: u64) -> bool {
         let Some(leaving) = &self.leaving else { return false };
         if now_ns >= leaving.deadline_ns {
@@ -142,7 +142,7 @@ impl Entry {
         self.target.keep_house(now_ns, realtime_ns);
         self.target.leave();
         if let Some(leaving) = self.leaving {
-            // A caller that has gone does not want the answer.
+            // The caller may have gone.
             let _ = leaving.done.send(());
         }
     }
@@ -168,7 +168,7 @@ impl Targets {
             Command::Add(target) => self.add(target),
             Command::Replace { target, change, done } => {
                 let entry = self.entry(&target);
-                // A caller that has gone does not want the answer.
+                // The caller may have gone.
                 let _ = done.send(entry.map_or(Replaced::No, |entry| {
                     entry.is_blocked = false;
                     entry.target.replace(change.destination, change.gate)
@@ -187,13 +187,14 @@ impl Targets {
         }
     }
 
-    /// The newest target of a name: an older one may still be leaving.
+    /// The newest target with this name: an older one may still be leaving.
     fn entry(&mut self, name: &str) -> Option<&mut Entry> {
         let mut named = self.entries.iter_mut().rev().filter(|entry| entry.target.name() == name);
         named.find(|entry| entry.leaving.is_none())
     }
 
-    /// Sends what can be sent now, of `claims_max` claims a target at most. Returns whether there is more that is not blocked.
+    /// Sends what can be sent now, from at most `claims_max` claims per target. Returns whether there is more that is not
+    /// blocked.
     pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> bool {
         let mut has_more = false;
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_blocked) {
@@ -206,14 +207,14 @@ impl Targets {
             if let Some(leaving) = &entry.leaving
                 && entry.target.has_reached(leaving.end)
             {
-                // At once: from here on the ring would take from it what it was not offered.
+                // At once: from here on the ring would take datagrams from it that it was not offered.
                 entry.target.leave();
             }
         }
 
         if now_ns >= self.housekeeping_due_ns {
             self.housekeeping_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
-            // Blocked targets are tried again after this, and before the thread waits: nothing would wake it for them.
+            // Blocked targets are tried again after this, before the thread waits: nothing would wake it for them.
             has_more |= self.has_blocked();
             self.keep_house(now_ns, realtime_ns);
         }
@@ -223,7 +224,7 @@ impl Targets {
 
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
         for entry in &mut self.entries {
-            // A way out that never says that it is writable again is tried again here.
+            // An outlet that never reports that it is writable again is retried here.
             entry.is_blocked = false;
             entry.target.keep_house(now_ns, realtime_ns);
         }
@@ -237,14 +238,14 @@ impl Targets {
         }
     }
 
-    /// Adds what blocked targets wait for.
+    /// Adds the descriptors that blocked targets wait for.
     pub(crate) fn watch(&self, set: &mut PollSet) {
         for entry in self.entries.iter().filter(|entry| entry.is_blocked) {
             if let Some(fd) = entry.target.blocked_on() {
                 set.add(fd, entry.target.blocked_until());
             }
         }
-        // Behind those: the next pump looks at them, whatever woke the thread.
+        // After those: the next pump checks them, whatever woke the thread.
         for attends in self.entries.iter().filter_map(|entry| entry.target.attends()) {
             set.add(attends.socket, Interest::Readable);
         }
@@ -255,7 +256,7 @@ impl Targets {
         self.entries.iter().any(|entry| entry.target.attends().is_some())
     }
 
-    /// Longest time to wait for descriptors: short while a target waits for something that no descriptor reports.
+    /// Maximum time to wait for descriptors: short while a target waits for something that no descriptor reports.
     pub(crate) fn patience(&self) -> Duration {
         let is_unwatched = |entry: &Entry| entry.is_blocked && entry.target.blocked_on().is_none();
         let patience = match self.entries.iter().any(is_unwatched) {
@@ -272,9 +273,8 @@ impl Targets {
         }
     }
 
-    /// Unblocks the targets whose descriptor is ready, and those that have none: a try costs those an atomic load.
-    /// The targets' descriptors begin at `first` in the set, in the order in which [`watch`](Self::watch) added
-    /// them.
+    /// Unblocks the targets whose descriptor is ready, and those without one: a try costs those an atomic load. The targets'
+    /// descriptors begin at `first` in the set, in the order in which [`watch`](Self::watch) added them.
     pub(crate) fn unblock_ready(&mut self, set: &PollSet, first: usize) {
         let mut index = first;
         for entry in self.entries.iter_mut().filter(|entry| entry.is_blocked) {
@@ -284,12 +284,12 @@ impl Targets {
         }
     }
 
-    /// Unblocks the targets that can go on, without waiting: for a loop that never sleeps, because another target
-    /// always has work.
+    /// Unblocks the targets that can continue, without waiting. For a loop that never sleeps because another target always has
+    /// work.
     pub(crate) fn revive(&mut self, set: &mut PollSet) {
         set.clear();
         self.watch(set);
-        // A look that was interrupted is made again soon.
+        // An interrupted check is repeated soon.
         if set.wait(Duration::ZERO).is_ok() {
             self.unblock_ready(set, 0);
         }
@@ -308,9 +308,9 @@ impl Targets {
         self.entries.iter().any(|entry| !entry.is_blocked && !entry.target.is_idle())
     }
 
-    /// Sends the rest until everything has left or the deadline is there; counts what is left then as `shutdown`.
+    /// Sends the rest until everything has left or the deadline has passed. Counts what is left then as `shutdown`.
     ///
-    /// To be called when nothing enters the ring any more. The deadline may be moved meanwhile.
+    /// Call it once nothing enters the ring any more. The deadline may be moved meanwhile.
     pub(crate) fn drain(&mut self, deadline_ns: &AtomicU64, mut tick: impl FnMut()) {
         let mut set = PollSet::default();
         self.entries.iter_mut().for_each(|entry| entry.target.begin_drain(monotonic_ns()));
@@ -330,7 +330,7 @@ impl Targets {
                 continue;
             }
 
-            // Idle is not enough: what was handed over may still come back, and is to be counted.
+            // Being idle is not enough: what was handed over may still come back and must be counted.
             let is_done =
                 |entry: &mut Entry| entry.target.is_idle() && !entry.target.has_outstanding();
             if self.entries.iter_mut().all(is_done) {
@@ -340,7 +340,7 @@ impl Targets {
             let rest = Duration::from_nanos(deadline_ns - now_ns);
             set.clear();
             self.watch(&mut set);
-            // An interrupted wait is a short one.
+            // An interrupted wait is just a short one.
             let _ = set.wait(rest.min(HOUSEKEEPING_INTERVAL / 10).min(self.patience()));
             self.unblock_ready(&set, 0);
         }
@@ -348,7 +348,7 @@ impl Targets {
         self.discard_rest(monotonic_ns(), realtime_ns());
     }
 
-    /// Counts what is left in the ring as `shutdown`, and lets go of all targets.
+    /// Counts what is left in the ring as `shutdown`, and drops all targets.
     pub(crate) fn discard_rest(&mut self, now_ns: u64, realtime_ns: u64) {
         for mut entry in self.entries.drain(..) {
             entry.target.discard_until(u64::MAX, Reason::Shutdown);

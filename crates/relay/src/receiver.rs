@@ -1,5 +1,5 @@
-//! The receiving thread: socket to ring, and on to the targets that it owns itself. With several sockets, it merges what their threads
-//! have read.
+//! The receiving thread: from the socket to the ring, and on to the targets that it owns. With several sockets, it merges what
+//! their threads have read.
 
 use crate::inlet::{FullRing, Inlet, Read};
 use crate::intake::Intake;
@@ -21,22 +21,22 @@ use sys::clock::{Clock, monotonic_ns};
 use sys::poll::{Interest, PollSet};
 use sys::recv::Wait;
 
-/// What the control side asks of the receiving thread.
+/// Requests from the control side to the receiving thread.
 pub(crate) enum Request {
-    /// A new reader that joins at the newest datagram.
+    /// Add a reader that joins at the newest datagram.
     Join { lost: Arc<Tally>, reply: mpsc::Sender<(Reader, Amount)> },
-    /// A thread to wake after each batch.
+    /// Add a thread to wake after each batch.
     Wake(Arc<Waker>),
-    /// Something for the targets that this thread owns.
+    /// Pass a command to the targets that this thread owns.
     Targets(Command),
-    /// Something for the targets of another thread, which must not get it before this one asks for sources.
+    /// Pass a command to another thread's targets, but only after this thread has begun to ask for sources.
     Forward { to: mpsc::Sender<Command>, waker: Arc<Waker>, command: Command },
-    /// The socket goes to a thread of its own, and what that and others read is merged here from now on. The reply has no room: the
-    /// socket is either taken, or stays here.
+    /// Hand the socket to a thread of its own, and from now on merge what that and others read. The reply channel has no buffer:
+    /// either the caller takes the socket, or it stays here.
     Spread { merge: Box<Merge>, reply: mpsc::SyncSender<Box<Inlet>> },
-    /// One more socket, which has a thread of its own.
+    /// Add a socket that has a thread of its own.
     Enter { reader: Reader, seat: Seat, reply: mpsc::Sender<()> },
-    /// When all members have ended: this thread reads this socket itself again.
+    /// Once all members have ended, read this socket in this thread again.
     Gather { inlet: Box<Inlet>, reply: mpsc::Sender<()> },
 }
 
@@ -47,29 +47,29 @@ pub(crate) enum Input {
     Link(Box<LinkInlet>),
     Members {
         merge: Box<Merge>,
-        /// What takes their place when they have ended.
+        /// What replaces the members once they have ended.
         next: Option<(Box<Inlet>, mpsc::Sender<()>)>,
     },
 }
 
-/// Everything that the receiving thread works with.
+/// What the receiving thread works with.
 pub(crate) struct Receiver {
     input: Input,
     pub(crate) intake: Intake,
     pub(crate) targets: Targets,
     pub(crate) wakers: Vec<Arc<Waker>>,
     requests: Inbox<Request>,
-    /// Set when `requests` is worth a look.
+    /// Set when `requests` is worth checking.
     has_requests: Arc<AtomicBool>,
     stop: Arc<StopState>,
     ticks: Arc<AtomicU64>,
     clock: Clock,
-    /// Rung by members, and for requests while there are any.
+    /// Rung by members, and for requests while there are members.
     waker: Arc<Waker>,
     time: Arc<ThreadTime>,
 }
 
-/// What the receiving thread shares with the one that controls it.
+/// What the receiving thread shares with the control side.
 pub(crate) struct Shared {
     pub(crate) requests: Inbox<Request>,
     pub(crate) has_requests: Arc<AtomicBool>,
@@ -101,7 +101,7 @@ impl Receiver {
         let mut set = PollSet::default();
         let mut has_more = false;
         let mut law_check_due_ns = 0;
-        // The kernel may wake a thread 50 µs late by default (timer slack): a pause of 80 µs would last 130.
+        // By default the kernel may wake a thread 50 µs late (timer slack): a pause of 80 µs would last 130.
         sys::poll::set_timer_slack(Duration::ZERO);
 
         while self.stop.deadline_ns.load(Ordering::Acquire) == 0 {
@@ -130,19 +130,19 @@ impl Receiver {
         self.finish();
     }
 
-    /// Reads the socket once and has the targets send. Says whether there is more to send, and when that was.
+    /// Reads the socket once and lets the targets send. Returns whether there is more to send, and the time.
     fn read_socket(&mut self, set: &mut PollSet, has_more: bool) -> (bool, u64) {
         let wait = self.wait_for_work(set, has_more);
         let Input::Socket(inlet) = &mut self.input else { return (has_more, 0) };
 
-        // A full batch says that more waits in the socket, which has less room than the ring: then it goes first.
+        // A full batch means that more waits in the socket, which has less room than the ring, so it goes first.
         let (read, now) = inlet.receive(&mut self.intake, &mut self.targets, wait);
         let claims_max = match read {
             Read::Full => CLAIMS_MAX_UNDER_LOAD,
             Read::Some | Read::Nothing | Read::Failed => CLAIMS_MAX,
         };
 
-        // What was received has been waiting for as long as it took to get here.
+        // The datagrams have waited for as long as it took to get here.
         let is_read = matches!(read, Read::Full | Read::Some);
         if is_read {
             wake_all(&self.wakers);
@@ -163,7 +163,7 @@ impl Receiver {
         (has_more, now_ns)
     }
 
-    /// As [`read_socket`](Self::read_socket), for what other Weirs send.
+    /// As [`read_socket`](Self::read_socket), for a link.
     fn read_link(&mut self, set: &mut PollSet, has_more: bool) -> (bool, u64) {
         let Input::Link(inlet) = &mut self.input else { return (has_more, 0) };
         if !has_more {
@@ -173,7 +173,7 @@ impl Receiver {
             set.add(inlet.as_fd(), Interest::Readable);
             set.add(self.waker.bell().as_fd(), Interest::Readable);
             self.targets.watch(set);
-            // An interrupted wait is a short one.
+            // An interrupted wait is just a short one.
             let _ = set.wait(patience);
             if set.is_ready(1) {
                 self.waker.bell().clear();
@@ -193,12 +193,12 @@ impl Receiver {
         (has_more, now.monotonic_ns)
     }
 
-    /// As [`read_socket`](Self::read_socket), for what the threads of several sockets have read. Sleeps where there is nothing.
+    /// As [`read_socket`](Self::read_socket), for what the threads of several sockets have read. Sleeps when there is nothing.
     fn read_members(&mut self, set: &mut PollSet) -> (bool, u64) {
         let mut pulled = self.pull();
         let now = self.clock.now();
         if matches!(self.input, Input::Socket(_)) {
-            // What waits there must not wait for a bell.
+            // What waits in the socket must not wait for the bell.
             return (true, now.monotonic_ns);
         }
         let claims_max = match pulled {
@@ -212,7 +212,7 @@ impl Receiver {
 
         if pulled != Pulled::Some && !has_more {
             self.waker.fall_asleep();
-            // Looked at after saying so: what members show from here on rings the bell.
+            // Checked after `fall_asleep`: what members show from here on rings the bell.
             pulled = self.pull();
             let rest = match pulled {
                 Pulled::Some => None,
@@ -224,7 +224,7 @@ impl Receiver {
                 set.clear();
                 set.add(self.waker.bell().as_fd(), Interest::Readable);
                 self.targets.watch(set);
-                // An interrupted wait is a short one.
+                // An interrupted wait is just a short one.
                 let _ = set.wait(patience);
                 if set.is_ready(0) {
                     self.waker.bell().clear();
@@ -236,11 +236,11 @@ impl Receiver {
         (has_more, now.monotonic_ns)
     }
 
-    /// Takes what the members have into the ring, and lets those go that have ended.
+    /// Moves what the members have into the ring, and removes those that have ended.
     fn pull(&mut self) -> Pulled {
         let Input::Members { merge, next } = &mut self.input else { return Pulled::Nothing };
         let meter = &self.intake.meter;
-        // At the end of the listener they stay to be seen.
+        // When the listener stops, ended members stay visible.
         let is_stopping = self.stop.deadline_ns.load(Ordering::Relaxed) != 0;
         merge.remove_ended(|member| match is_stopping {
             true => member.own.finish_stop(),
@@ -251,7 +251,7 @@ impl Receiver {
             && let Some((inlet, reply)) = next.take()
         {
             self.input = Input::Socket(inlet);
-            // A caller that has gone does not want the answer.
+            // The caller may have gone.
             let _ = reply.send(());
             return Pulled::Nothing;
         }
@@ -265,8 +265,8 @@ impl Receiver {
         pulled
     }
 
-    /// Waits until there is something to receive or to send, unless a target `has_more`. Says how the next receive call is
-    /// to wait.
+    /// Waits until there is something to receive or to send, unless a target `has_more`. Returns how the next receive call should
+    /// wait.
     fn wait_for_work(&mut self, set: &mut PollSet, has_more: bool) -> Wait {
         match (has_more, self.targets.has_blocked()) {
             (true, true) => self.targets.revive(set),
@@ -282,13 +282,13 @@ impl Receiver {
             match request {
                 Request::Join { lost, reply } => {
                     let joined = self.intake.writer.appended();
-                    // A caller that has gone does not want the reader; dropping it frees the ring of it.
+                    // The caller may have gone; dropping the reader removes it from the ring.
                     let _ = reply.send((self.intake.writer.reader(lost), joined));
                 }
                 Request::Wake(waker) => self.wakers.push(waker),
                 Request::Targets(command) => self.targets.apply(command),
                 Request::Forward { to, waker, command } => {
-                    // A thread that has ended has no targets any more.
+                    // A thread that has ended has no targets.
                     let _ = to.send(command);
                     waker.call();
                 }
@@ -321,12 +321,12 @@ impl Receiver {
         set.clear();
         set.add(inlet.socket.as_fd(), Interest::Readable);
         self.targets.watch(set);
-        // An interrupted wait is a short one.
+        // An interrupted wait is just a short one.
         let _ = set.wait(self.targets.patience());
         self.targets.unblock_ready(set, 1);
     }
 
-    /// Merges what members read from here on, and gives the socket to the one who asked; a caller that has gone changes nothing.
+    /// Starts merging what members read, and hands the socket to the caller. If the caller has gone, nothing changes.
     fn spread(&mut self, merge: Box<Merge>, reply: &mpsc::SyncSender<Box<Inlet>>) {
         if !matches!(self.input, Input::Socket(_)) {
             return;
@@ -340,7 +340,7 @@ impl Receiver {
         }
     }
 
-    /// Reads what is left, tells the workers, and drains this thread's own targets.
+    /// Reads what is left, notifies the workers, and drains this thread's own targets.
     fn finish(&mut self) {
         self.serve_requests();
 
@@ -353,7 +353,7 @@ impl Receiver {
                     wake_all(wakers);
                 });
             }
-            // Who reads the socket from now on knows none of the sessions: they are made anew.
+            // The next reader of the socket knows none of the sessions: they are set up anew.
             Input::Link(_) if self.stop.keeps_socket.load(Ordering::Acquire) => {}
             Input::Link(inlet) => {
                 let stop = &self.stop;
@@ -375,14 +375,14 @@ impl Receiver {
         });
     }
 
-    /// Has the members stop, and takes what they bring until they have ended or the deadline is there.
+    /// Stops the members, and takes what they deliver until they have ended or the deadline has passed.
     fn finish_members(&mut self) {
         let mut set = PollSet::default();
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             let is_late = self.stop.is_late();
             let Input::Members { merge, next } = &mut self.input else { return };
-            // A socket that was to come back stays with who has it.
+            // A socket that was to return here stays where it is.
             *next = None;
 
             let keeps_socket = self.stop.keeps_socket.load(Ordering::Acquire);

@@ -1,37 +1,34 @@
 //! The broadcast ring: one writer, any number of readers, each datagram stored once.
 //!
-//! Payloads lie densely in a ring of bytes, so that a run of datagrams is one slice. Next to it lies a ring of
-//! descriptors, one for each datagram, numbered from 0 without gaps for the life of the ring. A reader is a cursor:
-//! the number of the next datagram that it has not dealt with. The writer never waits: when it needs the room of a
-//! datagram that a reader has not dealt with, it moves that reader's cursor on and counts what the reader lost.
+//! Payloads are packed densely in a ring of bytes, so a run of datagrams is one slice. Next to it is a ring of descriptors, one
+//! per datagram, numbered from 0 without gaps for the life of the ring. A reader is a cursor: the number of the next datagram
+//! that it has not handled. The writer never waits: when it needs the room of a datagram that a reader has not handled, it
+//! advances that reader's cursor and counts what the reader lost.
 //!
 //! # The protocol
-//! Everything that a reader and the writer must agree on is one word per reader: the cursor and a bit that says that
-//! the reader is looking at datagrams from there on.
+//! Everything that a reader and the writer must agree on is one word per reader: the cursor, and a bit that is set while the
+//! reader looks at datagrams from there on.
 //!
-//! - A reader takes a claim by setting the bit (compare and swap), and lets go by storing a new cursor without the bit
+//! - A reader takes a claim by setting the bit (compare and swap), and releases it by storing a new cursor without the bit
 //!   (release).
-//! - The writer, before it overwrites datagrams up to `n`, loads each cursor (acquire). At `n` or beyond: go on. Below
-//!   and not claimed: compare and swap it to `n`, and count. Below and claimed: the newest datagram is dropped instead
-//!   ([`Guarded`]).
-//! - `head` is stored (release) after the descriptors and payloads below it are written, and loaded (acquire) by the
-//!   reader before it looks at them.
+//! - Before the writer overwrites datagrams up to `n`, it loads each cursor (acquire). At `n` or beyond: continue. Below and not
+//!   claimed: compare and swap it to `n`, and count. Below and claimed: drop the newest datagram instead ([`Guarded`]).
+//! - `head` is stored (release) after the descriptors and payloads below it are written, and loaded (acquire) by the reader
+//!   before it looks at them.
 //!
-//! So a payload is never written while a claim covers it, and each datagram is either claimed by the reader or
-//! counted by the writer, never both. A claim covers a sixteenth of the ring at most and shrinks as its datagrams
-//! leave ([`Claim::advance`]), and a reader that is slow but alive drops its own oldest datagrams in time
-//! ([`Reader::claim`]): only a reader that is stopped in the middle of a claim for as long as the ring lasts makes
-//! the writer drop.
+//! So a payload is never written while a claim covers it, and each datagram is either claimed by the reader or counted by the
+//! writer, never both. A claim covers at most a sixteenth of the ring and shrinks as its datagrams leave ([`Claim::advance`]),
+//! and a reader that is slow but alive drops its own oldest datagrams in time ([`Reader::claim`]). The writer has to drop only if
+//! a reader is stopped in the middle of a claim for a whole turn of the ring.
 //!
-//! Next to the word stands a number that is odd while the writer takes datagrams from the reader and has not
-//! counted them yet. Code that compares the reader's account with its cursor looks at the number before and after
-//! ([`Reader::account`]).
+//! Next to the word is a number that is odd while the writer takes datagrams from the reader and has not counted them yet. Code
+//! that compares the reader's account with its cursor reads the number before and after ([`Reader::account`]).
 //!
 //! # Rewinding
-//! While every reader keeps up, the ring is empty at the end of each batch. Then the writer begins again at the
-//! first byte and the first slot, so that the same few hundred KiB are used again and stay in the processor's
-//! cache. Numbers go on; `base` is the number of the datagram in the first slot. A descriptor is read only if there
-//! is something to claim, and while there is, the writer does not rewind.
+//! While every reader keeps up, the ring is empty at the end of each batch. The writer then starts over at the first byte and the
+//! first slot, so that the same few hundred KiB are reused and stay in the processor's cache. Numbers continue; `base` is the
+//! number of the datagram in the first slot. A descriptor is read only if there is something to claim, and while there is, the
+//! writer does not rewind.
 
 #![expect(unsafe_code, reason = "the ring shares memory between one writer and its readers")]
 
@@ -46,28 +43,28 @@ use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use sys::Source;
 
-/// Bytes of payload memory for each descriptor. Of shorter datagrams the ring holds as many as it has descriptors.
+/// Bytes of payload memory per descriptor. For shorter datagrams, the descriptors limit how many the ring holds.
 const BYTES_PER_SLOT: usize = 128;
 
-/// Most datagrams in one claim.
+/// Maximum number of datagrams in one claim.
 pub(crate) const CLAIM_MAX: usize = 64;
 
-/// A claim covers at most this part of the ring's bytes, a sixteenth, and one datagram at least: a reader that is
-/// far behind has an eighth of the ring between its claim and the writer.
+/// A claim covers at most this fraction of the ring's bytes, a sixteenth, but always one datagram: a reader that is far behind
+/// has an eighth of the ring between its claim and the writer.
 const CLAIM_PARTS: usize = 16;
 
 /// What a claim may cover in any ring, in bytes.
 const CLAIM_BYTES: usize = 1_024;
 
-/// What is known about one datagram in the ring.
+/// Describes one datagram in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
-    /// Where the payload begins, counted in bytes since the ring was made, skipped ones at the end of a turn included.
-    /// Rewinding skips nearly a whole turn, so that in years it may wrap: only differences are looked at.
+    /// Start of the payload, in bytes since the ring was created, including those skipped at the end of a turn. Rewinding skips
+    /// nearly a whole turn, so over years the value may wrap: only differences matter.
     position: u64,
     /// Payload bytes of all datagrams before this one.
     bytes_before: u64,
-    /// When the batch that brought it was read, in nanoseconds since 1970.
+    /// When the batch that contained it was read, in nanoseconds since 1970.
     pub(crate) received_ns: u64,
     /// Who sent it.
     pub(crate) source: Source,
@@ -85,21 +82,21 @@ struct Shared {
     published: Padded<Published>,
 }
 
-/// What the writer shows all readers.
+/// What the writer shows to all readers.
 struct Published {
-    /// Number of the next datagram to be written; everything below is readable.
+    /// Number of the next datagram to be written. Everything below is readable.
     head: AtomicU64,
-    /// Number of the datagram in the first slot. Stored before the `head` that is the first to need it.
+    /// Number of the datagram in the first slot. Stored before the first `head` that needs it.
     base: AtomicU64,
 }
 
 // SAFETY: `payloads` and `slots` are written by the one `Writer` only, and only where no claim covers them, and read
 // under a claim only (see the protocol above); everything else in there is atomic.
 unsafe impl Sync for Shared {}
-// SAFETY: nothing in there belongs to a thread.
+// SAFETY: nothing in there is tied to a thread.
 unsafe impl Send for Shared {}
 
-/// What a reader and the writer agree on.
+/// The state that a reader and the writer agree on.
 struct Cursor {
     /// The cursor in the upper 63 bits, the claim in the lowest.
     word: Padded<AtomicU64>,
@@ -117,15 +114,15 @@ impl Shared {
         self.published.0.head.load(Ordering::Acquire)
     }
 
-    /// The ring as it is numbered from `base` on.
+    /// The ring, numbered from `base`.
     fn view(&self, base: u64) -> View<'_> {
         View { shared: self, base }
     }
 }
 
-/// The descriptors, under the number of the one in the first slot.
+/// The descriptors, with the number of the one in the first slot.
 ///
-/// A reader takes it once for each claim: as long as there is something to claim, the writer does not rewind.
+/// A reader creates it once per claim: while there is something to claim, the writer does not rewind.
 #[derive(Clone, Copy)]
 struct View<'a> {
     shared: &'a Shared,
@@ -146,13 +143,13 @@ impl<'a> View<'a> {
         self.slot(number).with(|slot| unsafe { (*slot).assume_init() })
     }
 
-    /// The first datagram from `oldest` on that is not too far behind `head`: if `oldest` is behind by more than seven
-    /// eighths of the ring, the one that is behind by three quarters.
+    /// The first datagram from `oldest` on that is not too far behind `head`. If `oldest` is behind by more than seven eighths of
+    /// the ring, that is the first one behind by at most three quarters.
     ///
     /// # Safety
     /// As for [`descriptor`](Self::descriptor), for everything from `oldest` to `head`, of which there is at least one.
     unsafe fn first_within_reach(self, oldest: u64, head: u64) -> u64 {
-        // SAFETY: the caller's promise covers every number that is asked for here.
+        // SAFETY: the caller's promise covers every number requested here.
         let position = |number| unsafe { self.descriptor(number) }.position;
         let newest = position(head - 1);
         let capacity = self.shared.turn_bytes as u64;
@@ -166,7 +163,7 @@ impl<'a> View<'a> {
             return oldest;
         }
 
-        // Positions grow with the numbers, so that halving finds it.
+        // Positions grow with the numbers, so bisection finds it.
         let (mut low, mut high) = (oldest, head - 1);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -185,7 +182,7 @@ impl<'a> View<'a> {
     /// # Safety
     /// As for [`first_within_reach`](Self::first_within_reach), from `first` on.
     unsafe fn claim_len(self, first: u64, head: u64) -> usize {
-        // SAFETY: the caller's promise covers every number that is asked for here.
+        // SAFETY: the caller's promise covers every number requested here.
         let descriptor = |number| unsafe { self.descriptor(number) };
 
         let begin = descriptor(first).position;
@@ -210,19 +207,19 @@ impl<'a> View<'a> {
     }
 }
 
-/// Makes a ring with room for `bytes` of payload, rounded up to a power of two of at least 1 KiB.
+/// Creates a ring with room for `bytes` of payload, rounded up to a power of two of at least 1 KiB.
 ///
 /// # Errors
-/// The memory cannot be had.
+/// There is not enough memory.
 pub(crate) fn ring(bytes: usize) -> Result<Writer, NoMemory> {
     ring_with_slots(bytes, slots_of(bytes))
 }
 
-/// The memory of a ring cannot be had.
+/// There is not enough memory for a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoMemory;
 
-/// Memory of the descriptors of a ring with `bytes` of payload.
+/// Memory of the descriptors of a ring with `bytes` of payload, in bytes.
 pub(crate) fn descriptor_bytes(bytes: usize) -> usize {
     slots_of(bytes).next_power_of_two() * std::mem::size_of::<Descriptor>()
 }
@@ -249,7 +246,7 @@ pub(crate) fn ring_with_slots(bytes: usize, slots: usize) -> Result<Writer, NoMe
     Ok(Writer::new(Arc::new(shared)))
 }
 
-/// Zeroed memory that is the kernel's until it is first written, and no abort where there is none: a reload may ask for
+/// Zeroed memory that the kernel commits only when it is first written. Does not abort when there is none: a reload may ask for
 /// too much.
 fn zeroed_bytes(len: usize) -> Result<Box<[std::cell::UnsafeCell<u8>]>, NoMemory> {
     let layout = Layout::array::<std::cell::UnsafeCell<u8>>(len).map_err(|_| NoMemory)?;

@@ -1,8 +1,8 @@
-//! A target that takes datagrams as rows: each is copied out of the ring into memory of the receiver, a sink.
+//! A target that takes datagrams as rows: each is copied out of the ring into the memory of a sink, the receiver.
 //!
-//! Nothing is sent, and no claim lasts longer than the copies: what the receiver does with its memory later is its own
-//! business. Where it has no room and says so, the datagrams stay in the ring, which is then the queue. The receiver may take a
-//! lock, read a datagram's text, or panic, so that each such target has a thread of its own, as files have.
+//! Nothing is sent, and no claim outlasts the copies: what the receiver does with its memory later is up to the receiver. When it
+//! reports that it has no room, the datagrams stay in the ring, which is then the queue. The receiver may take a lock, parse a
+//! datagram, or panic, so each such target has a thread of its own, as files do.
 
 use crate::TargetKind;
 use crate::gate::Gate;
@@ -17,40 +17,41 @@ use std::sync::Arc;
 use sys::Source;
 use sys::poll::Interest;
 
-/// How long a receiver that panicked is left alone, in nanoseconds: a panic may write to the log, and that not for each datagram.
+/// How long a receiver that panicked is left alone, in nanoseconds: a panic may write to the log, and must not do so per
+/// datagram.
 const PANIC_PAUSE_NS: u64 = 1_000_000_000;
 
-/// What a listener knows about one datagram. A truncated one never gets here: the listener counts it.
+/// What a listener knows about one datagram. Truncated ones never get here: the listener counts them.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// The payload.
     pub bytes: &'a [u8],
-    /// Who sent it: an address and a port; [`Source::NONE`] for the sender of a unix datagram; unknown
-    /// ([`Source::is_unknown`]) for what was received before any target of the listener asked for sources.
+    /// The sender: an address and a port; [`Source::NONE`] for a unix datagram; unknown ([`Source::is_unknown`]) for a datagram
+    /// received before any target of the listener asked for sources.
     pub source: Source,
-    /// When the batch that brought it was read, in nanoseconds since 1970.
+    /// When the batch that contained it was read, in nanoseconds since 1970.
     pub received_unix_ns: u64,
 }
 
-/// What takes datagrams as rows. Each call copies and returns: it does no I/O, and waits for nothing but a short lock.
+/// A receiver of datagrams as rows. Each call copies and returns: it does no I/O and waits for nothing but a short lock.
 ///
-/// What it has taken counts as delivered, and is its own to account for from then on, also when it is dropped. All
-/// calls come from one thread.
+/// What it has taken counts as delivered, and the receiver accounts for it from then on, even if it drops it. All calls come from
+/// one thread.
 pub trait RowTarget: Send {
-    /// Copies one datagram, or leaves it in the ring. A receiver that drops what it has no room for takes it and counts
-    /// that itself.
+    /// Copies one datagram, or leaves it in the ring. A receiver that drops datagrams when it is out of room takes them and
+    /// counts the drops itself.
     ///
-    /// A call that panics has not taken its datagram, which is counted as `sink_panicked`. The receiver is used on after a
-    /// second: what it holds of that datagram, it forgets.
+    /// A call that panics has not taken its datagram, which is counted as `sink_panicked`. The receiver is used again after a
+    /// second, and must discard what it holds of that datagram.
     fn take(&mut self, datagram: &Datagram<'_>) -> Taken;
 
-    /// Hands on what was taken since the last time. Called within a quarter of a second after a datagram was taken, and before
+    /// Passes on what was taken since the last call. Called within a quarter of a second after a datagram was taken, and before
     /// the receiver is dropped.
     fn flush(&mut self) -> Flushed;
 
-    /// Becomes readable when there is room again after `Full`. The receiver takes that note back before it looks for room:
-    /// one that stays readable while every call says `Full` keeps a processor busy. It is tried again ten times a second
-    /// in any case, and a hundred times without a descriptor.
+    /// A descriptor that becomes readable when there is room again after `Full`. The receiver must clear it before checking for
+    /// room: a descriptor that stays readable while every call returns `Full` keeps a processor busy. In any case the receiver is
+    /// retried ten times a second, and a hundred times without a descriptor.
     fn ready_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -64,15 +65,15 @@ impl fmt::Debug for dyn RowTarget {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     Yes,
-    /// It has no room: the datagram stays in the ring, and is offered again.
+    /// It has no room: the datagram stays in the ring and is offered again.
     Full,
 }
 
-/// Whether a receiver handed on what it had taken.
+/// Whether a receiver passed on what it had taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flushed {
     Yes,
-    /// There is no room for it: asked for again.
+    /// There is no room for it: the call is repeated.
     Full,
 }
 
@@ -109,13 +110,13 @@ impl RowsTarget {
     }
 }
 
-/// The receiver, and what is to be known of it between two claims.
+/// The receiver, and the state kept between two claims.
 struct Handover {
     receiver: Box<dyn RowTarget>,
     gate: Gate,
-    /// The number of a datagram that the gate let through and the receiver had no room for: the gate is asked once.
+    /// Number of a datagram that passed the gate but for which the receiver had no room: the gate decides only once.
     passed: Option<u64>,
-    /// Something was taken since the last flush.
+    /// Whether something was taken since the last flush.
     is_open: bool,
     /// Until when a receiver that panicked is left alone.
     paused_until_ns: Option<u64>,
@@ -128,13 +129,13 @@ enum Ended {
     Panicked,
 }
 
-/// What became of a claim so far.
+/// Progress within a claim.
 #[derive(Default)]
 struct Progress {
-    /// Datagrams from its beginning that are dealt with.
+    /// Datagrams from its start that are handled.
     done: usize,
     taken: Amount,
-    /// Datagrams that were received at `received_ns`, and whose delay is not counted yet.
+    /// Datagrams received at `received_ns` whose delay is not counted yet.
     same_time: u64,
     received_ns: u64,
 }
@@ -160,7 +161,7 @@ impl Progress {
 }
 
 impl Handover {
-    /// Hands over the datagrams of a claim that pass the gate, and counts all that are dealt with.
+    /// Hands over the datagrams of a claim that pass the gate, and counts all that are handled.
     fn hand_over(
         &mut self,
         claim: &mut Claim<'_>,
@@ -193,12 +194,12 @@ impl Handover {
         progress.count_delay(meter, realtime_ns);
         self.is_open |= !progress.taken.is_zero();
         meter.sender.delivered.add(progress.taken);
-        // Last: from here on the writer may overwrite what was dealt with.
+        // Last: from here on the writer may overwrite what was handled.
         claim.advance(progress.done);
         ended
     }
 
-    /// Deals with the next datagram of a claim, unless the receiver has no room for it.
+    /// Handles the next datagram of a claim, unless the receiver has no room for it.
     fn hand_over_next(
         &mut self,
         claim: &Claim<'_>,
@@ -232,7 +233,7 @@ impl Handover {
         self.paused_until_ns.is_some()
     }
 
-    /// Has the receiver hand on what it has taken.
+    /// Asks the receiver to pass on what it has taken.
     fn flush(&mut self, now_ns: u64) {
         if !self.is_open {
             return;
@@ -240,7 +241,7 @@ impl Handover {
         match catch_unwind(AssertUnwindSafe(|| self.receiver.flush())) {
             Ok(Flushed::Yes) => self.is_open = false,
             Ok(Flushed::Full) => {}
-            // What it had taken is its own to count. What comes next is tried after a pause.
+            // The receiver accounts for what it had taken. The next datagrams are tried after a pause.
             Err(_) => {
                 self.is_open = false;
                 self.paused_until_ns = Some(now_ns + PANIC_PAUSE_NS);
@@ -324,7 +325,7 @@ impl Pump for RowsTarget {
         self.handover.flush(sys::clock::monotonic_ns());
 
         let former = std::mem::replace(&mut self.handover.receiver, receiver);
-        // A panic has said so on standard error, and there is nothing more to do with it.
+        // A panic has been reported on standard error, and nothing more can be done about it.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(former)));
         self.handover.is_open = false;
         self.handover.paused_until_ns = None;

@@ -1,15 +1,15 @@
-//! The relay's core under simulated faults: one seed, one history.
+//! The relay's core under simulated faults. One seed gives one history.
 //!
-//! Ring, intake, targets, gates and the UDP outlet are the real ones; the kernel is simulated (`kernel`): it takes, refuses,
-//! blocks, is interrupted, takes a part, cuts runs off, returns what it took through an error queue, and loses what waits for
-//! a neighbour that does not answer. Datagrams of random sizes come in batches; targets join, leave and change their socket
-//! in between, and a reader holds its claim for as long as the ring lasts. Some targets are receivers of rows (`receiver`), which have
-//! no room for a while, are slow, say that they are ready when they are not, and panic. After each few steps the law must hold at every
-//! hop; each target must have got datagrams that went in, unchanged, in order, none twice; at the end everything that was
-//! offered to it is delivered or counted under a reason, to the last datagram and byte; and what is said to have come back
-//! is what the kernel knows to have: exactly where the target is on this host, within bounds where it is not.
+//! Ring, intake, targets, gates and the UDP outlet are the real ones. The kernel is simulated (`kernel`): it takes, refuses,
+//! blocks, is interrupted, takes a part, rejects runs, returns messages through an error queue, and loses what waits for a
+//! neighbor that does not answer. Datagrams of random sizes come in batches. Targets join, leave and change their socket in
+//! between, and a reader holds its claim for a whole turn of the ring. Some targets are receivers of rows (`receiver`) that run
+//! out of room, are slow, signal readiness wrongly, and panic. Every few steps the law must hold at every hop. Each target must
+//! have got only datagrams that went in, unchanged, in order, none twice. At the end, everything offered to it must be delivered
+//! or counted under a reason, to the last datagram and byte. And what is reported as returned must match what the kernel
+//! returned: exactly if the target is on this host, within bounds if not.
 //!
-//! `WEIR_SIM_SEEDS` sets the number of seeds, `WEIR_SIM_SEED` runs a single one again.
+//! `WEIR_SIM_SEEDS` sets the number of seeds; `WEIR_SIM_SEED` replays a single one.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -70,19 +70,19 @@ fn payload(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| bytes[at % 8] ^ (at / 8) as u8).collect()
 }
 
-/// Where a datagram comes from: one of five hosts.
+/// The source of a datagram: one of five hosts.
 fn source_of(number: u64) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, (Random(number).next() % 5) as u8)
 }
 
-/// Longest that a look takes to be answered, in nanoseconds.
+/// Maximum time until a lookup is answered, in nanoseconds.
 const ANSWERED_NS: u64 = 50_000_000;
 
 /// The real outlet on the simulated kernel.
 struct SimOutlet {
     random: Random,
     clock: Arc<AtomicU64>,
-    /// When no look was waited for last.
+    /// The last time that no lookup was pending.
     unasked_ns: u64,
     udp: UdpOutlet<FakeKernel>,
 }
@@ -106,13 +106,13 @@ impl SimOutlet {
         }
     }
 
-    /// Others have a turn between any two things that the outlet does.
+    /// Gives others a turn between any two actions of the outlet.
     fn others(&mut self) {
         if self.random.one_in(8) {
             self.udp.kernel.happen();
         }
-        // Looks are answered before the outlet's patience ends: without an answer it decides by what it knows, and then the
-        // row says "at least".
+        // Lookups are answered before the outlet's patience runs out. Otherwise it decides by what it knows, and the row says "at
+        // least".
         let now_ns = self.clock.load(Ordering::Relaxed);
         if !self.udp.kernel.path.is_asked() {
             self.unasked_ns = now_ns;
@@ -126,7 +126,7 @@ impl SimOutlet {
 impl Outlet for SimOutlet {
     fn send(&mut self, messages: &[Message<'_>], sources: Sources<'_>) -> Result<usize, Errno> {
         self.others();
-        // A call takes its time.
+        // A call takes time.
         self.clock.fetch_add(self.random.below(300_000), Ordering::Relaxed);
         self.udp.send(messages, sources)
     }
@@ -191,28 +191,28 @@ struct History {
     intake: Intake,
     targets: Targets,
     slots: u64,
-    /// Where each target's went, and the number of the first datagram that it was offered.
+    /// Where each target's datagrams went, and the number of the first one that it was offered.
     joined: BTreeMap<String, Joined>,
-    /// Lengths of the datagrams that entered the ring.
+    /// Numbers and lengths of the datagrams that entered the ring.
     appended: Vec<(u64, usize)>,
     next_number: u64,
     clock: Arc<AtomicU64>,
-    /// Reads everything that enters, and holds its claim while it does.
+    /// Reads everything that enters, and holds its claim meanwhile.
     guard: Reader,
     is_order_known: bool,
     seen: Seen,
 }
 
-/// How often what the simulation is for has happened.
+/// How often the events that the simulation is for have happened.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// Calls of sockets that failed.
+    /// Failed socket calls.
     faults: u64,
-    /// Datagrams that the ring dropped for the guard's sake.
+    /// Datagrams that the ring dropped because of the guard's claim.
     guarded: u64,
     /// Datagrams on which receivers of rows panicked.
     panicked: u64,
-    /// How often those had no room.
+    /// How often receivers had no room.
     refusals: u64,
 }
 
@@ -262,7 +262,7 @@ impl History {
             joined: BTreeMap::new(),
             appended: Vec::new(),
             next_number: 0,
-            // Above the real clock, which the intake reads.
+            // Ahead of the real clock, which the intake reads.
             clock: Arc::new(AtomicU64::new(1 << 60)),
             guard,
             is_order_known: true,
@@ -313,7 +313,7 @@ impl History {
         self.joined.insert(name, Joined { to, first: first.count });
     }
 
-    /// Asks a target for another socket or receiver; one that takes rows does not become a socket.
+    /// Gives a target another socket or receiver. One that takes rows does not become a socket.
     fn replace(&mut self) {
         let target = format!("t{}", self.random.below(self.joined.len() as u64));
         let destination = match &self.joined[&target].to {
@@ -372,7 +372,7 @@ impl History {
             while self.targets.pump(self.now_ns(), self.now_ns(), 8) || self.targets.has_work() {
                 self.clock.fetch_add(200_000_000, Ordering::Relaxed);
             }
-            // What was told late is heard, and what it says is counted.
+            // Late reports arrive and are counted.
             for _ in 0..20 {
                 self.clock.fetch_add(200_000_000, Ordering::Relaxed);
                 self.targets.pump(self.now_ns(), self.now_ns(), 8);
@@ -403,7 +403,7 @@ impl History {
         }
     }
 
-    /// What was taken is a part of what entered from `first` on, in its order.
+    /// Checks that what was taken is a subset of what entered from `first` on, in the same order.
     fn check_in_order(&self, taken: &[Vec<u8>], first: u64) {
         let mut candidates = self.appended[first as usize..].iter();
         for bytes in taken {
@@ -415,7 +415,7 @@ impl History {
     }
 }
 
-/// Holds what the ledger says of a socket target against what its wire took. Returns how often a call failed.
+/// Compares the ledger's counts for a socket target with what its wire took. Returns how often a call failed.
 fn check_wire(name: &str, wire: &Wire, snapshot: &Snapshot, is_calm: bool) -> u64 {
     let hop = |kind| snapshot.hop(kind, "l", Some(name)).unwrap();
     let (target, egress) = (hop(HopKind::Target), hop(HopKind::Egress));
@@ -429,17 +429,17 @@ fn check_wire(name: &str, wire: &Wire, snapshot: &Snapshot, is_calm: bool) -> u6
     target.events.iter().filter(|(event, _)| is_fault(event)).map(|(_, count)| count).sum()
 }
 
-/// Holds what the ledger says came back against what the kernel knows.
+/// Compares what the ledger counts as returned with what the kernel knows.
 fn check_returned(name: &str, wire: &Wire, egress: &HopSnapshot, is_calm: bool) {
     let refused = egress.dropped_for(Reason::Refused);
     let unreachable = egress.dropped_for(Reason::HostUnreachable);
-    // On this host every refusal is known, and which message it is about.
+    // On this host every refusal is known, along with its message.
     if wire.reports == 0 {
         assert_eq!(refused, wire.refused, "{name}");
     }
     assert!(refused.count >= wire.refused.count, "{name}: {refused:?} of {:?}", wire.refused);
     assert!(refused.count <= wire.refused.count + wire.reports, "{name}: {refused:?}");
-    // What waited for a neighbour that failed, and at most what was handed over since nothing was outstanding.
+    // What waited for a neighbor that failed, and at most what was handed over since nothing was outstanding.
     assert!(unreachable.count <= wire.purged_max.count, "{name}: {unreachable:?}");
     let was_one_socket = wire.was.len() == 1;
     if is_calm && was_one_socket && !wire.was_given_up {

@@ -1,4 +1,4 @@
-//! A socket that is listened with, and what the kernel dropped at it: datagrams, or aggregates of them.
+//! A listening socket, and what the kernel dropped at it: datagrams, or aggregates of them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sys::gro::{self, Counter};
 use sys::socket::{mem_info, refuse_new_datagrams};
 
-/// How a socket hands over what arrives.
+/// How a socket delivers datagrams.
 #[derive(Debug)]
 pub enum Receive {
-    /// Each datagram alone.
+    /// One at a time.
     Single,
-    /// Datagrams of a sender together, where the kernel can. It has the counter attached; without one, the drops that are counted are
-    /// the fewest that it can have been.
+    /// Datagrams of one sender together, if the kernel can. The counter is attached to the socket. Without one, the drop count is
+    /// a lower bound.
     Aggregates(Option<Counter>),
 }
 
-/// A bound socket, and how it hands over what arrives.
+/// A bound socket, and how it delivers datagrams.
 #[derive(Debug)]
 pub struct ListenSocket {
     fd: OwnedFd,
@@ -25,7 +25,7 @@ pub struct ListenSocket {
 }
 
 impl From<OwnedFd> for ListenSocket {
-    /// A socket that hands over each datagram alone.
+    /// A socket that delivers one datagram at a time.
     fn from(fd: OwnedFd) -> ListenSocket {
         ListenSocket::new(fd, Receive::Single)
     }
@@ -38,7 +38,7 @@ impl AsFd for ListenSocket {
 }
 
 impl ListenSocket {
-    /// A socket that hands over what arrives in this way, as it was set to.
+    /// A socket that delivers datagrams in this way, as it was configured.
     pub fn new(fd: OwnedFd, receive: Receive) -> ListenSocket {
         let aggregates = match receive {
             Receive::Single => None,
@@ -47,7 +47,7 @@ impl ListenSocket {
         ListenSocket { fd, aggregates }
     }
 
-    /// What is known of its aggregates; `None`: it has none.
+    /// The state of its aggregates. `None` when it has none.
     pub(crate) fn aggregates(&self) -> Option<&Aggregates> {
         self.aggregates.as_deref()
     }
@@ -58,7 +58,7 @@ impl ListenSocket {
         Ok(ListenSocket { fd, aggregates: self.aggregates.clone() })
     }
 
-    /// Has it refuse everything that arrives from now on, and count that; what is queued stays readable.
+    /// Makes it refuse and count everything that arrives from now on. What is queued stays readable.
     ///
     /// # Errors
     /// As [`sys::socket::refuse_new_datagrams`].
@@ -74,19 +74,19 @@ impl ListenSocket {
     }
 }
 
-/// What is counted of a socket that hands over aggregates, beside the kernel's own count, which has one for each of them.
+/// Counts for a socket that delivers aggregates, in addition to the kernel's own drop count, which counts each aggregate once.
 ///
-/// All that is counted here is about datagrams *behind* the first of an aggregate. The counter has those that were about to be queued, we
-/// have those that were read, and the difference was dropped, or is still on its way. To tell, a look is begun: the count is taken; all
-/// of it is queued or dropped as soon as [`gro::settle`] returns; and when everything that was queued then has been read, what is
-/// missing was dropped. So what is said to be dropped was dropped, at each moment; and all of it is said when the socket was empty for
-/// a tenth of a second or two. Under a flood that does not end, the drops of the last few tenths are not said yet.
+/// All counts here are of datagrams *behind* the first of an aggregate. The counter has those that were about to be queued, we
+/// have those that were read, and the difference was dropped or is still on its way. To tell which, a look begins: it takes the
+/// count, all of which is queued or dropped as soon as [`gro::settle`] returns. When everything queued then has been read, what
+/// is missing was dropped. So what is reported as dropped really was, at any moment, and all drops are reported once the socket
+/// was empty for a tenth of a second or two. Under an endless flood, the drops of the last few tenths are not reported yet.
 #[derive(Debug)]
 pub(crate) struct Aggregates {
     counter: Option<Counter>,
-    /// Messages that were read: aggregates or single datagrams.
+    /// Messages read: aggregates or single datagrams.
     messages: AtomicU64,
-    /// Datagrams that were read behind the first of an aggregate.
+    /// Datagrams read behind the first of an aggregate.
     read: AtomicU64,
     /// How often a receive call found nothing.
     empties: AtomicU64,
@@ -95,22 +95,22 @@ pub(crate) struct Aggregates {
 
 #[derive(Debug, Default)]
 struct Drops {
-    /// Of those that passed.
+    /// Dropped, of those that the counter passed.
     dropped: u64,
     look: Option<Look>,
 }
 
-/// A count whose datagrams are all queued or dropped, and what says that the queued ones are read.
+/// A count whose datagrams are all queued or dropped, with the conditions under which the queued ones have been read.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     passed: u64,
-    /// So many messages read.
+    /// Once this many messages were read in total.
     messages: u64,
-    /// Or nothing found so often.
+    /// Or once receive calls found nothing this many times in total.
     empties: u64,
 }
 
-/// Fewest bytes that the kernel charges for a queued message: the two structures that describe one alone (`SKB_TRUESIZE`,
+/// Minimum that the kernel charges for a queued message, in bytes: just the two structures that describe one (`SKB_TRUESIZE`,
 /// include/linux/skbuff.h).
 const CHARGED_BYTES_MIN: u64 = 512;
 
@@ -130,18 +130,18 @@ impl Aggregates {
         self.counter.is_some()
     }
 
-    /// Notes what a receive call brought.
+    /// Records the result of a receive call.
     pub(crate) fn note_read(&self, messages: u64, datagrams: u64) {
         self.read.fetch_add(datagrams - messages, Ordering::Release);
         self.messages.fetch_add(messages, Ordering::Release);
     }
 
-    /// Notes that a receive call found nothing.
+    /// Records that a receive call found nothing.
     pub(crate) fn note_empty(&self) {
         self.empties.fetch_add(1, Ordering::Release);
     }
 
-    /// Datagrams behind the first of an aggregate that were dropped, as far as it is known, and never more than before.
+    /// Datagrams behind the first of an aggregate that are known to be dropped. Never decreases.
     pub(crate) fn dropped(&self, socket: BorrowedFd<'_>) -> u64 {
         let Some(counter) = &self.counter else { return 0 };
         let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +152,7 @@ impl Aggregates {
             if !is_read {
                 return drops.dropped;
             }
-            // What was read since the count was taken may be of later ones: then this is less than what was dropped.
+            // Datagrams read since the count was taken may be later ones: then this is less than what was dropped.
             let missing = look.passed.saturating_sub(self.read.load(Ordering::Acquire));
             drops.dropped = drops.dropped.max(missing);
             drops.look = None;
@@ -173,14 +173,14 @@ impl Aggregates {
         let queued_max = u64::from(queued_bytes).div_ceil(CHARGED_BYTES_MIN);
         Some(Look {
             passed,
-            // A call that is under way may have taken some that it has not noted yet.
+            // A call in progress may have taken some that it has not recorded yet.
             messages: messages + queued_max + sys::recv::BATCH as u64,
-            // The one that is under way may have found nothing before this.
+            // The call in progress may have found nothing before this.
             empties: empties + 2,
         })
     }
 
-    /// As [`dropped`](Self::dropped), of a socket that refuses everything and was read until nothing was left.
+    /// As [`dropped`](Self::dropped), for a socket that refuses everything and was read until it was empty.
     pub(crate) fn dropped_in_all(&self) -> u64 {
         let Some(counter) = &self.counter else { return 0 };
         let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,11 +194,11 @@ impl Aggregates {
     }
 }
 
-/// What was counted of the drops at a socket.
+/// The drops counted at a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct CountedDrops {
     /// The kernel's count, which wraps.
     pub(crate) kernel: u32,
-    /// What [`Aggregates::dropped`] said.
+    /// The value of [`Aggregates::dropped`].
     pub(crate) behind: u64,
 }

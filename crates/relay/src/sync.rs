@@ -1,4 +1,4 @@
-//! The primitives that the ring and the waker are built on: the standard library's, or loom's when it is model-checked.
+//! The primitives under the ring and the waker: from the standard library, or from loom when they are model-checked.
 
 #[cfg(not(loom))]
 pub(crate) use std::{
@@ -18,7 +18,7 @@ pub(crate) use loom::{
     thread::yield_now,
 };
 
-/// `std::cell::UnsafeCell` with the interface that loom's checked cell has.
+/// `std::cell::UnsafeCell` with the interface of loom's checked cell.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

@@ -1,7 +1,7 @@
-//! One target: takes datagrams from the ring, decides about them, and has them sent.
+//! One target: takes datagrams from the ring, filters them, and has them sent.
 //!
-//! Nothing here touches a socket or a clock: the way out is an [`Outlet`], and the time is handed in. So the same code
-//! runs against the kernel and in the simulation.
+//! Nothing here touches a socket or a clock: the way out is an [`Outlet`], and callers pass in the time. So the same code runs
+//! against the kernel and in the simulation.
 
 mod sending;
 
@@ -25,9 +25,8 @@ pub(crate) const RUN_BYTES_MAX: usize = 65_000;
 
 /// Where a target's messages go: the kernel, or the simulation.
 pub(crate) trait Outlet {
-    /// Sends messages in order, without waiting, and returns how many were taken. A number below `messages.len()` means
-    /// that the next one failed and the reason is not known yet; an error is about the first message.
-    /// `sources` is asked by those that keep them.
+    /// Sends messages in order, without waiting, and returns how many were taken. A number below `messages.len()` means that the
+    /// next one failed for a reason not known yet; an error is about the first message. Outlets that keep sources call `sources`.
     fn send(&mut self, messages: &[Message<'_>], sources: Sources<'_>) -> Result<usize, Errno>;
 
     /// What all datagrams of one message must have in common.
@@ -35,46 +34,46 @@ pub(crate) trait Outlet {
         InCommon::Nothing
     }
 
-    /// Why nothing is worth a call now: everything would come back. What is left of the claim is counted for this reason
-    /// then, without a call. `None`: it may get through, or a try is due. `now_ns` is the pump's time.
+    /// Why a call would be pointless now: everything would come back. The rest of the claim is then counted for this reason
+    /// without a call. `None` when it may get through or a probe is due. `now_ns` is the pump's time.
     fn refusing(&self, _now_ns: u64) -> Option<Reason> {
         None
     }
 
-    /// Largest datagram that may be part of a run, in bytes; 0: no runs. `now_ns` is the pump's time.
+    /// Largest datagram that may be part of a run, in bytes. 0 for no runs. `now_ns` is the pump's time.
     fn run_datagram_bytes_max(&self, now_ns: u64) -> usize;
 
     /// A run of datagrams of this length was refused as such: form shorter ones, or none.
     fn limit_runs(&mut self, datagram_bytes: usize);
 
-    /// Counts, as drops of the egress hop, what the network has given back since the last call.
+    /// Counts what the network has returned since the last call as drops of the egress hop.
     fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64);
 
-    /// The next hop does not answer, so that nothing that is sent gets through.
+    /// Whether the next hop does not answer, so that nothing sent gets through.
     fn is_unanswered(&self) -> bool {
         false
     }
 
-    /// Datagrams that were handed over and may still come back.
+    /// Whether datagrams that were handed over may still come back.
     fn has_outstanding(&mut self) -> bool;
 
-    /// Nothing enters the ring any more, and what is in it has until the stop's deadline.
+    /// Nothing more will enter the ring, and what is in it has until the stop's deadline.
     fn begin_drain(&mut self, _now_ns: u64) {}
 
-    /// Nothing is waited for any more: decides about what was handed over and has not left.
+    /// Stops waiting: decides about what was handed over and has not left.
     fn give_up_outstanding(&mut self);
 
-    /// What to wait for after [`Errno::AGAIN`].
+    /// The descriptor to wait for after [`Errno::AGAIN`].
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Whether every datagram that does not arrive is given back: the target is on this host.
+    /// Whether every datagram that does not arrive is returned, because the target is on this host.
     fn reports_all(&self) -> bool;
 
     /// Sends to another destination from the next message on.
     fn replace(&mut self, destination: TargetKind) -> Replaced;
 }
 
-/// What of their sender datagrams must share to leave as one message.
+/// What the senders of datagrams must share for the datagrams to leave as one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InCommon {
     Nothing,
@@ -82,7 +81,7 @@ pub(crate) enum InCommon {
     AddressAndPort,
 }
 
-/// Who sent the datagrams of the message at this place.
+/// The source of the message at an index.
 pub(crate) type Sources<'a> = &'a dyn Fn(usize) -> Source;
 
 /// A target of one listener.
@@ -91,7 +90,7 @@ pub(crate) struct Target<O> {
     reader: Reader,
     gate: Gate,
     meter: Arc<TargetMeter>,
-    /// What the gate decided about the datagrams from `decided_from` on, so that it is asked once for each.
+    /// The gate's decisions about the datagrams from `decided_from` on, so that it decides only once about each.
     decided_from: u64,
     decided: [Option<Reason>; CLAIM_MAX],
     decided_len: usize,
@@ -110,7 +109,7 @@ impl<O: Outlet> Target<O> {
         }
     }
 
-    /// Loses a datagram without a word, as a defect would. Returns whether there was one.
+    /// Loses a datagram without counting it, as a bug would. Returns whether there was one.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn leak_one(&mut self) -> bool {
         let nobodys = ledger::Counters::default();
@@ -118,7 +117,7 @@ impl<O: Outlet> Target<O> {
         claim.map(|mut claim| claim.advance(1)).is_some()
     }
 
-    /// Counts what came back from the network, and says whether more arrives than comes back.
+    /// Counts what came back from the network, and updates whether more arrives than comes back.
     fn settle(&mut self, now_ns: u64) {
         self.outlet.take_returned(&self.meter, now_ns);
         match self.outlet.is_unanswered() {
@@ -217,7 +216,7 @@ impl<O: Outlet + Send> Pump for Target<O> {
 
         let replaced = self.outlet.replace(destination);
         if let (Replaced::Yes, Some(gate)) = (replaced, gate) {
-            // Datagrams that the old gate has decided about stay decided: none is asked about twice.
+            // The old gate's decisions stand: no datagram is decided about twice.
             self.gate = gate;
         }
         self.keep_house(monotonic_ns(), realtime_ns());
@@ -235,17 +234,17 @@ impl<O: Outlet + Send> Pump for Target<O> {
     }
 }
 
-/// The gate's decisions, by the number of the datagram.
+/// The gate's decisions, by datagram number.
 struct Decided<'a> {
     from: &'a mut u64,
     len: &'a mut usize,
     reasons: &'a mut [Option<Reason>; CLAIM_MAX],
 }
 
-/// Decides about those datagrams of a claim that were not decided about before.
+/// Decides about the datagrams of a claim that were not decided about before.
 fn decide_all(gate: &mut Gate, claim: &Claim<'_>, now_ns: u64, decided: &mut Decided<'_>) {
-    // A claim that ended early, because the way out was blocked, is followed by one that begins in the middle of
-    // it. What both cover was decided and counted against sample and rate then.
+    // A claim that ended early because the outlet was blocked is followed by one that starts in the middle of it. What both cover
+    // was already decided, and counted against sample and rate.
     let known_end = *decided.from + *decided.len as u64;
     let known = known_end.saturating_sub(claim.first()).min(claim.len() as u64) as usize;
 

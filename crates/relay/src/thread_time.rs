@@ -1,15 +1,15 @@
-//! How busy a thread is, noted by itself and read by others.
+//! How busy a thread is, recorded by itself and read by others.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sys::clock::thread_cpu_ns;
 use sys::process::{thread_id, waited_ns};
 
-/// What a thread that reads a socket did with its time, in nanoseconds since it began.
+/// How a thread that reads a socket spent its time, in nanoseconds since it started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadingTime {
-    /// It ran; at most a tenth of a second old.
+    /// Time running. At most a tenth of a second old.
     pub ran_ns: u64,
-    /// It could have run, and waited for a processor. 0 where the kernel does not say.
+    /// Time runnable but waiting for a processor. 0 if the kernel does not report it.
     pub waited_ns: u64,
 }
 
@@ -21,13 +21,13 @@ pub(crate) struct ThreadTime {
 }
 
 impl ThreadTime {
-    /// Called by the thread itself.
+    /// Records the time. Called by the thread itself.
     pub(crate) fn note(&self) {
         self.id.store(thread_id(), Ordering::Relaxed);
         self.ran_ns.store(thread_cpu_ns(), Ordering::Relaxed);
     }
 
-    /// Looks into `/proc`: for threads that may wait.
+    /// Reads `/proc`, so only for threads that may block.
     pub(crate) fn look(&self) -> ReadingTime {
         let id = self.id.load(Ordering::Relaxed);
         ReadingTime {

@@ -1,4 +1,4 @@
-//! Headers that say who sent a datagram first, put there by senders that are trusted with it.
+//! Headers that name the original sender of a datagram, added by senders that are trusted to do so.
 
 use crate::Prefix;
 use crate::prefix::PrefixSet;
@@ -6,17 +6,17 @@ use crate::ring::Writer;
 use sys::Source;
 use sys::recv::{BATCH, Payload, Received};
 
-/// Whose headers are believed, and what those of the last batch say.
+/// Whose headers are trusted, and the headers of the last batch.
 pub(crate) struct Trust {
     from: PrefixSet,
-    /// One for each datagram of the batch, in order.
+    /// One entry per datagram of the batch, in order.
     seen: Vec<Seen>,
 }
 
-/// What is in front of one datagram.
+/// What precedes one datagram.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// Nothing that is looked at: its sender is not trusted, or a part of it is missing anyway.
+    /// Nothing to look at: its sender is not trusted, or the datagram is incomplete anyway.
     Plain,
     Header {
         bytes: usize,
@@ -36,7 +36,7 @@ impl Trust {
         (!from.is_empty()).then(|| Trust { from, seen: Vec::with_capacity(BATCH) })
     }
 
-    /// Looks at a batch, some of which may lie in the writer's room, and returns how many bytes of it are headers.
+    /// Examines a batch, parts of which may lie in the writer's room. Returns how many bytes of it are headers.
     pub(crate) fn look_at<'a>(
         &mut self,
         datagrams: impl Iterator<Item = Received<'a>>,
@@ -65,14 +65,14 @@ impl Trust {
         match wire::proxy::read(payload) {
             Some(header) => Seen::Header {
                 bytes: header.header_bytes,
-                // It says nothing of another: then the one in front is the sender.
+                // The header names no other sender, so the direct sender is the source.
                 sender: header.sender.map_or(datagram.source, Source::from),
             },
             None => Seen::Bad,
         }
     }
 
-    /// Takes the header off the datagram at this place of the batch that was looked at last, and makes its sender the one it names.
+    /// Removes the header from datagram `at` of the batch examined last, and sets its source to the sender that the header names.
     pub(crate) fn take_off(&self, at: usize, datagram: &mut Received<'_>) -> Result<(), BadHeader> {
         match self.seen[at] {
             Seen::Plain => {}

@@ -1,13 +1,13 @@
-//! How a thread that sleeps until there is something to do is woken, without a system call while it is awake.
+//! Wakes a thread that sleeps until there is something to do, without a system call while it is awake.
 //!
-//! The sleeper says that it sleeps, and then looks once more whether there is something; the waker makes something, and
-//! then looks whether the other sleeps. Each writes before it reads what the other writes, and a fence on each side keeps
-//! that order: at least one of them sees the other (Dekker). The model at the end of this file tries every interleaving.
+//! The sleeper announces that it sleeps, and then checks once more for work. The waker publishes work, and then checks whether
+//! the other sleeps. Each writes before it reads what the other writes, and a fence on each side keeps that order, so at least
+//! one of them sees the other (Dekker). The model at the end of this file tests every interleaving.
 
 use crate::sync::{AtomicBool, Ordering, fence};
 use sys::poll::EventFd;
 
-/// What ends a sleep. Rung before the sleep begins, it ends it at once.
+/// What ends a sleep. If it was rung before the sleep began, the sleep ends at once.
 pub(crate) trait Bell {
     fn ring(&self);
 }
@@ -18,7 +18,7 @@ impl Bell for EventFd {
     }
 }
 
-/// Wakes one sleeping thread; costs one atomic load when it is awake.
+/// Wakes one sleeping thread. Costs one atomic load when the thread is awake.
 pub(crate) struct Waker<B = EventFd> {
     is_sleeping: AtomicBool,
     bell: B,
@@ -40,42 +40,42 @@ impl<B: Bell> Waker<B> {
         &self.bell
     }
 
-    /// Called after something was published. A sleeper that has not called [`fall_asleep`](Self::fall_asleep) does not hear it.
+    /// Call after publishing something. Has no effect on a sleeper that has not called [`fall_asleep`](Self::fall_asleep).
     pub(crate) fn wake(&self) {
-        // Pairs with the fence in `fall_asleep`: either the sleeper sees what was published, or this sees that it sleeps.
+        // Pairs with the fence in `fall_asleep`: either the sleeper sees what was published, or this thread sees that it sleeps.
         fence(Ordering::SeqCst);
         if self.is_sleeping.load(Ordering::Relaxed) && self.take_sleep() {
             self.bell.ring();
         }
     }
 
-    /// Called after something was sent that the sleeper must see whatever it waits for: a command, or the end. The bell stays
-    /// rung until the sleeper has heard it.
+    /// Call after sending something that the sleeper must see in any case: a command, or the end. The bell stays rung until the
+    /// sleeper has heard it.
     pub(crate) fn call(&self) {
         self.bell.ring();
     }
 
-    /// Whether it slept; only one waker gets `true`. A compare-exchange: where the sleeper is awake by now, nothing
-    /// is stored that could be taken for a newer value than the sleeper's next.
+    /// Whether the sleeper slept; only one waker gets `true`. A compare-exchange stores nothing if the sleeper is awake by now,
+    /// so its next store cannot be confused with an older value.
     fn take_sleep(&self) -> bool {
         self.is_sleeping.compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Called by the sleeper before it looks for the last time whether there is something. It sleeps only if not, and
-    /// calls [`be_awake`](Self::be_awake) in either case.
+    /// Called by the sleeper before its last check for work. It sleeps only if there is none, and calls
+    /// [`be_awake`](Self::be_awake) either way.
     pub(crate) fn fall_asleep(&self) {
         self.is_sleeping.store(true, Ordering::Relaxed);
         // Pairs with the fence in `wake`.
         fence(Ordering::SeqCst);
     }
 
-    /// Called by the sleeper when it has woken, or has not gone to sleep.
+    /// Called by the sleeper when it has woken or did not go to sleep.
     pub(crate) fn be_awake(&self) {
         self.is_sleeping.store(false, Ordering::Relaxed);
     }
 }
 
-/// A lost wake-up leaves the sleeper asleep while there is something, which loom reports as a deadlock.
+/// A lost wake-up leaves the sleeper asleep although there is work, which loom reports as a deadlock.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
@@ -83,7 +83,7 @@ mod model {
     use loom::sync::{Condvar, Mutex};
     use loom::thread;
 
-    /// A bell that stays rung until somebody waits for it, as an eventfd does.
+    /// A bell that stays rung until a thread waits for it, like an eventfd.
     #[derive(Default)]
     struct ModelBell {
         is_rung: Mutex<bool>,
@@ -109,7 +109,7 @@ mod model {
 
     struct Shared {
         waker: Waker<ModelBell>,
-        /// As the head of the ring: published with release, looked at with acquire.
+        /// Like the head of the ring: stored with release, loaded with acquire.
         published: AtomicU64,
     }
 
@@ -124,7 +124,7 @@ mod model {
             self.waker.wake();
         }
 
-        /// What `Worker::sleep` does, until `wanted` is published.
+        /// Does what `Worker::sleep` does, until `wanted` is published.
         fn wait_for(&self, wanted: u64) {
             let has_come = || self.published.load(Ordering::Acquire) >= wanted;
             while !has_come() {
@@ -143,7 +143,7 @@ mod model {
             let shared = Shared::new();
             let sleeper = Arc::clone(&shared);
             let thread = thread::spawn(move || {
-                // It works between its sleeps, and a ring that came too late ends the next one early.
+                // The thread works between its sleeps. A ring that came too late ends the next sleep early.
                 sleeper.wait_for(1);
                 sleeper.wait_for(2);
             });
@@ -153,11 +153,11 @@ mod model {
         });
     }
 
-    /// The receiving thread and one that sends commands.
+    /// The receiving thread, and one that sends commands.
     #[test]
     fn loom_two_wakers_lose_no_wake_up() {
         let mut builder = loom::model::Builder::new();
-        // All interleavings of three threads are too many; two preemptions show what a lost wake-up takes.
+        // All interleavings of three threads are too many. Two preemptions suffice to show a lost wake-up.
         builder.preemption_bound = Some(2);
         builder.check(|| {
             let shared = Shared::new();

@@ -10,19 +10,19 @@ use std::time::Duration;
 use sys::clock::{Clock, monotonic_ns};
 use sys::poll::{Interest, PollSet};
 
-/// What all threads of a listener share about its end.
+/// State that all threads of a listener share about its end.
 #[derive(Default)]
 pub(crate) struct StopState {
     /// The receiving thread has read its last datagram.
     pub(crate) is_input_closed: AtomicBool,
-    /// When to drop what is left, by the monotonic clock; 0 until a stop was asked for.
+    /// When to drop what is left, on the monotonic clock. 0 until a stop is requested.
     pub(crate) deadline_ns: AtomicU64,
-    /// The socket goes on to another listener: it is left as it is.
+    /// The socket continues in another listener: leave it as it is.
     pub(crate) keeps_socket: AtomicBool,
 }
 
 impl StopState {
-    /// Whether a stop was asked for and its deadline is over.
+    /// Whether a stop was requested and its deadline has passed.
     pub(crate) fn is_late(&self) -> bool {
         let deadline_ns = self.deadline_ns.load(Ordering::Acquire);
         deadline_ns != 0 && monotonic_ns() >= deadline_ns
@@ -54,12 +54,12 @@ impl Worker {
         let mut set = PollSet::default();
         let mut clock = Clock::default();
         if self.targets.attend() {
-            // By default the kernel may be 50 µs late, which is more than some ways there and back.
+            // By default the kernel may wake a thread 50 µs late, which is longer than some round trips.
             sys::poll::set_timer_slack(Duration::ZERO);
         }
         loop {
             self.ticks.fetch_add(1, Ordering::Relaxed);
-            // Looked at first: a command that was sent before the end was announced is there by now.
+            // Checked first: a command sent before the end was announced has arrived by now.
             let is_closed = self.stop.is_input_closed.load(Ordering::Acquire);
             while let Ok(command) = self.commands.try_recv() {
                 self.targets.apply(command);
@@ -88,12 +88,12 @@ impl Worker {
     }
 
     fn sleep(&mut self, set: &mut PollSet) {
-        // Where all targets wait for room, what is published is nothing to wake for: the receiving thread would make a system
-        // call for each batch, and this one run in vain.
+        // If all targets wait for room, new datagrams are no reason to wake: the receiving thread would make a system call per
+        // batch, and this thread would run for nothing.
         if !self.targets.are_all_blocked() || self.targets.attend() {
             self.waker.fall_asleep();
         }
-        // Looked at after saying so: what is published or sent from here on rings the bell.
+        // Checked after `fall_asleep`: what is published or sent from here on rings the bell.
         if self.targets.has_work() || self.stop.is_input_closed.load(Ordering::Acquire) {
             self.waker.be_awake();
             return;
@@ -107,7 +107,7 @@ impl Worker {
         set.clear();
         set.add(self.waker.bell().as_fd(), Interest::Readable);
         self.targets.watch(set);
-        // An interrupted wait is a short one.
+        // An interrupted wait is just a short one.
         let _ = set.wait(self.targets.patience());
 
         self.waker.be_awake();

@@ -423,14 +423,14 @@ impl<K: UdpKernel> UdpOutlet<K> {
     }
 
     pub(crate) fn run_datagram_bytes_max(&self) -> usize {
-        // A run has one place for a header, and each of its datagrams needs one.
+        // A run has room for one header, but each of its datagrams needs one.
         let may_run = self.gso == Gso::Auto && self.headers.is_none() && self.path.keeps_messages();
         if may_run && !self.refusal.is_probing() { self.run_datagram_bytes_max } else { 0 }
     }
 
     pub(crate) fn limit_runs(&mut self, datagram_bytes: usize) {
         let by_path = self.kernel.datagram_bytes_max();
-        // If the path takes datagrams of this length, it is the device that takes no runs.
+        // If the path takes datagrams of this length, it is the device that refuses runs.
         self.run_datagram_bytes_max = if by_path < datagram_bytes { by_path } else { 0 };
         self.unlimit_runs_ns = Some(self.kernel.now_ns() + UNLIMIT_INTERVAL_NS);
     }
@@ -477,7 +477,7 @@ impl<K: UdpKernel> UdpOutlet<K> {
         has_outstanding
     }
 
-    /// Whether what waits is to be followed before each call, however short ago that was done.
+    /// Whether to follow what waits before each call, however recently that was done.
     fn is_waiting(&self) -> bool {
         let wait = &self.wait;
         let has_failed = self.path.failures() != wait.failures_before;

@@ -4,17 +4,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::Errno;
 use sys::send::{Message, send_messages};
 
-/// How long a stop waits for a receiver that is not there, in nanoseconds: one that restarts is back by then.
+/// How long a stop waits for a missing receiver, in nanoseconds: one that restarts is back by then.
 const ABSENCE_MAX_NS: u64 = 1_000_000_000;
 
-/// A unix datagram socket that is connected again whenever its peer has come back.
+/// A unix datagram socket that is reconnected whenever its peer comes back.
 ///
-/// A full peer is back-pressure, not loss, and so is one that is not there: `send` says that it would block, and the ring
-/// holds the datagrams until the peer reads on, or is back.
+/// A full peer is back-pressure, not loss, and so is a missing one: `send` reports that it would block, and the ring holds the
+/// datagrams until the peer reads again or is back.
 pub(crate) struct UnixOutlet {
     peer: UnixPeer,
     socket: Option<OwnedFd>,
-    /// When the stop began that waits for this target.
+    /// When a stop began to wait for this target.
     drains_since_ns: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl UnixOutlet {
 
         let result = send_messages(socket.as_fd(), messages);
         if let Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET | Errno::PIPE) = result {
-            // The peer has closed its socket; nothing sent over this one can arrive any more.
+            // The peer has closed its socket, so nothing sent over this one can arrive.
             self.socket = None;
             self.peer.renew();
             return Err(Errno::AGAIN);
@@ -48,7 +48,7 @@ impl UnixOutlet {
         self.drains_since_ns = Some(now_ns);
     }
 
-    /// Why nothing is worth a call now: the relay stops, and no receiver is there.
+    /// Why a call would be pointless now: the relay stops, and there is no receiver.
     pub(crate) fn refusing(&self, now_ns: u64) -> Option<Reason> {
         let since_ns = self.drains_since_ns?;
         let is_late = now_ns.saturating_sub(since_ns) >= ABSENCE_MAX_NS;

@@ -1,44 +1,44 @@
-//! Which of the datagrams that were handed over may still be given back.
+//! Tracks which of the datagrams handed over may still come back.
 
 use ledger::Amount;
 
-/// How long after the device let go of a datagram a report about it may still be on its way. The kernel frees what waited
-/// for a dead neighbour first, and delivers its own ICMP message about it through the loopback device afterwards; that
-/// takes microseconds where the processor has nothing else to do. A neighbour takes three seconds to fail again.
+/// How long after the device has let go of a datagram a report about it may still be on its way, in nanoseconds. The kernel first
+/// frees what waited for a dead neighbor, and then delivers its own ICMP message about it through the loopback device, which
+/// takes microseconds on an idle processor. A neighbor takes three seconds to fail again.
 const REPORT_DELAY_MAX_NS: u64 = 200_000_000;
 
-/// The kernel keeps a datagram for a neighbour while it asks for it: three times, by default a second apart
-/// (`mcast_solicit`, `retrans_time_ms`, net/ipv4/arp.c). What was handed over longer ago than this has left.
+/// The kernel keeps a datagram while it resolves the neighbor: three attempts, by default a second apart (`mcast_solicit`,
+/// `retrans_time_ms`, net/ipv4/arp.c). What was handed over longer ago than this, in nanoseconds, has left.
 const KEPT_MAX_NS: u64 = 5_000_000_000;
 
-/// Time between two marks.
+/// Time between two marks, in nanoseconds.
 const MARK_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Marks that reach back as far as a datagram may be kept.
+/// Number of marks needed to cover the time that a datagram may be kept.
 const MARKS: usize = (KEPT_MAX_NS / MARK_INTERVAL_NS) as usize + 1;
 
-/// What was handed over and may still be given back, because the neighbour does not answer.
+/// What was handed over and may still come back because the neighbor does not answer.
 #[derive(Default)]
 pub(super) struct Unsettled {
-    /// Everything that was handed over.
+    /// Everything handed over.
     handed: Amount,
-    /// How much of it will not be given back, or was already.
+    /// How much of it will not come back, or already has.
     settled: Amount,
     /// A moment when nothing was outstanding.
     idle: Option<Idle>,
     /// The latest such moment after it.
     idle_again: Option<Idle>,
-    /// Reports until then are about what was taken already: one failure has many.
+    /// Until this time, reports are about what was taken already: one failure causes many.
     taken_until_ns: u64,
     idle_last_ns: u64,
-    /// What had been handed over at moments a second apart, the oldest first.
+    /// What had been handed over at moments a second apart, oldest first.
     marks: [Option<Idle>; MARKS],
 }
 
-/// What was before a moment when nothing was outstanding.
+/// What preceded a moment when nothing was outstanding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Before {
-    /// Datagrams may have been kept for so long that they were given up instead of sent.
+    /// Datagrams may have been kept so long that they were dropped instead of sent.
     LongBusy,
     Other,
 }
@@ -51,7 +51,7 @@ struct Idle {
 }
 
 impl Unsettled {
-    /// Nothing is outstanding now. To be called often enough that silence is not taken for a wait.
+    /// Records that nothing is outstanding now. Call it often enough that silence is not mistaken for a wait.
     pub(super) fn note_idle(&mut self, now_ns: u64) -> Before {
         let before = if self.is_long_busy(now_ns) { Before::LongBusy } else { Before::Other };
 
@@ -73,7 +73,7 @@ impl Unsettled {
         now_ns - self.idle_last_ns > REPORT_DELAY_MAX_NS && !self.is_empty()
     }
 
-    /// More was handed over.
+    /// Records that more was handed over.
     pub(super) fn hand_over(&mut self, amount: Amount, now_ns: u64) {
         let newest = self.marks.iter().flatten().next_back();
         if newest.is_none_or(|newest| newest.at_ns + MARK_INTERVAL_NS <= now_ns) {
@@ -83,7 +83,7 @@ impl Unsettled {
         self.handed += amount;
     }
 
-    /// Settles what no report came about in time, and what was handed over too long ago to be kept still.
+    /// Settles what was not reported in time, and what was handed over too long ago to still be kept.
     fn settle(&mut self, now_ns: u64) {
         let is_old = |mark: &&Idle| mark.at_ns + KEPT_MAX_NS <= now_ns;
         let old = self.marks.iter().flatten().rev().find(is_old);
@@ -103,7 +103,7 @@ impl Unsettled {
         }
     }
 
-    /// A report has arrived: settles everything, and returns what was not settled before.
+    /// Handles a report: settles everything, and returns what was not settled before.
     pub(super) fn take(&mut self, now_ns: u64) -> Amount {
         if now_ns < self.taken_until_ns {
             return Amount::default();
@@ -115,7 +115,7 @@ impl Unsettled {
         rest
     }
 
-    /// What was handed over before nothing was outstanding for the last time has left: settles it, however recently.
+    /// Settles everything handed over before the last moment when nothing was outstanding, however recent: it has left.
     pub(super) fn settle_idle(&mut self) {
         if let Some(idle) = self.idle_again.take().or(self.idle.take())
             && idle.handed.count > self.settled.count
@@ -146,12 +146,12 @@ mod tests {
         let mut unsettled = Unsettled::default();
         unsettled.note_idle(0);
         handed(&mut unsettled, 100);
-        // Three seconds later the neighbour has failed: nothing is outstanding, more is sent, and then the report comes.
+        // Three seconds later the neighbor has failed: nothing is outstanding, more is sent, and then the report comes.
         assert_eq!(unsettled.note_idle(15 * LATER), Before::LongBusy);
         handed(&mut unsettled, 1);
         assert_eq!(unsettled.take(15 * LATER + 1), Amount { count: 101, bytes: 1_010 });
         assert!(unsettled.is_empty());
-        // The second report of the same failure is not about what waits for the next one.
+        // The second report of the same failure is not about what waits for the next attempt.
         handed(&mut unsettled, 7);
         assert!(unsettled.take(15 * LATER + 2).is_zero());
         assert_eq!(unsettled.take(30 * LATER).count, 7);
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(unsettled.note_idle(step * LATER / 100), Before::Other);
             handed(&mut unsettled, 1);
         }
-        // The last one met a dead neighbour.
+        // The last one met a dead neighbor.
         assert_eq!(unsettled.take(30 * LATER).count, 1);
     }
 

@@ -1,4 +1,4 @@
-//! The thread that asks and hears.
+//! The thread that queries the kernel and listens to its events.
 
 use super::{Inbox, New, State, lock};
 use std::io;
@@ -11,43 +11,43 @@ use sys::poll::{Interest, PollSet};
 use sys::receiver::{Receivers, ReceivingSocket};
 use sys::route::{Change, Egress, Ends, Neighbour, NextHop, Routes, Watch};
 
-/// Time between a change of routes, addresses, devices or queues and the questions that it raises: changes come in dozens.
+/// Time between a change of routes, addresses, devices or queues and the queries that it causes: changes come in dozens.
 const ASK_DELAY: Duration = Duration::from_millis(100);
 
-/// The kernel drops what waited for a neighbour just before it reports the failure: code that has seen the drop gives the
-/// report this long to arrive.
+/// The kernel drops what waited for a neighbor just before it reports the failure. After a drop was seen, the report gets this
+/// long to arrive.
 const TELL_DELAY: Duration = Duration::from_millis(2);
 
-/// Time between two questions for the drops of receivers on this host.
+/// Time between two queries for the drops of receivers on this host.
 const RECEIVERS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Longest sleep: paths that nobody holds any more are forgotten then.
+/// Maximum sleep: dropped paths are forgotten then.
 const SLEEP_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Keeper {
     inbox: Arc<Inbox>,
     watch: Watch,
     routes: Routes,
-    /// `None`: this host has no sock_diag.
+    /// `None` when this host has no sock_diag.
     receivers: Option<Receivers>,
     receivers_due: Instant,
     known: Vec<Known>,
-    /// When to ask for all paths again.
+    /// When to query all paths again.
     ask_at: Option<Instant>,
 }
 
-/// A path, and what it was last found to be.
+/// A path, and its state at the last query.
 struct Known {
     state: Weak<State>,
     ends: Ends,
     next_hop: Option<NextHop>,
-    /// The receiver's socket, as it was seen last.
+    /// The receiver's socket, as last seen.
     receiver: Option<ReceivingSocket>,
 }
 
 impl Keeper {
     pub(super) fn open(inbox: Arc<Inbox>) -> io::Result<Keeper> {
-        // In this order: what changes after a question is heard.
+        // The watch first, so that changes after a query are not missed.
         let watch = Watch::open()?;
         Ok(Keeper {
             inbox,
@@ -66,12 +66,12 @@ impl Keeper {
             set.clear();
             set.add(self.watch.as_fd(), Interest::Readable);
             set.add(self.inbox.event.as_fd(), Interest::Readable);
-            // An interrupted wait is a short one.
+            // An interrupted wait is just a short one.
             let _ = set.wait(self.sleep());
             self.inbox.event.clear();
 
             self.known.retain(|known| known.state.strong_count() > 0);
-            // Before looks are answered: one may be about a path that is new.
+            // Before lookups are answered: one may be about a new path.
             self.take_new();
             if self.inbox.is_closed.load(Ordering::Acquire) && self.known.is_empty() {
                 return;
@@ -95,7 +95,7 @@ impl Keeper {
         due.map_or(SLEEP_MAX, |due| due.saturating_duration_since(now)).min(SLEEP_MAX)
     }
 
-    /// Asks for the drops of receivers on this host, now and then and when somebody waits for them.
+    /// Queries the drops of receivers on this host, at intervals and when a caller waits for them.
     fn ask_receivers(&mut self) {
         let waiting = std::mem::take(&mut *lock(&self.inbox.waiting));
         if waiting.is_empty() && Instant::now() < self.receivers_due {
@@ -107,13 +107,13 @@ impl Keeper {
             self.known.iter_mut().for_each(|known| known.ask_receiver(receivers));
         }
 
-        // One that has gone does not want to know.
+        // A waiting caller may have gone.
         for done in waiting {
             let _ = done.send(());
         }
     }
 
-    /// Takes in what the kernel has reported.
+    /// Processes what the kernel has reported.
     fn hear(&mut self) {
         let mut is_lost = false;
         let mut are_routes_changed = false;
@@ -130,7 +130,7 @@ impl Keeper {
             }
             Change::Forgotten(hop) => {
                 for state in states_of(known, hop) {
-                    // What waited went with it; nothing waits for one that is known.
+                    // What waited was dropped with the entry. Nothing waits for a known neighbor.
                     if state.neighbour() != Neighbour::Known {
                         state.note_failure();
                     }
@@ -145,7 +145,7 @@ impl Keeper {
             self.ask_at.get_or_insert_with(|| Instant::now() + ASK_DELAY);
         }
 
-        // The neighbours' changes may be what was lost, so each one is asked for.
+        // Neighbor changes may be among the lost events, so query each one.
         if is_lost {
             for known in &self.known {
                 ask_neighbour(&mut self.routes, known);
@@ -153,7 +153,7 @@ impl Keeper {
         }
     }
 
-    /// Looks at the next hop of those paths that were asked to.
+    /// Looks up the next hop of those paths that requested it.
     fn answer_looks(&mut self) {
         let asked = |known: &Known| {
             let state = known.state.upgrade()?;
@@ -166,13 +166,13 @@ impl Keeper {
             return;
         }
 
-        // A look is asked for because something is gone; the report why may still be on its way.
+        // A lookup is requested because something is gone; the report that explains it may still be on its way.
         thread::sleep(TELL_DELAY);
         self.hear();
 
         for (known, number) in self.known.iter().zip(numbers) {
             let (Some(number), Some(state)) = (number, known.state.upgrade()) else { continue };
-            // Events report the other two states. That a neighbour is being asked for is not reported.
+            // Events report the other two states. The start of a resolution is not reported.
             if matches!(state.neighbour(), Neighbour::Unknown | Neighbour::Awaited) {
                 ask_neighbour(&mut self.routes, known);
             }
@@ -184,7 +184,7 @@ impl Keeper {
         let new = std::mem::take(&mut *lock(&self.inbox.new));
 
         for New { state, ends, .. } in &new {
-            // The question about queues waits for a lock. This one does not, and whether a target is on this host matters.
+            // The query about queues waits for a lock. This one does not, and it matters early whether a target is on this host.
             if let (Ok(route), Some(state)) = (self.routes.route(ends), state.upgrade()) {
                 state.note_route(&route);
             }
@@ -197,13 +197,13 @@ impl Keeper {
             ask_neighbour(&mut self.routes, &known);
 
             if let Some(receivers) = &mut self.receivers {
-                // What it dropped before was not ours.
+                // What the socket dropped before was not ours.
                 known.receiver = known.find_receiver(receivers);
                 known.ask_receiver(receivers);
             }
 
             self.known.push(known);
-            // Nobody waits for an answer that is late.
+            // The caller does not wait for a late answer.
             let _ = answer.send(egress);
         }
     }
@@ -213,7 +213,7 @@ impl Keeper {
             let before = known.next_hop;
             match self.routes.egress(&known.ends) {
                 Ok(egress) => known.note(Some(&egress)),
-                // A route that is gone for a moment changes nothing: the send calls say so.
+                // A route that is gone for a moment changes nothing here: the send calls report it.
                 Err(_) => continue,
             }
 
@@ -242,7 +242,7 @@ impl Known {
         receivers.find(from, self.ends.dst).ok().flatten()
     }
 
-    /// Counts what was dropped at the receiver's socket since the last look. Another socket counts from its opening.
+    /// Counts the drops at the receiver's socket since the last query. A new socket counts from its opening.
     fn ask_receiver(&mut self, receivers: &mut Receivers) {
         let (Some(now), Some(state)) = (self.find_receiver(receivers), self.state.upgrade()) else {
             return;
@@ -261,7 +261,7 @@ fn states_of(known: &[Known], hop: NextHop) -> impl Iterator<Item = Arc<State>> 
 
 fn ask_neighbour(routes: &mut Routes, known: &Known) {
     let (Some(hop), Some(state)) = (&known.next_hop, known.state.upgrade()) else { return };
-    // Without an answer what was heard before stays: kernels before 5.0 answer for no single neighbour.
+    // Without an answer the previous state stands: kernels before 5.0 do not answer for a single neighbor.
     if let Ok(neighbour) = routes.neighbour(hop) {
         state.note_neighbour(neighbour);
     }

@@ -1,13 +1,13 @@
-//! The ring under loom: every interleaving of one writer and its readers on the smallest ring that can wrap.
+//! Tests the ring under loom: every interleaving of one writer and its readers on the smallest ring that can wrap.
 //!
-//! loom tracks each descriptor's cell: a read that could meet a write of the same slot fails the model, wherever it is.
+//! loom tracks each descriptor's cell: a read that could race with a write of the same slot fails the model.
 //! Payload bytes follow the same claims and are checked by value.
 
 use super::*;
 use ledger::{Counters, Reason, Tally};
 use loom::thread;
 
-/// Takes everything that is there, once; returns the number of datagrams seen and given up.
+/// Takes everything that is there, once. Returns the number of datagrams seen and given up.
 fn take(reader: &mut Reader) -> u64 {
     let counters = Counters::default();
     let Some(claim) = reader.claim(&counters) else { return 0 };
@@ -28,7 +28,7 @@ fn write(writer: &mut Writer, count: u64) -> u64 {
     let begin = writer.appended().count;
     for number in begin..begin + count {
         let bytes = [number as u8; 2];
-        // As the intake does it.
+        // As the intake does.
         writer.rewind_if_empty(bytes.len());
         if !writer.has_room_without_loss(bytes.len()) {
             writer.publish();

@@ -4,20 +4,20 @@ use super::{CLAIMED, Cursor, Descriptor, GONE, Shared, View};
 use crate::sync::{Arc, Ordering, yield_now};
 use ledger::{Amount, Counters, Reason};
 
-/// One reading end. Dropping it frees the writer from it.
+/// One reading end. Dropping it removes it from the ring.
 pub(crate) struct Reader {
     pub(super) shared: Arc<Shared>,
     pub(super) cursor: Arc<Cursor>,
-    /// Everything that was appended below the cursor when this reader last moved it.
+    /// Everything appended below the cursor when this reader last moved it.
     pub(super) seen: Amount,
-    /// It has left the ring.
+    /// Whether it has left the ring.
     pub(super) is_gone: bool,
     /// Datagrams from this number on are not for this reader.
     pub(super) until: u64,
 }
 
 impl Reader {
-    /// Whether nothing is there to be claimed.
+    /// Whether there is nothing to claim.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_gone
             || self.cursor.word.0.load(Ordering::Relaxed) >> 1 >= self.head().min(self.until)
@@ -28,12 +28,12 @@ impl Reader {
         self.until = end;
     }
 
-    /// Number of the next datagram that this reader has not dealt with.
+    /// Number of the next datagram that this reader has not handled.
     pub(crate) fn cursor(&self) -> u64 {
         self.cursor.word.0.load(Ordering::Acquire) >> 1
     }
 
-    /// The cursor, and what `read` reads, at a moment when the writer has counted everything that it took from this reader;
+    /// The cursor and the result of `read`, at a moment when the writer has counted everything that it took from this reader.
     /// `None` if it is taking something right now.
     pub(crate) fn account<T>(&self, read: impl FnOnce() -> T) -> Option<(u64, T)> {
         let moves = &self.cursor.moves;
@@ -45,7 +45,7 @@ impl Reader {
         (before & 1 == 0 && after == before).then_some((cursor, value))
     }
 
-    /// Counts everything up to `end` that this reader has not dealt with as dropped for this reason.
+    /// Counts everything up to `end` that this reader has not handled as dropped for this reason.
     pub(crate) fn discard_until(&mut self, end: u64, reason: Reason, counters: &Counters) {
         while let Some(claim) = self.claim(counters) {
             if claim.first() >= end {
@@ -55,8 +55,8 @@ impl Reader {
         }
     }
 
-    /// Takes the reader out of the ring and returns everything that was appended below its cursor: what comes from there
-    /// on was never offered to it.
+    /// Takes the reader out of the ring and returns everything appended below its cursor: later datagrams were never offered to
+    /// it.
     pub(crate) fn leave(&mut self, counters: &Counters) -> Amount {
         self.until = u64::MAX;
 
@@ -75,13 +75,13 @@ impl Reader {
                 return seen;
             }
 
-            // The writer has moved the cursor on since this reader last looked; a claim finds out to where.
+            // The writer has advanced the cursor since this reader last looked; a claim finds out to where.
             drop(self.claim(counters));
         }
     }
 
-    /// The writer may have moved the cursor and not yet counted what it took: a few instructions, or as long as its thread
-    /// is kept from running. After that it leaves this reader alone.
+    /// The writer may have moved the cursor without having counted what it took: for a few instructions, or for as long as its
+    /// thread is kept from running. After that it leaves this reader alone.
     fn wait_for_the_last_count(&self) {
         while self.cursor.moves.load(Ordering::Acquire) & 1 == 1 {
             yield_now();
@@ -93,13 +93,13 @@ impl Reader {
         self.shared.head()
     }
 
-    /// One beyond the number of the newest datagram that was published and is for this reader.
+    /// One above the number of the newest published datagram that is for this reader.
     pub(crate) fn end(&self) -> u64 {
         self.head().min(self.until)
     }
 
-    /// When the oldest datagram that this reader has not dealt with was received, in nanoseconds since 1970; `None` if there
-    /// is none. No datagram is dropped for it.
+    /// When the oldest datagram that this reader has not handled was received, in nanoseconds since 1970. `None` if there is
+    /// none. Drops no datagram.
     pub(crate) fn oldest_received_ns(&mut self) -> Option<u64> {
         let (oldest, _) = self.set_claim()?;
         // SAFETY: the claim covers it.
@@ -108,30 +108,30 @@ impl Reader {
         Some(received_ns)
     }
 
-    /// Claims up to [`CLAIM_MAX`](super::CLAIM_MAX) of the oldest datagrams that this reader has not dealt with; `None` if
-    /// there are none.
+    /// Claims up to [`CLAIM_MAX`](super::CLAIM_MAX) of the oldest datagrams that this reader has not handled. `None` if there are
+    /// none.
     ///
-    /// A reader that has fallen behind by more than seven eighths of the ring drops its oldest datagrams down to
-    /// three quarters, so that the writer does not run into its claim. They are counted as `queue_full`.
+    /// A reader that has fallen behind by more than seven eighths of the ring drops its oldest datagrams down to three quarters,
+    /// so that the writer does not run into its claim. They are counted as `queue_full`.
     pub(crate) fn claim(&mut self, counters: &Counters) -> Option<Claim<'_>> {
         let (oldest, published) = self.set_claim()?;
         let head = published.min(self.until);
         let view = self.view();
 
-        // SAFETY: the claim covers everything from `oldest` to `published`, and there is something. How far it is to the
-        // writer is what counts, whatever of it is for this reader.
+        // SAFETY: the claim covers everything from `oldest` to `published`, and there is something. The distance to the writer is
+        // what counts, whether or not those datagrams are for this reader.
         let first = unsafe { view.first_within_reach(oldest, published) }.min(head);
-        // SAFETY: as above; `first` is below `published` where it is below `head`, and where it is not, `head` is.
+        // SAFETY: as above; `first` is below `published` if it is below `head`, and otherwise `head` is.
         let bytes_before = |number| unsafe { view.descriptor(number) }.bytes_before;
         let (begin, bytes) = (bytes_before(first), bytes_before(first) - bytes_before(oldest));
-        // SAFETY: as above; asked only where `first` is below `head`.
+        // SAFETY: as above; called only if `first` is below `head`.
         let len = if first < head { unsafe { view.claim_len(first, head) } } else { 0 };
 
         let base = view.base;
         if first > oldest {
-            // Counted first: what the writer puts there must not make more seem to be inside than fits.
+            // Counted first, so that what the writer puts there does not make more seem to be inside than fits.
             counters.drop(Reason::QueueFull, Amount { count: first - oldest, bytes });
-            // What was dropped is the writer's again: it must not run into this claim because of it.
+            // The dropped part belongs to the writer again, so it does not run into this claim because of it.
             let claimed = if len > 0 { CLAIMED } else { 0 };
             self.cursor.word.0.store(first << 1 | claimed, Ordering::Release);
         }
@@ -144,11 +144,11 @@ impl Reader {
         Some(Claim { reader: self, base, first, dealt: 0, len, head })
     }
 
-    /// Keeps the writer from everything that this reader has not dealt with, to look at it in any order; `None` if there is
-    /// nothing. It is to be short, as a claim: while it lasts the writer drops what is new rather than what is old.
+    /// Keeps the writer from everything that this reader has not handled, for access in any order. `None` if there is nothing.
+    /// Keep it short, like a claim: while it lasts, the writer drops new datagrams rather than old ones.
     ///
-    /// A reader that has fallen behind as [`claim`](Self::claim) describes loses its oldest datagrams too. They are not counted here:
-    /// [`Look::first`] is beyond them.
+    /// A reader that has fallen behind as [`claim`](Self::claim) describes loses its oldest datagrams here too. They are not
+    /// counted: [`Look::first`] is beyond them.
     pub(crate) fn look(&mut self) -> Option<Look<'_>> {
         let (oldest, published) = self.set_claim()?;
         let head = published.min(self.until);
@@ -172,7 +172,7 @@ impl Reader {
         self.shared.view(self.shared.published.0.base.load(Ordering::Relaxed))
     }
 
-    /// Sets the claim's bit if there is something for this reader, and returns the cursor and what was published.
+    /// Sets the claim bit if there is something for this reader. Returns the cursor and what was published.
     fn set_claim(&mut self) -> Option<(u64, u64)> {
         if self.is_gone {
             return None;
@@ -201,19 +201,19 @@ impl Drop for Reader {
     }
 }
 
-/// Datagrams that the writer leaves alone until they are dealt with, or the claim is dropped.
+/// Datagrams that the writer leaves alone until they are handled or the claim is dropped.
 pub(crate) struct Claim<'a> {
     reader: &'a mut Reader,
     base: u64,
     first: u64,
-    /// Datagrams from the beginning that are dealt with, and the writer's again.
+    /// Datagrams from the start that are handled and belong to the writer again.
     dealt: usize,
     len: usize,
     head: u64,
 }
 
 impl Claim<'_> {
-    /// Datagrams in the claim, at least 1.
+    /// Number of datagrams in the claim, at least 1.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -226,7 +226,7 @@ impl Claim<'_> {
     /// One datagram of the claim.
     ///
     /// # Panics
-    /// If `index` is not below [`len`](Self::len), or was dealt with.
+    /// If `index` is not below [`len`](Self::len), or was already handled.
     pub(crate) fn get(&self, index: usize) -> (Descriptor, &[u8]) {
         assert!((self.dealt..self.len).contains(&index), "datagram {index} of {}", self.len);
         // SAFETY: the claim covers it.
@@ -234,9 +234,9 @@ impl Claim<'_> {
         (descriptor, self.payload(descriptor.position, descriptor.len as usize))
     }
 
-    /// Whether what waits from the claim's first datagram on takes more than half of the ring.
+    /// Whether what waits from the claim's first unhandled datagram on takes more than half of the ring.
     pub(crate) fn fills_half(&self) -> bool {
-        // SAFETY: the claim covers what is not dealt with up to `head`, and the writer has passed none of that.
+        // SAFETY: the claim covers everything unhandled up to `head`, and the writer has passed none of that.
         let position = |number| unsafe { self.view().descriptor(number) }.position;
         let first = self.first + self.dealt as u64;
         if first >= self.head {
@@ -247,17 +247,17 @@ impl Claim<'_> {
         bytes > shared.turn_bytes as u64 / 2 || self.head - first > shared.slots.len() as u64 / 2
     }
 
-    /// The payloads of `count` datagrams from `index` on as one slice of `len` bytes, which the caller has seen to lie one
-    /// behind the other.
+    /// The payloads of `count` datagrams from `index` on as one slice of `len` bytes. The caller has checked that they are
+    /// contiguous.
     ///
     /// # Panics
-    /// If they do not.
+    /// If they are not.
     pub(crate) fn run(&self, index: usize, count: usize, len: usize) -> &[u8] {
         let (first, _) = self.get(index);
         let (last, bytes) = self.get(index + count - 1);
         let end = last.position.wrapping_add(bytes.len() as u64);
         assert_eq!(end.wrapping_sub(first.position), len as u64, "a run with a gap");
-        // What begins where the ring begins again is out of the slice's bounds, and panics there.
+        // If it crosses the end of the ring, the slice is out of bounds and this panics.
         self.payload(first.position, len)
     }
 
@@ -274,7 +274,7 @@ impl Claim<'_> {
         unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }
     }
 
-    /// Everything before the claim's datagram of this index is dealt with: it is the writer's from here on.
+    /// Marks everything before index `index` as handled: it belongs to the writer from here on.
     ///
     /// # Panics
     /// If `index` is beyond [`len`](Self::len), or less than it was.
@@ -294,15 +294,15 @@ impl Claim<'_> {
         assert_eq!(index, self.dealt, "datagrams that were dealt with");
     }
 
-    /// Lets go of the claim: the first `count` datagrams are dealt with, the others stay.
+    /// Releases the claim: the first `count` datagrams are handled, the others stay.
     #[cfg(test)]
     pub(crate) fn commit(mut self, count: usize) {
         self.advance(count);
     }
 
-    /// Lets go of the claim and deals with everything up to `end` at once; returns what that was.
+    /// Releases the claim and marks everything up to `end` as handled. Returns that amount.
     ///
-    /// `end` is the number of a datagram, or one beyond the newest; numbers below the claim count as its beginning.
+    /// `end` is the number of a datagram, or one above the newest. Numbers below the claim count as its start.
     pub(crate) fn discard_until(self, end: u64) -> Amount {
         let end = end.clamp(self.first, self.head);
         let begin = self.reader.seen;
@@ -321,7 +321,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Everything that a reader has not dealt with, which the writer leaves alone for as long as this lasts.
+/// Everything that a reader has not handled. The writer leaves it alone while this value lives.
 pub(crate) struct Look<'a> {
     reader: &'a mut Reader,
     base: u64,
@@ -334,12 +334,12 @@ impl Look<'_> {
         self.reader.seen
     }
 
-    /// One beyond the number of the newest datagram that is there.
+    /// One above the number of the newest datagram that is there.
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
-    /// One datagram, and everything that came with it and before it.
+    /// One datagram, and everything up to and including it.
     ///
     /// # Panics
     /// If it is not there.
@@ -359,7 +359,7 @@ impl Look<'_> {
         (descriptor, bytes, with_it)
     }
 
-    /// Everything before this number is dealt with: it is the writer's from here on.
+    /// Marks everything before this number as handled: it belongs to the writer from here on.
     ///
     /// # Panics
     /// If it is beyond the newest.

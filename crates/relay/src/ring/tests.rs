@@ -42,7 +42,8 @@ fn the_writer_counts_what_it_takes_from_a_slow_reader() {
     for number in 0..100 {
         put(&mut writer, number, 100).unwrap();
     }
-    // 10 datagrams of 100 bytes lie in one turn of 1,024 bytes, the rest of the turn is skipped; it is moved on by quarters.
+    // 10 datagrams of 100 bytes fit one turn of 1,024 bytes, and the rest of the turn is skipped. The cursor advances by
+    // quarters.
     let lost = lost.load();
     assert!((90..=93).contains(&lost.count) && lost.bytes == lost.count * 100, "{lost:?}");
     let claim = slow.claim(&counters).unwrap();
@@ -137,7 +138,7 @@ fn the_ring_begins_anew_when_nobody_has_anything_left() {
         places.insert(bytes.as_ptr().addr());
         claim.commit(1);
         if number % EVERY == 0 {
-            // Whoever is behind finds everything where it was.
+            // A reader that is behind finds everything where it was.
             while let Some(claim) = slow.claim(&Counters::default()) {
                 let len = claim.len();
                 for index in 0..len {
@@ -161,7 +162,7 @@ fn datagrams_written_in_place_are_those_that_come_out() {
         for (index, slot) in room.chunks_mut(100).enumerate() {
             slot.copy_from_slice(&payload(number + index as u64, 100));
         }
-        // The second one is shorter, the third was not wanted.
+        // The second datagram is shorter, and the third one was not wanted.
         writer.append_in_place(Source::NONE, number, 0, 100);
         writer.append_in_place(Source::NONE, number, 100, 40);
         assert_eq!(writer.append(Source::NONE, number, b"copied"), Ok(()));
@@ -201,7 +202,7 @@ fn a_leaving_reader_keeps_its_distance_from_the_writer() {
     for number in 20..60 {
         put(&mut writer, number, 10).unwrap();
     }
-    // Within seven eighths of what was written since, not of what is for it.
+    // Within seven eighths of everything written since, not just of what is for this reader.
     let claim = reader.claim(&counters).unwrap();
     assert_eq!((claim.first(), claim.len()), (12, 8));
     drop(claim);
@@ -214,7 +215,7 @@ fn a_leaving_reader_keeps_its_distance_from_the_writer() {
     assert_eq!(reader.leave(&counters), Amount { count: 20, bytes: 200 });
 }
 
-/// Not under miri, which ends where memory cannot be had.
+/// Not under miri, which stops when memory is not available.
 #[cfg(not(miri))]
 #[test]
 fn memory_that_cannot_be_had_is_an_error() {
@@ -319,12 +320,12 @@ fn a_run_does_not_go_on_where_the_ring_begins_again_without_a_gap() {
     assert!(!follows(&claim, 1));
 }
 
-/// Whether a datagram lies right behind the one before it, as those who form runs look at it.
+/// Whether a datagram lies directly behind the one before it, checked as the code that forms runs does.
 fn follows(claim: &Claim<'_>, index: usize) -> bool {
     std::ptr::eq(claim.get(index - 1).1.as_ptr_range().end, claim.get(index).1.as_ptr())
 }
 
-/// Real threads on a small ring; under miri this looks for data races and invalid references too.
+/// Real threads on a small ring. Under miri this also checks for data races and invalid references.
 #[test]
 fn threads_account_for_every_datagram() {
     const COUNT: u64 = if cfg!(miri) { 300 } else { 200_000 };
@@ -362,7 +363,7 @@ fn threads_account_for_every_datagram() {
     let mut guarded = 0_u64;
     for number in 0..COUNT {
         let len = (number * 7 % 200) as usize;
-        // The last one must get in, or the readers would wait for it for ever.
+        // The last one must get in, or the readers would wait for it forever.
         while put(&mut writer, number, len).is_err() {
             guarded += 1;
             if number + 1 < COUNT {

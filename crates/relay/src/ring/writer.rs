@@ -1,22 +1,22 @@
-//! The one writing end.
+//! The writing end.
 
 use super::{CLAIMED, Cursor, Descriptor, GONE, Padded, Reader, Shared, View};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use ledger::Amount;
 use sys::Source;
 
-/// While readers keep up, the writer begins again at the ring's first byte after this many bytes, or before a batch
-/// that would go beyond them: a processor's first-level cache holds them.
+/// While readers keep up, the writer starts over at the ring's first byte after this many bytes, or before a batch that would
+/// exceed them: a processor's first-level cache holds them.
 const HOT_BYTES: usize = 32 * 1024;
 
 /// The same in descriptors.
 const HOT_SLOTS: usize = 256;
 
-/// The newest datagram was dropped because a reader's claim covers the room that it needs, or no room could ever do.
+/// The newest datagram was dropped, because a reader's claim covers the room that it needs or because it is larger than the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Guarded;
 
-/// The one writing end.
+/// The single writing end.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     readers: Vec<ReaderEntry>,
@@ -26,11 +26,11 @@ pub(crate) struct Writer {
     tail: u64,
     /// Number of the datagram in the first slot.
     base: u64,
-    /// Where the next payload may begin.
+    /// Where the next payload may start.
     position: u64,
     room: Room,
     appended: Amount,
-    /// No reader's cursor is below this; a lower bound, refreshed when it is reached.
+    /// Lower bound of all readers' cursors, refreshed when it is reached.
     cursor_min: u64,
 }
 
@@ -61,7 +61,7 @@ impl Writer {
         }
     }
 
-    /// A new reader, which begins with the next datagram. What the writer takes from it is added to `lost`.
+    /// Creates a reader that starts with the next datagram. What the writer takes from it is added to `lost`.
     pub(crate) fn reader(&mut self, lost: std::sync::Arc<ledger::Tally>) -> Reader {
         self.forget_gone_readers();
 
@@ -88,17 +88,17 @@ impl Writer {
         self.appended
     }
 
-    /// Most datagrams that the ring can hold.
+    /// Maximum number of datagrams that the ring can hold.
     pub(crate) fn capacity(&self) -> u64 {
         self.shared.slots.len() as u64
     }
 
-    /// Whether a payload of `len` bytes fits without taking a datagram from a reader that has not dealt with it.
+    /// Whether a payload of `len` bytes fits without taking an unhandled datagram from a reader.
     pub(crate) fn has_room_without_loss(&mut self, len: usize) -> bool {
         self.has_room_for(1, len)
     }
 
-    /// Whether `count` payloads of `bytes` together leave a quarter of the ring free, or all of it is.
+    /// Whether `count` payloads of `bytes` together fit and leave a quarter of the ring free, or the whole ring is free.
     pub(crate) fn has_quarter_beyond(&mut self, count: usize, bytes: usize) -> bool {
         let (slots, turn_bytes) = (self.shared.slots.len(), self.shared.turn_bytes);
         self.has_room_for((count + slots / 4).min(slots), (bytes + turn_bytes / 4).min(turn_bytes))
@@ -119,8 +119,8 @@ impl Writer {
         self.cursor_min = cursors.min().unwrap_or(u64::MAX);
     }
 
-    /// Begins again at the ring's first byte and slot if the next datagrams, of about `bytes` together, would leave
-    /// the part that is in use, and no reader has anything left. Everything appended must have been published.
+    /// Starts over at the ring's first byte and slot if the next datagrams, of about `bytes` together, would leave the hot part,
+    /// and no reader has anything left. Everything appended must have been published.
     pub(crate) fn rewind_if_empty(&mut self, bytes: usize) {
         let turn_bytes = self.shared.turn_bytes;
         let offset = self.position as usize & (turn_bytes - 1);
@@ -133,54 +133,54 @@ impl Writer {
             return;
         }
 
-        // Asked only where it matters: each cursor lies in a cache line that another processor writes.
+        // Checked only when it matters: each cursor is in a cache line that another processor writes.
         self.look_at_cursors();
         if self.cursor_min < self.head {
             return;
         }
 
-        // Nobody has anything left, so that all of the ring is free.
+        // No reader has anything left, so the whole ring is free.
         self.tail = self.head;
         self.position =
             self.position.wrapping_add(((turn_bytes - offset) & (turn_bytes - 1)) as u64);
-        // Readers see it with the next `head`, and nothing below that is there to be looked at.
+        // Readers see it with the next `head`, and there is nothing below that to look at.
         self.base = self.head;
         self.shared.published.0.base.store(self.base, Ordering::Relaxed);
     }
 
-    /// Room for `count` datagrams of `bytes` together, to be filled and then taken in by
-    /// [`append_in_place`](Self::append_in_place); `None` where that would cost a reader a datagram.
+    /// Room for `count` datagrams of `bytes` together, to be filled and then taken in with
+    /// [`append_in_place`](Self::append_in_place). `None` if that would cost a reader a datagram.
     pub(crate) fn room(&mut self, count: usize, bytes: usize) -> Option<&mut [u8]> {
         if bytes > self.shared.turn_bytes || !self.has_room_for(count, bytes) {
             return None;
         }
 
-        // No reader has anything below this left.
+        // No reader has anything left below this.
         self.tail = self.cursor_min.clamp(self.tail, self.head);
         self.room = Room { position: self.place(bytes), bytes };
 
-        // What is skipped before the room is skipped now: the first datagrams of it may not be taken in.
+        // Skip the gap before the room now, because the first datagrams of the room may not be taken in.
         self.position = self.room.position;
 
         let cells = self.cells(self.room.position, bytes);
-        // SAFETY: `place` keeps the room within one turn, and `fits` made sure that no datagram at or above `tail` lies in it,
-        // so that no claim covers it and nobody else looks there. The borrow of the writer keeps it from writing.
+        // SAFETY: `place` keeps the room within one turn, and `fits` made sure that no datagram at or above `tail` lies in it, so
+        // no claim covers it and nobody else looks there. The borrow of the writer keeps it from writing.
         Some(unsafe { std::slice::from_raw_parts_mut(cells.as_ptr().cast_mut().cast(), bytes) })
     }
 
-    /// What was written into the last [`room`](Self::room), `offset` bytes from its beginning.
+    /// What was written into the last [`room`](Self::room), `offset` bytes from its start.
     ///
     /// # Panics
     /// If it is not within the room.
     pub(crate) fn in_room(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset + len <= self.room.bytes, "beyond the room");
         let cells = self.cells(self.room.position.wrapping_add(offset as u64), len);
-        // SAFETY: only the writer writes, which this borrow keeps from it, and `room` made sure that the room lies within one turn.
+        // SAFETY: only the writer writes, which this borrow prevents, and `room` made sure that the room lies within one turn.
         unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), len) }
     }
 
-    /// Takes in a datagram that was written into the last [`room`](Self::room), `offset` bytes from its beginning and behind
-    /// everything that was taken in from there so far. Visible to readers after the next [`publish`](Self::publish).
+    /// Takes in a datagram that was written into the last [`room`](Self::room), `offset` bytes from its start and behind
+    /// everything taken in from there so far. Visible to readers after the next [`publish`](Self::publish).
     ///
     /// # Panics
     /// If it is not within the room, or not behind what was taken in before.
@@ -206,8 +206,8 @@ impl Writer {
 
     /// Stores a datagram, visible to readers after the next [`publish`](Self::publish).
     ///
-    /// Where [`has_room_without_loss`](Self::has_room_without_loss) says no, publish first: what readers lose they must
-    /// have been able to see.
+    /// If [`has_room_without_loss`](Self::has_room_without_loss) returns false, publish first: readers may lose only what they
+    /// could have seen.
     pub(crate) fn append(
         &mut self,
         source: Source,
@@ -217,7 +217,7 @@ impl Writer {
         let position = self.place(bytes.len());
 
         if !self.fits(position, 1, bytes.len(), self.tail) {
-            // The oldest datagrams go, one by one, until there is room.
+            // Drop the oldest datagrams, one by one, until there is room.
             let mut tail = self.tail;
             while !self.fits(position, 1, bytes.len(), tail) {
                 if tail == self.head {
@@ -244,7 +244,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Describes the datagram whose payload is at `position`, for which there is room.
+    /// Adds the descriptor of the datagram whose payload is at `position`. There must be room for it.
     fn push(&mut self, source: Source, received_ns: u64, position: u64, len: usize) {
         let descriptor = Descriptor {
             position,
@@ -254,7 +254,7 @@ impl Writer {
             len: len as u32,
         };
 
-        // SAFETY: the slot's former datagram is below `tail`, so that no claim covers it.
+        // SAFETY: the slot's previous datagram is below `tail`, so no claim covers it.
         self.view().slot(self.head).with_mut(|slot| unsafe { (*slot).write(descriptor) });
 
         self.head += 1;
@@ -271,16 +271,16 @@ impl Writer {
         self.shared.view(self.base)
     }
 
-    /// Where a payload of `len` bytes would begin: here, or at the beginning of the next turn if it does not fit.
+    /// Where a payload of `len` bytes would start: here, or at the beginning of the next turn if it does not fit.
     fn place(&self, len: usize) -> u64 {
         let turn_bytes = self.shared.turn_bytes as u64;
         let left_in_turn = turn_bytes - (self.position & (turn_bytes - 1));
         let skipped = if len as u64 <= left_in_turn { 0 } else { left_in_turn };
-        // Positions run on over what is skipped, so that it counts as used until the datagrams before it are gone.
+        // Positions include what is skipped, so the gap counts as used until the datagrams before it are gone.
         self.position.wrapping_add(skipped)
     }
 
-    /// Whether `count` datagrams of `len` bytes together fit there while everything from `tail` on stays.
+    /// Whether `count` datagrams of `len` bytes together fit at `position` while everything from `tail` on stays.
     fn fits(&self, position: u64, count: usize, len: usize, tail: u64) -> bool {
         let begin = if tail == self.head {
             // Nothing is kept: the payload has the whole ring.
@@ -318,8 +318,8 @@ impl Writer {
 
     /// Makes sure that one reader's cursor is at `new_tail` or beyond, and returns the cursor.
     ///
-    /// A reader that has to be moved is moved on to three quarters of the ring, not by single datagrams: the next
-    /// quarter of a ring then enters without moving it again.
+    /// A reader that has to be moved is moved to three quarters of the ring rather than by single datagrams, so that the next
+    /// quarter of a ring enters without moving it again.
     fn move_on(&self, index: usize, new_tail: u64) -> Result<u64, Guarded> {
         let reader = &self.readers[index];
         let Cursor { word, moves } = &*reader.cursor;

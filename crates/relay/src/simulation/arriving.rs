@@ -1,5 +1,5 @@
-//! What arrives: batches of datagrams of random sizes, written into the ring or received straight into it, while a reader may
-//! hold its claim.
+//! Arrivals: batches of datagrams of random sizes, copied into the ring or received straight into it, while a reader may hold its
+//! claim.
 
 use super::{History, payload, source_of};
 use crate::pump::Targets;
@@ -24,7 +24,7 @@ impl History {
         self.next_number += batch_len;
         let truncated = self.random.one_in(10).then(|| self.random.below(batch_len));
         if self.random.one_in(2) {
-            // With a guard that never catches up the ring would never be empty.
+            // With a guard that never catches up, the ring would never be empty.
             self.seen_of(&[], u64::MAX);
         }
         let lens: Vec<_> = batch.iter().map(|(_, bytes, _)| bytes.len()).collect();
@@ -45,10 +45,10 @@ impl History {
                 segment_bytes: 0,
             })
         };
-        // Without the targets, as where another thread owns them: then the ring takes from them.
+        // Sometimes without the targets, as when another thread owns them: then the ring takes from them.
         let mut nobody = Targets::default();
         let targets = if self.random.one_in(2) { &mut self.targets } else { &mut nobody };
-        // A claim that is held for as long as the ring lasts costs the newest datagrams.
+        // A claim held for a whole turn of the ring costs the newest datagrams.
         let now_ns = self.clock.load(Ordering::Relaxed);
         let holds = {
             let nobodys = Counters::default();
@@ -57,7 +57,7 @@ impl History {
             let commit = |mut claim: Claim<'_>| claim.advance(claim.len());
             held.map(commit).is_some()
         };
-        // Which of the batch got in is what the counters say about each kind; the order is the batch's.
+        // The counters tell which kinds of the batch got in; the order is the batch's.
         let entered = (self.intake.writer.appended().count - before.count) as usize;
         let is_denied = |source| source == Ipv4Addr::new(10, 0, 0, 3);
         let denies = !self.intake.meter.receive.dropped(Reason::SourceDenied).is_zero();
@@ -75,7 +75,7 @@ impl History {
             self.seen.guarded += guarded as u64;
             passed = self.seen_of(&passed, before.count);
             assert!(passed.len() <= entered);
-            // A reader that is far behind gives up its oldest: then nobody knows which they were.
+            // A reader that is far behind gives up its oldest datagrams, and which ones is then not known.
             self.is_order_known &= passed.len() == entered;
         }
         let counted = self.intake.meter.receive.dropped(Reason::RingGuard).count;
@@ -83,7 +83,7 @@ impl History {
         self.appended.append(&mut passed);
     }
 
-    /// Writes the payloads straight into the ring, half of the times that it has room, and returns how far apart they lie.
+    /// Writes the payloads straight into the ring, half of the times that it has room. Returns their spacing.
     fn fill_room(&mut self, batch: &[(u64, Vec<u8>, Ipv4Addr)]) -> Option<usize> {
         let stride = batch.iter().map(|(_, bytes, _)| bytes.len()).max().filter(|len| *len > 0)?;
         let is_wanted = self.random.one_in(2);
@@ -95,7 +95,7 @@ impl History {
         Some(stride)
     }
 
-    /// Those of a batch that the guard sees in the ring from this number on: it held its claim, so that it lost none.
+    /// The datagrams of a batch that the guard sees in the ring from this number on. The guard held its claim, so it lost none.
     fn seen_of(&mut self, passed: &[(u64, usize)], from: u64) -> Vec<(u64, usize)> {
         let mut candidates = passed.iter();
         let mut seen = Vec::new();

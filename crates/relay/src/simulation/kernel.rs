@@ -1,5 +1,5 @@
-//! The kernel behind a simulated UDP socket: it takes, refuses, blocks, is interrupted, takes a part, cuts runs off, keeps an
-//! error queue, and loses what waits for a neighbour that does not answer. It knows what became of every datagram.
+//! The kernel behind a simulated UDP socket: it takes, refuses, blocks, is interrupted, takes a part, rejects runs, keeps an
+//! error queue, and loses what waits for a neighbor that does not answer. It knows what became of every datagram.
 
 use super::Random;
 use crate::outlet::UdpKernel;
@@ -18,10 +18,10 @@ use sys::{Errno, Source};
 const OWN: &str = "10.9.0.1:5000";
 const OTHER: &str = "10.9.0.2:9";
 
-/// How long a neighbour is asked before it counts as failed, at least and at most.
+/// Minimum and maximum time for which a neighbor is resolved before it counts as failed.
 const ASKED_NS: (u64, u64) = (300_000_000, 900_000_000);
 
-/// How long a neighbour that answered is known at least.
+/// Minimum time for which a neighbor that answered stays known.
 const PROBED_NS: u64 = 1_000_000_000;
 
 /// Where a target is.
@@ -29,28 +29,28 @@ const PROBED_NS: u64 = 1_000_000_000;
 pub(super) enum Place {
     /// On this host: a closed port answers each message before the next one.
     Local,
-    /// Behind a device that keeps datagrams for long, and forged reports come.
+    /// Behind a device that keeps datagrams for long, with forged reports arriving.
     Slow,
-    /// Behind a neighbour that comes and goes.
+    /// Behind a neighbor that comes and goes.
     Flaky,
 }
 
-/// What became of the datagrams of one target, whatever its sockets were.
+/// What became of the datagrams of one target, over all its sockets.
 #[derive(Default)]
 pub(super) struct Wire {
     /// Datagrams taken, in order.
     pub(super) taken: Vec<Vec<u8>>,
-    /// Those that a closed port of this host refused.
+    /// Datagrams that a closed port on this host refused.
     pub(super) refused: Amount,
-    /// Those that waited for a neighbour when it failed.
+    /// Datagrams that waited for a neighbor when it failed.
     pub(super) purged: Amount,
-    /// What may be taken for that at most: all since the socket was last seen with nothing outstanding.
+    /// Upper bound for those: everything since the socket was last seen with nothing outstanding.
     pub(super) purged_max: Amount,
-    /// Reports from elsewhere, forged ones included: each may count for one datagram.
+    /// Reports from elsewhere, including forged ones. Each may count for one datagram.
     pub(super) reports: u64,
-    /// Where its sockets were.
+    /// The places of its sockets.
     pub(super) was: Vec<Place>,
-    /// Nobody waited for what was under way.
+    /// Nobody waited for what was in flight.
     pub(super) was_given_up: bool,
     /// No more faults: the end of the run.
     pub(super) is_calm: bool,
@@ -62,7 +62,7 @@ pub(super) struct FakeKernel {
     pub(super) wire: Arc<Mutex<Wire>>,
     pub(super) path: Path,
     place: Place,
-    /// One in so many calls goes wrong in some way.
+    /// One in this many calls goes wrong in some way.
     trouble_one_in: u64,
     datagram_bytes_max: usize,
     takes_runs: bool,
@@ -70,20 +70,20 @@ pub(super) struct FakeKernel {
     errors: VecDeque<Returned>,
     /// The error that the next call reports instead of sending.
     pending: Option<Errno>,
-    /// Waits for the neighbour, which was asked for until then.
+    /// Waits for the neighbor, which is being resolved until `asked_until_ns`.
     waiting: Amount,
     asked_until_ns: Option<u64>,
     is_dead: bool,
-    /// When it last answered.
+    /// When the neighbor last answered.
     known_ns: u64,
-    /// Taken since the outlet last saw that nothing was outstanding.
+    /// Taken since the outlet last saw nothing outstanding.
     since_idle: Amount,
-    /// The same, before that was seen for the last time.
+    /// The same, before it last saw that.
     idle_last: Amount,
     was_purged: bool,
-    /// The device has something until then.
+    /// The device holds something until then.
     busy_until_ns: u64,
-    /// What the kernel's events will tell.
+    /// Events that the kernel has not reported yet.
     untold: VecDeque<Neighbour>,
 }
 
@@ -126,7 +126,7 @@ impl FakeKernel {
         }
     }
 
-    /// The thread that hears events has a turn: it tells what there is to tell, then answers looks.
+    /// Gives a turn to the thread that hears events: it reports what there is, then answers lookups.
     pub(super) fn tell(&mut self) {
         self.pass();
         for neighbour in self.untold.drain(..) {
@@ -144,32 +144,32 @@ impl FakeKernel {
         self.path.answer();
     }
 
-    /// Something happens to the target that its socket has no part in.
+    /// Triggers an event at the target that its socket has no part in.
     pub(super) fn happen(&mut self) {
         let is_calm = self.wire.lock().unwrap().is_calm;
         match self.place {
             Place::Local => self.is_closed = !is_calm && !self.is_closed,
             Place::Slow => {}
             Place::Flaky if self.is_dead || is_calm => self.revive(),
-            // It is probed for seconds first.
+            // The entry is probed for seconds first.
             Place::Flaky if self.now_ns() < self.known_ns + PROBED_NS => {}
             Place::Flaky => self.die(),
         }
     }
 
-    /// An entry that was known for seconds is probed, fails, and is told of before anything waits for it.
+    /// Lets the neighbor die: an entry known for seconds is probed, fails, and is reported before anything waits for it.
     fn die(&mut self) {
-        // Looks take milliseconds.
+        // Lookups take milliseconds.
         self.tell();
         self.is_dead = true;
         if self.path.neighbour() == Neighbour::Known {
             self.path.tell(Neighbour::Failed);
-            // What was on its way to a dying neighbour may be taken for lost, if the outlet did not look in between.
+            // What was on its way to the dying neighbor may be taken for lost if the outlet did not look in between.
             self.was_purged = true;
         }
     }
 
-    /// What still waits may be taken for lost.
+    /// Records that what still waits may be taken for lost.
     pub(super) fn note_given_up(&mut self) {
         if self.place == Place::Flaky {
             let mut wire = self.wire.lock().unwrap();
@@ -188,7 +188,7 @@ impl FakeKernel {
         }
     }
 
-    /// Time passes: a neighbour that was asked for long enough has failed, and what waited for it is gone.
+    /// Lets time pass: a neighbor resolved for long enough has failed, and what waited for it is gone.
     fn pass(&mut self) {
         if self.asked_until_ns.is_none_or(|until_ns| self.now_ns() < until_ns) {
             return;
@@ -274,7 +274,7 @@ impl UdpKernel for FakeKernel {
         messages: &[Message<'_>],
         source_of: &dyn Fn(usize) -> Option<SocketAddr>,
     ) -> Result<usize, Errno> {
-        // It is asked for each, whatever becomes of it.
+        // Called for each message, whatever becomes of it.
         assert!((0..messages.len()).filter_map(source_of).all(|source| source.is_ipv4()));
         self.send(messages)
     }
@@ -304,7 +304,7 @@ impl UdpKernel for FakeKernel {
             count = 1 + self.random.below(count as u64) as usize;
         }
         for (index, message) in messages[..count].iter().enumerate() {
-            // The error of a later message is forgotten, but not what stands in the queue.
+            // The error of a later message is forgotten, but its entry in the queue is not.
             let error = self.pending.take().or_else(|| self.fault(message));
             match error {
                 Some(errno) if index == 0 => return Err(errno),

@@ -1,4 +1,4 @@
-//! A simulated receiver of rows: it takes, is slow, has no room for a while, is ready and not ready as it likes, and panics.
+//! A simulated receiver of rows: it takes, is slow, runs out of room for a while, signals readiness at random, and panics.
 
 use super::{Random, payload, source_of};
 use crate::{Datagram, Flushed, RowTarget, Taken};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use sys::poll::EventFd;
 
-/// What the receivers of one target have got, whatever came and went.
+/// What the receivers of one target got, over all of them.
 #[derive(Default)]
 pub(super) struct Shelf {
     /// Datagrams taken, in order.
@@ -19,7 +19,7 @@ pub(super) struct Shelf {
     pub(super) panicked: Amount,
     /// How often they had no room.
     pub(super) refusals: u64,
-    /// Receivers that are there, and what was taken and not handed on by those that went in the calm.
+    /// Current receivers, and what those that left during the calm had taken but not passed on.
     receivers: u64,
     left_open: u64,
     /// No more faults: the end of the run.
@@ -27,7 +27,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// Holds what the ledger says of the target against what was taken.
+    /// Compares the ledger's counts for the target with what was taken.
     pub(super) fn check(&self, name: &str, snapshot: &Snapshot) {
         let hop = |kind| snapshot.hop(kind, "l", Some(name)).unwrap();
         let (target, egress) = (hop(HopKind::Target), hop(HopKind::Egress));
@@ -45,7 +45,7 @@ pub(super) struct FakeReceiver {
     random: Random,
     clock: Arc<AtomicU64>,
     shelf: Arc<Mutex<Shelf>>,
-    /// Taken, and not handed on yet.
+    /// Taken and not passed on yet.
     open: u64,
     full_until_ns: u64,
     ready: EventFd,
@@ -80,7 +80,7 @@ impl FakeReceiver {
         if self.random.one_in(16) {
             self.full_until_ns = now_ns + self.random.below(500_000_000);
         }
-        // It says that it is ready when it is not, and the other way round.
+        // It signals readiness wrongly, in both directions.
         match self.random.below(8) {
             0 => self.ready.wake(),
             1 => self.ready.clear(),
@@ -146,7 +146,7 @@ impl Drop for FakeReceiver {
     }
 }
 
-/// Each datagram comes with the source that sent it, at the time at which it was received or later.
+/// Checks that each datagram comes with the source that sent it, at or after the time when it was received.
 fn check_known(datagram: &Datagram<'_>, now_ns: u64) {
     assert!(datagram.received_unix_ns <= now_ns);
     if let Some(first) = datagram.bytes.first_chunk() {

@@ -1,4 +1,4 @@
-//! The sending of one claim: its datagrams become messages, and each message's fate is counted.
+//! Sends one claim: its datagrams become messages, and the outcome of each message is counted.
 
 use super::{InCommon, Outlet, RUN_BYTES_MAX};
 use crate::meter::TargetMeter;
@@ -7,34 +7,34 @@ use ledger::{Amount, Reason};
 use sys::Errno;
 use sys::send::{Message, SEGMENTS_MAX};
 
-/// How often one message is sent again after an error that was about an earlier one.
+/// How often one message is resent after an error that was about an earlier one.
 const RETRIES_MAX: u32 = 2;
 
-/// The sending of one claim.
+/// State of sending one claim.
 pub(super) struct Work<'a, O> {
     pub(super) outlet: &'a mut O,
     pub(super) meter: &'a TargetMeter,
-    /// What the gate decided about the datagrams of the claim; `None`: all pass.
+    /// The gate's decisions about the datagrams of the claim. `None` when all pass.
     pub(super) decided: Option<&'a [Option<Reason>]>,
     pub(super) now_ns: u64,
     pub(super) realtime_ns: u64,
-    /// Datagrams of the claim that are dealt with, from its beginning.
+    /// Datagrams from the start of the claim that are handled.
     pub(super) done: usize,
-    /// How often the message at hand was tried again.
+    /// How often the current message was retried.
     pub(super) retries: u32,
 }
 
-/// Up to `N` messages of a claim and, for each, where in the claim it begins.
+/// Up to `N` messages of a claim and, for each, its start in the claim.
 struct Batch<'a, const N: usize> {
     messages: [Message<'a>; N],
     begins: [usize; N],
     len: usize,
-    /// Where in the claim the last message ends, with what the gate held back behind it.
+    /// End of the last message in the claim, including filtered datagrams right behind it.
     end: usize,
 }
 
 impl<const N: usize> Batch<'_, N> {
-    /// Up to where in the claim everything is dealt with once the first `messages` are.
+    /// End of the handled part of the claim once the first `messages` are sent.
     fn end_of(&self, messages: usize) -> usize {
         if messages < self.len { self.begins[messages] } else { self.end }
     }
@@ -47,8 +47,8 @@ pub(super) enum Ended {
 }
 
 impl<O: Outlet> Work<'_, O> {
-    /// Sends the datagrams of the claim that pass and counts those that do not, until all are dealt with or the way out
-    /// is blocked. After each call what was dealt with is given back to the ring's writer.
+    /// Sends the datagrams of the claim that pass and counts those that do not, until all are handled or the outlet is blocked.
+    /// After each call, what was handled is returned to the ring's writer.
     pub(super) fn send_all(&mut self, claim: &mut Claim<'_>) -> Ended {
         while self.done < claim.len() {
             let (end, ended) = match self.outlet.refusing(self.now_ns) {
@@ -56,7 +56,7 @@ impl<O: Outlet> Work<'_, O> {
                 None => self.send_some(claim),
             };
 
-            // Before `advance`: from then on the writer may overwrite what was dealt with.
+            // Before `advance`, which lets the writer overwrite what was handled.
             self.count_held(claim, end);
             claim.advance(end);
             self.done = end;
@@ -67,12 +67,12 @@ impl<O: Outlet> Work<'_, O> {
         Ended::Done
     }
 
-    /// Makes one call, and returns up to where in the claim everything is dealt with then.
+    /// Makes one call, and returns how far the claim is handled then.
     fn send_some(&mut self, claim: &Claim<'_>) -> (usize, Ended) {
         let datagram_bytes_max = self.outlet.run_datagram_bytes_max(self.now_ns);
         let runs = Runs { datagram_bytes_max, in_common: self.outlet.in_common() };
 
-        // Most claims are one datagram or one run: room for more would cost as much as all else here.
+        // Most claims are one datagram or one run: room for more would cost as much as everything else here.
         let one = form_messages::<1>(claim, self.done, self.decided, runs);
         if one.end == claim.len() {
             return self.send_batch(&one, claim);
@@ -99,7 +99,7 @@ impl<O: Outlet> Work<'_, O> {
                 taken
             }
             Err(Errno::AGAIN) => return (batch.end_of(0), Ended::Blocked),
-            // Nothing was sent: the caller's loop makes the same call again.
+            // Nothing was sent: the caller's loop repeats the call.
             Err(Errno::INTR) => 0,
             Err(errno) => match self.fate_of(first, errno) {
                 Fate::Again => 0,
@@ -123,7 +123,7 @@ impl<O: Outlet> Work<'_, O> {
             }
         }
 
-        // The datagrams alone may pass where the run does not: they are formed anew and tried again.
+        // The datagrams may pass alone when the run does not: form them anew and retry.
         if message.datagrams > 1 && is_about_the_run(errno) {
             self.outlet.limit_runs(message.datagram_bytes.into());
             self.retries = 0;
@@ -135,7 +135,7 @@ impl<O: Outlet> Work<'_, O> {
         Fate::Dropped
     }
 
-    /// Counts everything that is left of the claim as dropped, but for what the gate holds back.
+    /// Counts the rest of the claim as dropped for `reason`, except for what the gate filtered out.
     fn refuse_rest(&mut self, claim: &Claim<'_>, reason: Reason) -> usize {
         let passes = |index: &usize| self.decided.is_none_or(|decided| decided[*index].is_none());
         let lens = (self.done..claim.len()).filter(passes).map(|index| claim.get(index).1.len());
@@ -154,7 +154,7 @@ impl<O: Outlet> Work<'_, O> {
 
         for (message, &begin) in batch.messages[..taken].iter().zip(&batch.begins) {
             total += amount_of(message);
-            // Datagrams of one receive batch share their time; a run is taken at its first one's.
+            // Datagrams of one receive batch share their time; a run gets the time of its first datagram.
             let received_ns = claim.get(begin).0.received_ns;
             if received_ns == group.0 {
                 group.1 += u64::from(message.datagrams);
@@ -174,7 +174,7 @@ impl<O: Outlet> Work<'_, O> {
         }
     }
 
-    /// Counts what the gate held back of the datagrams up to `end`.
+    /// Counts what the gate filtered out of the datagrams up to `end`.
     fn count_held(&self, claim: &Claim<'_>, end: usize) {
         let Some(decided) = self.decided else { return };
         for (index, reason) in decided.iter().enumerate().take(end).skip(self.done) {
@@ -185,17 +185,17 @@ impl<O: Outlet> Work<'_, O> {
     }
 }
 
-/// What becomes of a message that could not be sent.
+/// What to do with a message that could not be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
-    /// It is tried again, perhaps in another form.
+    /// Retry, perhaps in another form.
     Again,
-    /// It is counted.
+    /// Count it as dropped.
     Dropped,
 }
 
-/// Puts the datagrams from `from` on into up to `N` messages. Datagrams that lie one behind the other become one message
-/// where the kernel can take it apart again: all of one length, but for a last one that may be shorter.
+/// Packs the datagrams from `from` on into up to `N` messages. Contiguous datagrams become one message if the kernel can split it
+/// again: all of one length, except that the last may be shorter.
 fn form_messages<'a, const N: usize>(
     claim: &'a Claim<'_>,
     from: usize,
@@ -213,7 +213,7 @@ fn form_messages<'a, const N: usize>(
             continue;
         }
 
-        // Asked only now, so that what the gate holds back behind the last message is dealt with along with it.
+        // Checked only now, so that filtered datagrams behind the last message are handled along with it.
         if batch.len == N {
             break;
         }
@@ -235,7 +235,7 @@ fn form_messages<'a, const N: usize>(
 /// Which datagrams may leave together.
 #[derive(Clone, Copy)]
 struct Runs {
-    /// The largest of them.
+    /// The largest datagram of a run, in bytes.
     datagram_bytes_max: usize,
     in_common: InCommon,
 }
@@ -250,7 +250,7 @@ impl Runs {
     }
 }
 
-/// How many datagrams from `index` on may leave as one message, at least 1, and how many bytes they have.
+/// How many datagrams from `index` on may leave as one message, at least 1, and their total length in bytes.
 fn run_length(
     claim: &Claim<'_>,
     index: usize,
@@ -266,7 +266,7 @@ fn run_length(
     let count_max = SEGMENTS_MAX.min(claim.len() - index);
     while count < count_max && !is_held(index + count) {
         let (of_next, next) = claim.get(index + count);
-        // A run is one slice of the ring, so its datagrams must lie one behind the other.
+        // A run is one slice of the ring, so its datagrams must be contiguous.
         let is_dense = std::ptr::eq(next.as_ptr(), first.as_ptr().wrapping_add(bytes));
         if !is_dense
             || next.is_empty()
@@ -291,9 +291,9 @@ fn amount_of(message: &Message<'_>) -> Amount {
     Amount { count: u64::from(message.datagrams), bytes: message.bytes.len() as u64 }
 }
 
-/// Errors that may be the kernel's memory of an ICMP message about an earlier datagram, in which case the message at hand
-/// was not looked at (udp(7), IP_RECVERR): what `icmp_err_convert` (net/ipv4/icmp.c) and `icmpv6_err_convert`
-/// (net/ipv6/icmp.c) make of them. Those that `send` has reasons of its own for come again when it is tried again.
+/// Errors that may be left over from an ICMP message about an earlier datagram, in which case the kernel did not look at the
+/// current message (udp(7), IP_RECVERR): the results of `icmp_err_convert` (net/ipv4/icmp.c) and `icmpv6_err_convert`
+/// (net/ipv6/icmp.c). If `send` has reasons of its own for one of them, it comes again on a retry.
 fn may_be_about_an_earlier_message(errno: Errno) -> bool {
     matches!(
         errno,
@@ -310,8 +310,8 @@ fn may_be_about_an_earlier_message(errno: Errno) -> bool {
     )
 }
 
-/// Errors that a run gets where its datagrams alone may pass: segment larger than the path takes, device cannot
-/// checksum, or more than the kernel allows (net/ipv4/udp.c, udp_send_skb).
+/// Errors of a run whose datagrams may pass alone: a segment larger than the path allows, a device without checksum offload, or
+/// more segments than the kernel allows (net/ipv4/udp.c, udp_send_skb).
 fn is_about_the_run(errno: Errno) -> bool {
     matches!(errno, Errno::MSGSIZE | Errno::INVAL | Errno::IO)
 }

@@ -1,4 +1,4 @@
-//! Sockets that hand over datagrams together: whatever is lost, and wherever, it is counted to the datagram.
+//! Sockets that deliver datagrams together: whatever is lost, and wherever, is counted to the datagram.
 
 use crate::support::{named, options, sink, udp_to};
 use ledger::{Accounting, HopKind, HopSnapshot, Ledger, Reason, Snapshot, Way};
@@ -15,23 +15,23 @@ use sys::send::{Message, send_messages};
 use sys::socket::{Joining, LocalAddress, listen_udp, local_address};
 use testkit::{DEADLINE, Random};
 
-/// Floods of each kind: more than the queue holds, at more than is read.
+/// Number of floods of each kind. Each sends more than the queue holds, faster than it is read.
 const FLOODS: u64 = 10;
 
-/// Messages of one flood.
+/// Messages per flood.
 const MESSAGES: usize = 2_000;
 
-/// A receive buffer that a flood overruns, and which holds a few of the largest aggregates.
+/// A receive buffer that a flood overruns, but which holds a few of the largest aggregates.
 const BUFFER_BYTES: usize = 400_000;
 
-/// What one datagram is sent from, to be denied.
+/// The denied source.
 const DENIED: &str = "127.0.0.2";
 
 fn may_count() -> bool {
     testkit::need_root("counting datagrams in the kernel (CAP_BPF)")
 }
 
-/// Has a socket hand over aggregates that are counted.
+/// Makes a socket deliver aggregates with a counter.
 fn counted(socket: &impl AsFd) -> Receive {
     let counter = Counter::make().unwrap();
     counter.attach(socket.as_fd()).unwrap();
@@ -86,8 +86,8 @@ impl Relay {
         Relay { ledger, listener, addr, sent: Arc::default(), arrived, is_over, receiver }
     }
 
-    /// Sends messages of random lengths and numbers of datagrams from several sockets, as fast as they go. At each look in between
-    /// the ledger balances, and says no more than was sent; and all of it in the end.
+    /// Sends messages of random lengths and numbers of datagrams from several sockets, as fast as possible. At each check the
+    /// ledger must balance and count no more than was sent, and in the end count all of it.
     fn flood(&self, seed: u64) -> Snapshot {
         let sender = self.begin_flood(seed);
         let begin = Instant::now();
@@ -96,7 +96,7 @@ impl Relay {
             let snapshot = self.ledger.check();
             assert!(snapshot.is_balanced(), "{snapshot:#?}");
             let received: u64 = sockets(&snapshot).map(|hop| hop.received.count).sum();
-            // Looked at second: it is never behind what has arrived.
+            // Read second: it is never behind what has arrived.
             let sent = self.sent.load(Ordering::Acquire);
             assert!(received <= sent, "{received} of {sent}: {snapshot:#?}");
             if is_sent && received == sent {
@@ -150,7 +150,7 @@ fn send_flood(addr: SocketAddr, seed: u64, sent: &AtomicU64) {
             _ if count == 1 => Message::single(&bytes[..segment]),
             _ => Message::run(&bytes[..segment * count - short], segment as u16),
         };
-        // Before it is sent: it may be counted before the call returns.
+        // Before the send: it may be counted before the call returns.
         sent.fetch_add(u64::from(message.datagrams), Ordering::Release);
         match send_messages(flow.as_fd(), &[message]) {
             Ok(taken) => assert_eq!(taken, 1),

@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 use sys::socket::{Balance, Joining, LocalAddress, listen_udp, local_address};
 use testkit::{DEADLINE, datagrams, say};
 
-/// Datagrams that may be on their way at a time: fewer than any ring holds that waits for another.
+/// Maximum number of datagrams in flight: fewer than any ring holds while it waits for another.
 const WINDOW: u64 = 8_000;
 
 /// Longer than a busy machine keeps a thread from running.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// A listener of one target that checks what it gets.
+/// A listener with one target that checks what it gets.
 struct Relay {
     ledger: Arc<Ledger>,
     listener: Listener,
     addr: SocketAddr,
-    /// Where its target is.
+    /// Address of its target.
     to: SocketAddr,
     arrived: Arc<Arrived>,
     receiver: JoinHandle<()>,
@@ -240,7 +240,7 @@ fn a_listener_of_several_hands_all_of_them_over() {
     assert_eq!(snapshot.losses(), []);
 }
 
-/// Keeps one thread of this process from running for 50 ms: the debugger's interface stops it wherever it is.
+/// Stops one thread of this process for 50 ms, wherever it is, through the debugger interface.
 const STALL: &str = r#"
 import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-//! Two Weirs with a repaired link between them, on a way that loses.
+//! Two Weirs with a repaired link between them, over a lossy path.
 
 use crate::support::{named, options, sink, udp_to};
 use hop::{Identity, Key, Keys, ReceiverOptions, SenderOptions};
@@ -38,7 +38,7 @@ impl FarWeir {
         FarWeir::holding(None, at, targets)
     }
 
-    /// As [`with`](Self::with), in order if datagrams are held.
+    /// As [`with`](Self::with), but in order if datagrams are held.
     fn holding(
         hold_ns: Option<u64>,
         at: &str,
@@ -141,7 +141,7 @@ fn payload(number: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Reads everything that arrives until nothing has for a second, and says how often each number came.
+/// Reads until nothing has arrived for a second, and returns how often each number arrived.
 fn collect(socket: UdpSocket, count: usize, lens: impl Fn(u32) -> usize) -> Vec<u32> {
     let (mut buffer, mut times) = (vec![0; 65_536], vec![0; count]);
     while times.iter().sum::<u32>() < count as u32 {
@@ -153,7 +153,7 @@ fn collect(socket: UdpSocket, count: usize, lens: impl Fn(u32) -> usize) -> Vec<
     times
 }
 
-/// Lengths from 4 to 3,000 bytes, most of them short; every hundredth is as long as a datagram can be.
+/// Lengths from 4 to 3,000 bytes, most of them short; every hundredth has the maximum length.
 fn len_of(number: u32) -> usize {
     match number % 100 {
         0 => 65_507,
@@ -162,7 +162,7 @@ fn len_of(number: u32) -> usize {
     }
 }
 
-/// Sends datagrams over a way that loses so much, and returns what both ends have counted.
+/// Sends datagrams over a path with this loss, and returns what both ends have counted.
 fn carry(count: u32, per_sec: u32, lost_per_1000: u32) -> (Snapshot, Snapshot) {
     let (out, to) = sink();
     let far = FarWeir::start("127.0.0.1:0", to);
@@ -210,7 +210,7 @@ fn on_a_way_that_loses_a_fifth_everything_arrives_once() {
     compare(&near, &far, 5_000);
 }
 
-/// Keeps the numbers in the order in which they come.
+/// Keeps the numbers in the order in which they arrive.
 struct Numbers(Arc<Mutex<Vec<u32>>>);
 
 impl RowTarget for Numbers {
@@ -229,7 +229,7 @@ impl RowTarget for Numbers {
     }
 }
 
-/// The numbers of so many datagrams as they come out of a Weir behind a way that loses a fifth.
+/// The numbers of `count` datagrams in the order in which they leave a Weir behind a path that loses a fifth.
 fn numbers(hold: Option<Duration>, count: u32) -> Vec<u32> {
     let numbers = Arc::<Mutex<Vec<_>>>::default();
     let rows = TargetKind::Rows(Box::new(Numbers(Arc::clone(&numbers))));
@@ -255,7 +255,7 @@ fn numbers(hold: Option<Duration>, count: u32) -> Vec<u32> {
 fn datagrams_come_out_in_the_order_in_which_they_came_in_if_that_is_asked_for() {
     let in_order = numbers(Some(Duration::from_secs(60)), 3_000);
     assert!(in_order.iter().copied().eq(0..3_000), "{in_order:?}");
-    // Without, nothing waits for what is missing; with too little time, not for long.
+    // Without holding, nothing waits for missing datagrams; with too little time, not for long.
     for hold in [None, Some(Duration::from_nanos(1))] {
         let mut any = numbers(hold, 3_000);
         assert!(!any.is_sorted(), "{hold:?}");
@@ -315,7 +315,7 @@ fn a_dead_way_costs_its_own_datagrams_alone_and_the_next_ones_arrive_when_it_is_
     for number in 1..1_000 {
         near.sender.send(&payload(number, 4)).unwrap();
     }
-    // What was sent is not settled: only the other end knows whether it arrived. All the rest has a name.
+    // What was sent is not settled: only the other end knows whether it arrived. The rest is accounted for.
     near.wait_until("they expire", |hop| {
         hop.dropped_for(Reason::Expired).count + hop.in_flight.count == 999
             && hop.received.count == 1_000
@@ -339,7 +339,7 @@ fn a_dead_way_costs_its_own_datagrams_alone_and_the_next_ones_arrive_when_it_is_
     compare_ends(&near.stop(), &far.stop());
 }
 
-/// What one end says was accepted is what the other has accepted.
+/// Checks that what one end counts as accepted is what the other accepted.
 fn compare_ends(near: &Snapshot, far: &Snapshot) {
     let target = near.hop(HopKind::Target, "in", Some("far")).unwrap();
     let receive = far.hop(HopKind::Receive, "in", None).unwrap();
@@ -360,7 +360,7 @@ fn a_receiver_that_starts_anew_costs_no_datagram_without_a_name() {
     let mut far = Some(far);
     for number in 0..COUNT {
         if number == COUNT / 2 {
-            // As a crash: nobody says what was on its way.
+            // A crash: nothing reports what was in flight.
             drop(far.take());
             far = Some(FarWeir::start(&addr.to_string(), to));
         }
@@ -386,7 +386,7 @@ fn a_receiver_that_starts_anew_costs_no_datagram_without_a_name() {
     let twice: u64 = times.iter().map(|times| times.saturating_sub(1)).sum();
     let arrived = times.iter().filter(|times| **times > 0).count() as u64;
     assert!(twice <= again, "{twice} twice, {again} said");
-    // What the former life had in its ring when it ended is its own loss; nothing here was slow.
+    // What the earlier life had in its ring when it ended is its own loss; nothing here was slow.
     let least = hop.delivered.count;
     assert!((least..=least + hop.uncertain.count).contains(&arrived), "{arrived} {hop:#?}");
     near.stop();

@@ -1,5 +1,5 @@
-//! What a reload does to a running listener: targets change in place, a socket goes on to another listener, and no
-//! datagram is lost, doubled or without an account.
+//! The effects of a reload on a running listener: targets change in place, a socket moves to another listener, and no datagram is
+//! lost, duplicated or unaccounted for.
 
 use crate::support::{change, named, options, sink, udp_to};
 use ledger::{HopKind, Ledger, Snapshot};
@@ -19,13 +19,13 @@ fn file(path: PathBuf) -> TargetKind {
     TargetKind::File(FileOptions { path, format, rotate_bytes: None, rotate_keep: 0 })
 }
 
-/// A file's length-prefixed numbers.
+/// The numbers in a file of length-prefixed records.
 fn numbers_in(path: &PathBuf) -> Vec<u64> {
     let bytes = std::fs::read(path).unwrap();
     bytes.chunks(12).map(|record| u64::from_be_bytes(record[4..].try_into().unwrap())).collect()
 }
 
-/// A sender of numbers to a socket that listeners take turns with.
+/// A sender of numbers to a socket that successive listeners read.
 struct Numbers {
     sender: UdpSocket,
     sent: u64,
@@ -88,7 +88,7 @@ fn check_change(schedule: Schedule) {
         numbers.send(100);
         let (next, next_addr) = sink();
         let mut changed = named("t");
-        // An even round has a gate, which lets all pass.
+        // Every other round has a gate, which lets everything pass.
         changed.rate_limit_per_sec = NonZeroU32::new(u32::MAX).filter(|_| round % 2 == 0);
         change(&mut listener, TargetChange::Change(changed, udp_to(next_addr)));
         sinks.push(next);
@@ -235,7 +235,7 @@ fn a_start_that_fails_leaves_neither_threads_nor_rows() {
     assert!(ledger.snapshot().hops.is_empty());
 }
 
-/// Nobody asked for sources so far, and the receiving thread waits in a call that does not.
+/// No source was requested so far, and the receiving thread waits in a call that does not request any.
 #[test]
 fn a_source_filter_holds_from_the_moment_that_the_change_is_answered() {
     for schedule in [Schedule::Inline, Schedule::Threaded] {

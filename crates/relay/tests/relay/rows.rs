@@ -1,5 +1,5 @@
-//! Targets that copy datagrams out of the ring: what arrives, what a receiver without room costs and whom, what becomes of
-//! a panic, of a change, and of the stop.
+//! Targets that copy datagrams out of the ring: what arrives, what a receiver without room costs and whom, and the effects of a
+//! panic, of a change, and of the stop.
 
 use crate::support::{Bench, change, named, options, sink, target, udp_to};
 use ledger::{HopKind, Ledger, Reason, Snapshot};
@@ -18,7 +18,7 @@ use testkit::{DEADLINE, TempDir, wait_for};
 
 const BOTH: [Schedule; 2] = [Schedule::Inline, Schedule::Threaded];
 
-/// What receivers have got, and what they may take.
+/// What receivers got, and what they may take.
 struct Memory {
     ready: EventFd,
     state: Mutex<State>,
@@ -29,11 +29,11 @@ struct State {
     rows: Vec<Row>,
     flushed: usize,
     room: usize,
-    /// How often there was none.
+    /// How often there was no room.
     refusals: u64,
     /// The number on which receivers panic.
     cursed: Option<u64>,
-    /// Receivers that were dropped, and rows that were not flushed then.
+    /// Receivers that were dropped, and rows not flushed at that time.
     dropped: (usize, usize),
 }
 
@@ -150,7 +150,7 @@ fn rows_have_every_byte_the_source_and_the_time() {
         for n in 0..count {
             bench.sender.send(&payload(n)).unwrap();
         }
-        // Nothing more comes, and nobody stops: what was taken is handed on all the same.
+        // Nothing more comes and nothing stops, but what was taken is still passed on.
         memory.wait_for_flushed(count as usize);
         let rows = memory.state().rows.clone();
         for (row, n) in rows.iter().zip(0..) {
@@ -212,11 +212,11 @@ fn a_receiver_without_room_leaves_the_datagrams_in_the_ring() {
     }
 }
 
-/// More than the ring has descriptors for (65,536), so that a receiver without room loses some to the ring.
+/// More than the ring has descriptors for (65,536), so a receiver without room loses some to the ring.
 const PACED: u64 = 100_000;
 const PACED_PER_SEC: u32 = 40_000;
 
-/// Sends at a rate that the listener can take, to a UDP target that reads all the time and these. Returns how many arrived
+/// Sends at a rate that the listener can take, to a UDP target that reads all the time and to these. Returns how many arrived
 /// there, in order, and the last ledger.
 fn paced(schedule: Schedule, others: Vec<(TargetOptions, TargetKind)>) -> (u64, Snapshot) {
     let (socket, addr) = sink();
@@ -287,7 +287,7 @@ fn a_changed_receiver_goes_on_where_it_is() {
         for (round, memory) in (1..).zip(&memories[1..]) {
             send(&bench, (round - 1) * 100..round * 100);
             change(bench.listener(), TargetChange::Change(named("rows"), memory.target()));
-            // The one before it has handed on what it took, and is gone.
+            // The previous receiver has passed on what it took, and is gone.
             assert_eq!(memories[round as usize - 1].state().dropped, (1, 0));
         }
         send(&bench, 900..1_000);
@@ -373,7 +373,7 @@ fn a_stop_waits_for_room_until_its_deadline() {
     }
 }
 
-/// One that is not decided about again each time that there is no room for it.
+/// The gate must not decide again each time that there is no room.
 #[test]
 fn the_gate_is_asked_once_for_each_datagram() {
     let memory = Memory::with_room(0);

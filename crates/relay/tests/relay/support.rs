@@ -1,4 +1,4 @@
-//! What the tests of real listeners share.
+//! Shared by the tests of real listeners.
 
 use ledger::{HopKind, HopSnapshot, Ledger, Snapshot};
 use relay::{
@@ -56,7 +56,7 @@ pub(crate) fn sink() -> (UdpSocket, SocketAddr) {
     (socket, addr)
 }
 
-/// A listener on loopback, and a sender that is connected to it.
+/// A listener on loopback, and a sender connected to it.
 pub(crate) struct Bench {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) listener: Option<Listener>,
@@ -79,7 +79,7 @@ impl Bench {
         self.listener.as_mut().unwrap()
     }
 
-    /// Waits for a condition on the ledger, which must balance at every look.
+    /// Waits for a condition on the ledger, which must balance at every check.
     pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&Snapshot) -> bool) -> Snapshot {
         let begin = Instant::now();
         loop {

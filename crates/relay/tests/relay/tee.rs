@@ -52,7 +52,7 @@ fn a_refusing_target_is_counted_to_the_last_datagram_and_harms_no_other() {
         drop(dead);
         let targets = vec![(named("dead"), udp_to(dead_addr)), (named("good"), udp_to(good_addr))];
         let mut bench = Bench::start(schedule, targets);
-        // Runs of equal length and single datagrams, so that each answer is about another number of them.
+        // Runs of equal length and single datagrams, so that each answer is about a different number of them.
         let count = 2_000_u64;
         let len_of = |n: u64| if n % 100 < 50 { 40 } else { 1 + (n * 7 % 90) as usize };
         for n in 0..count {
@@ -100,7 +100,7 @@ fn targets_join_leave_and_move_under_load() {
     });
     change(bench.listener(), TargetChange::Redirect("first".to_owned(), udp_to(moved_addr)));
     send(&bench, 500);
-    // What has come by then is the second's too.
+    // What has arrived by then belongs to the second target too.
     bench.wait_until("all 1,500 through", |snapshot| {
         target(snapshot, HopKind::Egress, "first").delivered.count == 1_500
     });
@@ -121,7 +121,7 @@ fn targets_join_leave_and_move_under_load() {
     };
     let arrived: Vec<u64> = std::iter::from_fn(&mut next).collect();
     assert_eq!(got, arrived.len() as u64);
-    // It joined somewhere in the first 500; from there on it has every one, in order.
+    // It joined somewhere in the first 500; from there on it has every datagram, in order.
     let joined = arrived[0];
     assert!(
         joined <= 500,
@@ -130,7 +130,7 @@ fn targets_join_leave_and_move_under_load() {
     assert!(arrived.iter().copied().eq(joined..1_500), "{arrived:?}");
 }
 
-/// What waits in the ring for a blocked target leaves as fast as its reader takes it, also while nothing arrives.
+/// What waits in the ring for a blocked target leaves as fast as its reader takes it, even while nothing arrives.
 #[test]
 fn a_blocked_target_catches_up_while_nothing_arrives() {
     for schedule in [Schedule::Inline, Schedule::Threaded] {
@@ -144,7 +144,7 @@ fn a_blocked_target_catches_up_while_nothing_arrives() {
                 TargetKind::Unix { peer: UnixPeer::follow(path.clone()).unwrap() },
             )],
         );
-        // The reader's queue holds some hundred at most (net.unix.max_dgram_qlen).
+        // The reader's queue holds a few hundred at most (net.unix.max_dgram_qlen).
         let count = 10_000_u64;
         for n in 0..count {
             bench.sender.send(&n.to_be_bytes()).unwrap();
@@ -164,7 +164,7 @@ fn a_blocked_target_catches_up_while_nothing_arrives() {
     }
 }
 
-/// A pipe that nobody empties is a disk that does not answer.
+/// A pipe that nobody empties stands in for a disk that does not respond.
 #[test]
 fn a_stuck_file_harms_no_other_and_its_rest_is_named() {
     let path = std::env::temp_dir().join(format!("weir-stuck-{}", std::process::id()));
