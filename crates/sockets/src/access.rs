@@ -1,4 +1,4 @@
-//! How the collector gets at namespaces: in this process, or through the helper that holds the capabilities.
+//! How the collector reaches namespaces: from this process, or through the helper that holds the capabilities.
 
 use crate::quiet::TcpCounts;
 use std::io;
@@ -8,25 +8,25 @@ use sys::namespace::{Discovery, Error, Home, Identity, Nsids, Scan, Target};
 use sys::netlink::{Protocol, Socket};
 use sys::socket::set_receive_buffer;
 
-/// Which namespaces are collected.
+/// Which namespaces to collect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// That of this process. Needs no privilege.
+    /// This process's own. Needs no privilege.
     Own,
-    /// Every one that can be found.
+    /// Every namespace that can be found.
     All,
-    /// Those with these names, as [`Found::name`] has them.
+    /// Those with these names, as in [`Found::name`].
     Named(Vec<String>),
 }
 
 /// A namespace that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Which one it is.
+    /// Identity of the namespace.
     pub id: Identity,
-    /// Its name, where a file stands for it: what `ip netns` or a container engine calls it.
+    /// Its name, if it is mounted at a file: what `ip netns` or a container engine calls it.
     pub name: Option<String>,
-    /// A process in it, where one was seen.
+    /// A process in it, if one was seen.
     pub process: Option<u32>,
 }
 
@@ -36,15 +36,15 @@ const SKNLGRP_INET6_TCP_DESTROY: u32 = 3;
 
 /// Opens what the collector reads. Descriptors of namespaces themselves never outlive a call.
 pub trait Access: Send {
-    /// Looks for the namespaces of the scope; the own one is the first, if it is in the scope.
+    /// Finds the namespaces in the scope. The own one comes first if it is in the scope.
     ///
     /// # Errors
-    /// Nobody could look. What `found` holds all the same can be opened, the own namespace for instance. What cannot be seen for
-    /// want of a capability is no error, and counted in the answer.
+    /// The search failed. The namespaces in `found` can still be opened, for instance the own one. Namespaces that are invisible
+    /// for lack of a capability are not an error; the result counts them.
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan>;
 
-    /// As [`Self::discover`], but what only processes lead to is as the last discovery found it: cheap, for whoever knows that
-    /// something was mounted.
+    /// As [`Self::discover`], but reuses the last discovery for what only processes lead to. A cheap call when something was
+    /// mounted.
     ///
     /// # Errors
     /// As [`Self::discover`].
@@ -52,47 +52,49 @@ pub trait Access: Send {
         self.discover(scope, found)
     }
 
-    /// Whether this process looks by its own rights, so that a capability of its own would show more.
+    /// Whether this process searches with its own rights, so that additional capabilities would show more.
     fn is_direct(&self) -> bool {
         true
     }
 
-    /// Opens a `NETLINK_SOCK_DIAG` socket in the namespace at this place of the last discovery.
+    /// Opens a `NETLINK_SOCK_DIAG` socket in the namespace at index `at` of the last discovery.
     ///
     /// # Errors
-    /// The namespace is gone, or may not be entered.
+    /// The namespace is gone or may not be entered.
     fn open(&mut self, at: usize) -> Result<Socket, Error>;
 
-    /// The id by which close events name the namespace at this place of the last discovery; assigns one if it has none.
+    /// The id that close events use for the namespace at index `at` of the last discovery. Assigns one if it has none.
     ///
     /// # Errors
-    /// Any of netlink; `EPERM` without `CAP_NET_ADMIN`, `EACCES` when the namespace may not be opened, `ENOENT` when it is gone.
+    /// Any netlink error; `EPERM` without `CAP_NET_ADMIN`, `EACCES` when the namespace may not be opened, `ENOENT` when it is
+    /// gone.
     fn nsid(&mut self, at: usize) -> Result<i32, Errno>;
 
-    /// What the kernel counts of TCP in the namespace at this place of the last discovery. Where it cannot be read, every poll
-    /// walks the namespace.
+    /// The kernel's TCP counters of the namespace at index `at` of the last discovery. If they cannot be read, every poll walks
+    /// the namespace.
     ///
     /// # Errors
-    /// As [`Self::open`]; with `ENOSYS` where the access does not know how to ask.
+    /// As [`Self::open`]; `ENOSYS` when the access has no way to read them.
     fn tcp_counts(&mut self, at: usize) -> Result<TcpCounts, Error> {
         let _ = at;
         Err(Error::Syscall { call: "reading the counts of TCP", errno: Errno::NOSYS })
     }
 
-    /// A second access by the same rights, whose discoveries leave the places of this one alone. `None`: new namespaces are found
-    /// by polls alone.
+    /// A second access with the same rights, whose discoveries do not change the indices of this one. `None` when only polls can
+    /// find new namespaces.
     fn second(&self) -> Option<Box<dyn Access>> {
         None
     }
 
-    /// Opens the socket that hears TCP sockets being destroyed, with a receive buffer of so many bytes if that is allowed.
+    /// Opens the socket that receives events of TCP sockets being destroyed, with a receive buffer of `buffer_bytes` if that is
+    /// allowed.
     ///
     /// # Errors
-    /// This kernel has no such events, or hearing those of other namespaces is not allowed.
+    /// This kernel has no such events, or receiving those of other namespaces is not allowed.
     fn events(&mut self, hears: Hears, buffer_bytes: usize) -> Result<Socket, Errno>;
 }
 
-/// Whose close events are heard.
+/// Whose close events are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hears {
     /// Those of the own namespace.
@@ -101,11 +103,11 @@ pub enum Hears {
     All,
 }
 
-/// Access by the rights of this process. Made and used on one thread: it enters namespaces with that thread.
+/// Access with the rights of this process. Create and use it on one thread: it enters namespaces with that thread.
 #[derive(Default)]
 pub struct Direct {
     discovery: Discovery,
-    /// Places of the last answer in `discovery`.
+    /// Indices of the last result in `discovery`.
     places: Vec<usize>,
     own: Option<Identity>,
     home: Option<Home>,
@@ -126,14 +128,14 @@ impl Direct {
         self.home.as_ref().ok_or(Error::Gone)
     }
 
-    /// Runs `f` in the namespace at this place of the last discovery.
+    /// Runs `f` in the namespace at index `at` of the last discovery.
     fn inside<R: Send>(&mut self, at: usize, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
         let place = *self.places.get(at).ok_or(Error::Gone)?;
         let other = self.discovery.namespace(place).filter(|one| Some(one.id) != self.own);
         // The own one is not entered: that would need a capability.
         let Some(namespace) = other else { return Ok(f()) };
 
-        // Closed on return: a descriptor that is kept would keep the namespace alive after its last process.
+        // Closed on return: an open descriptor would keep the namespace alive after its last process.
         let namespace = namespace.open()?;
         self.home()?.enter(&namespace, f)
     }

@@ -1,4 +1,4 @@
-//! From the kernel's message to a record: nothing is computed, everything is named.
+//! Turns the kernel's message into a record: names everything and computes nothing.
 
 use crate::ends::{Role, role_of_listed};
 use crate::says;
@@ -8,7 +8,7 @@ use record::{
 use std::sync::OnceLock;
 use wire::inet_diag::{AccEcnLayout, SocketMessage, TcpInfo, Ulp};
 
-/// How this machine's kernel lays out its state of accurate ECN; `None` if its release does not say.
+/// The layout of this machine's kernel for accurate ECN state. `None` if its release does not tell.
 pub(crate) fn own_accecn_layout() -> Option<AccEcnLayout> {
     // The release does not change while the machine runs.
     static LAYOUT: OnceLock<Option<AccEcnLayout>> = OnceLock::new();
@@ -18,8 +18,8 @@ pub(crate) fn own_accecn_layout() -> Option<AccEcnLayout> {
     })
 }
 
-/// Fills in what the kernel's message says: endpoints, socket, `tcp_info`, congestion, memory, and what has no name here. The
-/// layout is that of the kernel the message is from: [`own_accecn_layout`], or `None` for a message out of a file.
+/// Fills in the content of the kernel's message: endpoints, socket, `tcp_info`, congestion, memory, and attributes without a name
+/// here. The layout is that of the kernel that wrote the message: [`own_accecn_layout`], or `None` for a message from a file.
 pub(crate) fn fill<'a>(
     record: &mut SocketRecord<'a>,
     message: &SocketMessage<'a>,
@@ -52,7 +52,7 @@ pub(crate) fn fill<'a>(
     record.class_id = message.class_id;
     record.socket_options = message.socket_options.map(|options| options.bits());
 
-    // The kernel shows these two to readers with CAP_NET_ADMIN alone; to others their absence says nothing.
+    // The kernel shows these two only to readers with CAP_NET_ADMIN. For others their absence means nothing.
     let no = says::is_for_admin(message).then_some(false);
     record.has_md5 = if message.has_md5 { Some(true) } else { no };
     record.is_mptcp = no;
@@ -73,7 +73,7 @@ pub(crate) fn fill<'a>(
     fill_memory(record, message);
 }
 
-/// Fills in what a close event says, and leaves out what only looks like it: zeros where the kernel has nothing to say any more.
+/// Fills in the content of a close event. Leaves out zeros that are not values, because the kernel has cleared those fields.
 pub(crate) fn fill_close<'a>(
     record: &mut SocketRecord<'a>,
     event: &SocketMessage<'a>,
@@ -81,7 +81,7 @@ pub(crate) fn fill_close<'a>(
 ) {
     let is_aborted = says::is_aborted(event);
     if is_aborted {
-        // The kernel cleared the counters before it sent the event (`tcp_disconnect`), so zeros here are not values.
+        // The kernel clears the counters before it sends the event (`tcp_disconnect`), so zeros here are not values.
         let mut left = *event;
         (left.tcp_info, left.tcp_info_tail) = (None, &[]);
         fill(record, &left, accecn);
@@ -101,7 +101,7 @@ pub(crate) fn fill_close<'a>(
     record.dst_port = record.dst_port.and_then(says::closed_port);
 }
 
-/// Divides the state of accurate ECN into its fields, or keeps it as it is where that is not possible.
+/// Splits the accurate ECN state into its fields, or keeps the raw word if the layout is unknown.
 fn fill_accecn(record: &mut SocketRecord<'_>, info: &TcpInfo, layout: Option<AccEcnLayout>) {
     match layout.and_then(|layout| info.accecn(layout)) {
         Some(accecn) => {
@@ -177,7 +177,7 @@ fn fill_memory(record: &mut SocketRecord<'_>, message: &SocketMessage<'_>) {
     }
 }
 
-/// The attributes that have no name here, one after another as the kernel wrote them. Appends nothing where there is none.
+/// Appends the attributes without a name here, one after another as the kernel wrote them. Appends nothing if there are none.
 pub(crate) fn unknown_attributes(message: &SocketMessage<'_>, out: &mut Vec<u8>) {
     for (kind, payload) in message.unknown_attributes() {
         let len = 4 + payload.len();

@@ -1,12 +1,12 @@
-//! Who a socket belongs to: its cgroup and what the path says of it, its process, its user, its host.
+//! Who a socket belongs to: its cgroup and what the path reveals, its process, its user, its host.
 //!
-//! - [`cgroup_path`]: the text of a path to pod, container and unit.
-//! - [`Cgroups`]: the id that the kernel reports with a socket to a path, kept.
-//! - [`Processes`]: the inode of a socket to the processes that hold it, on demand.
+//! - [`cgroup_path`]: from the text of a path to pod, container and unit.
+//! - [`Cgroups`]: from the id that the kernel reports with a socket to a path, cached.
+//! - [`Processes`]: from the inode of a socket to the processes that hold it, on demand.
 //! - [`Users`], [`Host`]: names for uids, and for this machine.
 //!
-//! None of it asks a container runtime, and none is needed for the rest of the collector to work: what may not be read
-//! is counted and stays absent.
+//! None of this asks a container runtime, and the rest of the collector works without it. What may not be read is counted and
+//! stays absent.
 
 pub mod cgroup_path;
 
@@ -23,11 +23,11 @@ pub use mounts::CgroupMount;
 pub use processes::{Process, ProcessOptions, Processes, ScanSummary};
 pub use users::Users;
 
-/// Who owns sockets, as far as anybody has asked.
+/// Attribution sources, as far as they are in use.
 pub(crate) struct Attribution {
-    /// `None` where no cgroups can be looked up.
+    /// `None` when cgroups cannot be looked up.
     pub(crate) cgroups: Option<Cgroups>,
-    /// Who holds which socket, as of this poll; `None` if nobody asked.
+    /// Which processes hold which sockets, as of this poll. `None` when nothing needs it.
     pub(crate) processes: Option<Processes>,
 }
 

@@ -1,19 +1,19 @@
 //! Closing records: the kernel's close events, joined with what the polls saw of the same sockets.
 //!
-//! What is known of a connection ([`Life`]), and where each thing that the kernel says of it leads:
+//! What is known about a connection ([`Life`]), and the effect of each thing that the kernel reports about it:
 //!
-//! | known | row of its socket | row of its minisock | in no row of a whole walk | close event |
+//! | known | row of its socket | row of its minisock | missing from a complete walk | close event |
 //! |---|---|---|---|---|
-//! | nothing | `Open`, or rejected | `Remnant` | | judged by the event; for one read of events it has "just closed" |
+//! | nothing | `Open`, or rejected | `Remnant` | | judged by the event; "just closed" until events are read again |
 //! | rejected | `Open` if it passes now | rejected | forgotten after some polls | filtered, forgotten |
 //! | `Open` | `Open` | `Remnant` | `Missing` | record, `Closed` |
 //! | `Remnant` | `Remnant` | `Remnant` | `Missing` | record, `Closed` |
 //! | `Missing` | `Open` | `Remnant` | forgotten after some polls: unobserved | record, `Closed` |
 //! | `Closed`, just closed | `Closed`, from the datagram that the kernel had filled ahead | `Closed` | forgotten | duplicate |
 //!
-//! "Record" is a record, or the drop reason for which there is none: each event has one fate. A connection that was counted as
-//! unobserved may yet have an event, if its program looks at it only then; it is judged as one of which nothing is known.
-//! `closing/model.rs` tries every legal order.
+//! "Record" is a record, or the drop reason if there is none: each event has exactly one fate. A connection counted as unobserved
+//! may still have an event, if its program reads the close only then; it is judged as an unknown one. `closing/model.rs` tests
+//! every legal order.
 
 mod final_record;
 
@@ -36,65 +36,65 @@ use wire::inet_diag::request::SOCK_DIAG_BY_FAMILY;
 use wire::inet_diag::{SocketMessage, decode};
 use wire::netlink::Messages;
 
-/// The socket that hears close events.
+/// The socket that receives close events.
 pub(crate) struct Events {
     socket: Socket,
     batch: EventBatch,
     hears: Hears,
-    /// The kernel's count of lost events, as far as it is counted already.
+    /// The kernel's count of lost events that is already counted here.
     lost_seen: u32,
-    /// A socket in the own namespace for looking there at once.
+    /// A socket in the own namespace for immediate looks there.
     own: Option<Socket>,
 }
 
 impl Events {
-    /// Whether those of a namespace with this id, or the own one, are heard.
+    /// Whether events of a namespace with this id, or of the own one, are received.
     pub(crate) fn hears(&self, is_own: bool, nsid: Option<i32>) -> bool {
         is_own || (self.hears == Hears::All && nsid.is_some())
     }
 
-    /// Whether those of every namespace with an id are heard.
+    /// Whether events of every namespace with an id are received.
     pub(crate) fn hears_all(&self) -> bool {
         self.hears == Hears::All
     }
 }
 
-/// Close events: where they come from, which of them wait, and which may be heard twice.
+/// Close events: where they come from, which of them wait, and which may be received twice.
 #[derive(Default)]
 pub(crate) struct Hearing {
     pub(crate) events: Option<Events>,
-    /// Those that wait for a look into their namespace.
+    /// Events that wait for a look into their namespace.
     pub(crate) held: Held,
     pub(crate) looker: Looker,
     pub(crate) turns: Turns,
-    /// Cookies of sockets that no poll had seen when their close events were read last, in order. The kernel fills one
-    /// datagram of a dump ahead, so that such a socket may still be listed in the next.
+    /// Sorted cookies of sockets that no poll had seen when their close events were last read. The kernel fills one datagram of a
+    /// dump ahead, so such a socket may still be listed in the next.
     pub(crate) just_closed: Vec<u64>,
-    /// The same, of events that may be heard again because another socket took over, in order.
+    /// The same for events that may be received again because another socket took over, sorted.
     pub(crate) heard_before: Vec<u64>,
 }
 
-/// A close event and what belongs to it, before it is decided how the connection ended.
+/// A close event with its context, before it is decided how the connection ended.
 #[derive(Clone, Copy)]
 pub(crate) struct Closed {
-    /// What the polls saw of it, if they did.
+    /// What the polls saw of the connection, if anything.
     pub(crate) entry: Option<Entry>,
     pub(crate) place: Option<u32>,
     pub(crate) nsid: Option<i32>,
     /// When the event was read.
     pub(crate) unix_ns: u64,
-    /// The same by the clock that nobody sets.
+    /// The same on the boot-time clock, which nobody sets.
     pub(crate) boot_ns: u64,
 }
 
-/// When something was read.
+/// When something was read, on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     pub(crate) unix_ns: u64,
     pub(crate) boot_ns: u64,
 }
 
-/// Whether the events that had come were all taken.
+/// Whether all events that had arrived were taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drained {
     Wholly,
@@ -104,9 +104,9 @@ pub(crate) enum Drained {
 
 /// What becomes of a close event.
 enum Fate {
-    /// A record.
+    /// It becomes a record.
     Recorded,
-    /// Nothing, for a reason.
+    /// It is left out, for this reason.
     LeftOut(Reason),
     /// It waits for a look into its namespace.
     Held,
@@ -118,14 +118,14 @@ impl AsFd for Events {
     }
 }
 
-/// Events that are taken with one call, and the bytes of each: 380 on Linux 6.18.
+/// Maximum number of events taken with one call, and bytes reserved for each. An event has 380 bytes on Linux 6.18.
 const BATCH_EVENTS: usize = 64;
 const EVENT_BYTES: usize = 1_024;
-/// Batches after which other work has its turn: 16,384 events, some 80 ms. The rest waits in the kernel's buffer.
+/// Batches after which other work gets a turn: 16,384 events, about 80 ms. The rest waits in the kernel's buffer.
 const BATCHES_MAX: usize = 256;
 
 impl Engine<'_> {
-    /// Starts to hear close events, those of other namespaces too if that is wanted and allowed.
+    /// Starts receiving close events, including those of other namespaces if that is wanted and allowed.
     pub(crate) fn closes_start(&mut self, access: &mut dyn Access) {
         let wants_all = self.options.scope != Scope::Own;
         let buffer_bytes = self.options.event_buffer_bytes;
@@ -159,7 +159,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Tries again to hear the other namespaces, where [`Self::closes_start`] could not: a helper may be there by now.
+    /// Tries again to receive the events of other namespaces if [`Self::closes_start`] could not: a helper may be available by
+    /// now.
     pub(crate) fn closes_retry(&mut self, access: &mut dyn Access) {
         let hears_all =
             self.hearing.events.as_ref().is_some_and(|events| events.hears == Hears::All);
@@ -169,7 +170,8 @@ impl Engine<'_> {
         }
 
         if let Ok(socket) = access.events(Hears::All, self.options.event_buffer_bytes) {
-            // What the old socket has heard is older than what this one will; but what came since it was opened, both have.
+            // What the old socket received is older than what the new one will receive. But both have what came since the new one
+            // was opened.
             let mut drained = Drained::Partly;
             while drained == Drained::Partly {
                 drained = self.take_closes();
@@ -186,7 +188,7 @@ impl Engine<'_> {
         // Without CAP_NET_ADMIN the kernel grants no more than `net.core.rmem_max`.
         self.counts.event_buffer_bytes.set(granted as u64);
 
-        // What does not fit is counted; without this, what does fit after it would be lost as well.
+        // Events that do not fit are counted. Without this, those that fit after them would be lost as well.
         if let Err(errno) = socket.lose_only_what_does_not_fit() {
             self.problem("events_overrun", || {
                 format!("the kernel will lose more close events than need be once its buffer is full: {errno}")
@@ -196,11 +198,11 @@ impl Engine<'_> {
         let own = Socket::open(Protocol::SockDiag).ok();
         let batch = EventBatch::new(BATCH_EVENTS, EVENT_BYTES);
 
-        // The kernel counts from 0 with each socket: what it has lost since this one was opened is ours to count.
+        // The kernel counts from 0 for each socket: what it lost since this one was opened is ours to count.
         Events { socket, batch, hears, lost_seen: 0, own }
     }
 
-    /// Makes sure that close events of a namespace are heard: those without an id stay silent.
+    /// Makes sure that close events of a namespace are received: namespaces without an id send none.
     pub(crate) fn learn_nsid(&mut self, access: &mut dyn Access, at: usize, place: u32) {
         let hears_all =
             self.hearing.events.as_ref().is_some_and(|events| events.hears == Hears::All);
@@ -209,7 +211,7 @@ impl Engine<'_> {
             return;
         }
 
-        // The scout gives the id, and counts what had closed in the namespace before.
+        // The scout assigns the id, and counts what had closed in the namespace before.
         if let Some(scout) = &mut self.scout {
             return scout.call();
         }
@@ -221,10 +223,10 @@ impl Engine<'_> {
         }
     }
 
-    /// Makes records of the close events that have come, and counts those that were lost.
+    /// Turns the close events that have arrived into records, and counts those that were lost.
     pub(crate) fn take_closes(&mut self) -> Drained {
         self.hearing.just_closed.clear();
-        // Taken out while its datagrams are read: each of them may change anything else of the engine.
+        // Taken out while its datagrams are processed: each of them may change anything else in the engine.
         let Some(mut events) = self.hearing.events.take() else { return Drained::Wholly };
 
         let mut drained = Drained::Partly;
@@ -241,7 +243,7 @@ impl Engine<'_> {
                         break;
                     }
                 }
-                // ENOBUFS says once that some were lost; how many is counted below, and the rest can be read.
+                // ENOBUFS reports once that some were lost. How many is counted below, and the rest can be read.
                 Err(Errno::INTR | Errno::NOBUFS) => {}
                 Err(Errno::AGAIN) => {
                     drained = Drained::Wholly;
@@ -255,7 +257,7 @@ impl Engine<'_> {
             }
         }
 
-        // Rows are looked up in it while the poll goes on.
+        // Rows are searched in it during the rest of the poll.
         self.hearing.just_closed.sort_unstable();
         self.count_lost(&mut events);
         self.hearing.events = Some(events);
@@ -264,7 +266,7 @@ impl Engine<'_> {
 
     fn count_lost(&mut self, events: &mut Events) {
         let Ok(info) = mem_info(events.as_fd()) else { return };
-        // The kernel's counter has 32 bits, and wraps.
+        // The kernel's counter has 32 bits and wraps.
         let lost = info.dropped_datagrams.wrapping_sub(events.lost_seen);
         events.lost_seen = info.dropped_datagrams;
         self.counts.events_lost.add(lost.into());
@@ -278,7 +280,7 @@ impl Engine<'_> {
         now: Now,
     ) {
         if received.sender_port_id != 0 {
-            // Another process may send to our port; the kernel's port is 0.
+            // Another process may send to our port. The kernel's own port id is 0.
             return;
         }
 
@@ -303,7 +305,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Counts a close event once it is known what becomes of it.
+    /// Counts a close event once its outcome is known.
     pub(crate) fn count_close(&mut self, outcome: Result<(), Reason>, amount: Amount) {
         self.sums.closes_observed += 1;
         match outcome {
@@ -318,18 +320,18 @@ impl Engine<'_> {
         }
     }
 
-    /// Joins an event with what is known of its socket, which has closed from here on.
+    /// Joins an event with what is known about its socket, which counts as closed from here on.
     fn closed(&mut self, event: &SocketMessage<'_>, nsid: Option<i32>, now: Now) -> Closed {
         let entry = self.table.get_mut(event.id.cookie).map(|entry| {
             let before = *entry;
             entry.life = Life::Closed;
-            // Its last record is the closing one. A row of it that the kernel had made before has no difference to that.
+            // Its last record is the closing one. A row that the kernel had listed before has no difference to it.
             entry.recorded = Recorded::default();
             before
         });
 
         if entry.is_none() {
-            // Its row may still come, if the kernel had filled the datagram before.
+            // Its row may still come if the kernel had filled the datagram before.
             self.hearing.just_closed.push(event.id.cookie);
         }
 
@@ -338,13 +340,13 @@ impl Engine<'_> {
             None => self.namespaces.own(),
         };
 
-        // A cookie belongs to one socket for as long as the host runs; an id may be given to another namespace.
+        // A cookie belongs to one socket for as long as the host runs, but an id may be reassigned to another namespace.
         let place = entry.map(|entry| entry.namespace).or(place);
 
         Closed { entry, place, nsid, unix_ns: now.unix_ns, boot_ns: now.boot_ns }
     }
 
-    /// Makes a closing record, or has it wait, or says why not.
+    /// Makes a closing record, or lets the event wait, or returns why there is no record.
     fn close(
         &mut self,
         event: &SocketMessage<'_>,
@@ -368,7 +370,7 @@ impl Engine<'_> {
             return Fate::LeftOut(Reason::NeverConnected);
         }
 
-        // Counted before the filter decides: it is compared with the kernel's count of all connections of the namespace.
+        // Counted before the filter decides, because it is compared with the kernel's count of all connections in the namespace.
         if let Some(place) = closed.place {
             self.namespaces.heard(place);
         }
@@ -376,8 +378,8 @@ impl Engine<'_> {
             return Fate::LeftOut(reason);
         }
 
-        // Where event and polls leave the end open, the kernel may still have something at these addresses. In the own namespace
-        // it is asked at once; to ask in another one takes a visit, so the event waits for others of that namespace.
+        // If event and polls leave the end open, the kernel may still have something at these addresses. In the own namespace it
+        // is asked at once. Another namespace takes a visit, so the event waits for others of that namespace.
         let mut look = None;
         if ends::needs_look(&end, before.as_ref()) {
             match closed.place {
@@ -388,7 +390,7 @@ impl Engine<'_> {
                     self.hearing.held.push(closed, place, body, amount);
                     return Fate::Held;
                 }
-                // Nobody knows the namespace, or too many wait already: decided without a look.
+                // The namespace is unknown, or too many events wait already: decide without a look.
                 _ => {}
             }
         }
@@ -397,8 +399,8 @@ impl Engine<'_> {
         Fate::Recorded
     }
 
-    /// Whether it closed in a namespace that is not collected: another than those with the chosen names, or one too many. The
-    /// socket of the scope [`Scope::Own`] hears no other.
+    /// Whether it closed in a namespace that is not collected: one without a chosen name, or one beyond the limit. In the scope
+    /// [`Scope::Own`] the socket receives no other events.
     fn is_elsewhere(&self, closed: &Closed) -> bool {
         let is_named = matches!(self.options.scope, Scope::Named(_));
         let are_left_out = closed.nsid.is_some() && self.counts.namespaces_left_out.load() > 0;

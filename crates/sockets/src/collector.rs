@@ -1,4 +1,4 @@
-//! The collector: one thread that polls every namespace, hears every close in between, and answers questions.
+//! The collector: one thread that polls every namespace, receives every close in between, and answers questions.
 
 use crate::access::{Access, Direct};
 use crate::attribution::Host;
@@ -20,7 +20,7 @@ use std::{fmt, io};
 use sys::poll::EventFd;
 use wire::inet_diag::Extensions;
 
-/// A running collector. Dropped without [`stop`](Self::stop), its thread ends after what it is doing.
+/// A running collector. When dropped without [`stop`](Self::stop), its thread ends after its current work.
 pub struct Collector {
     questions: Questions,
     counts: Arc<Counts>,
@@ -29,11 +29,11 @@ pub struct Collector {
     ends: Ends,
 }
 
-/// What other threads say to this one.
+/// Signals from other threads to the collector's thread.
 pub(crate) struct Signal {
     pub(crate) wake: EventFd,
     is_stopping: AtomicBool,
-    /// What the next poll asks the kernel for.
+    /// What the next poll requests from the kernel.
     extensions: AtomicU8,
 }
 
@@ -46,23 +46,23 @@ impl Signal {
         })
     }
 
-    /// What the kernel is asked for.
+    /// What is requested from the kernel.
     pub(crate) fn extensions(&self) -> Extensions {
         Extensions::from_bits(self.extensions.load(Ordering::Relaxed))
     }
 
-    /// Whether the thread is to end.
+    /// Whether the thread should end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Makes the thread look at everything.
+    /// Wakes the thread so that it checks everything.
     pub(crate) fn wake(&self) {
         self.wake.wake();
     }
 }
 
-/// Ends the thread when it is dropped.
+/// Ends the thread when dropped.
 struct Ends(Arc<Signal>);
 
 impl Drop for Ends {
@@ -72,11 +72,11 @@ impl Drop for Ends {
     }
 }
 
-/// Makes the collector's access, on the thread that will use it.
+/// Creates the collector's access, on the thread that will use it.
 pub type MakeAccess = Box<dyn FnOnce() -> Box<dyn Access> + Send>;
 
 impl Collector {
-    /// Starts to collect by the rights of this process.
+    /// Starts collecting with the rights of this process.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -84,7 +84,7 @@ impl Collector {
         Collector::start_with(options, host, output, Box::new(|| Box::new(Direct::new())))
     }
 
-    /// Starts to collect through another access, such as the helper's.
+    /// Starts collecting through another access, such as the helper's.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -104,7 +104,7 @@ impl Collector {
             let tags: Vec<_> = host.tags().collect();
             let identity = Identity { host: &host, tags: &tags, run_id: run_id() };
             let engine = Engine::new(&options, identity, thread_counts, output);
-            // The access is made on this thread, with which it enters namespaces.
+            // The access is created on this thread, which will enter namespaces.
             let mut runner = Runner::new(engine, access(), &options, thread_signal);
             runner.run(&receiver);
             runner.engine.emission.output
@@ -114,39 +114,39 @@ impl Collector {
         Ok(Collector { questions: Questions { asked, signal }, counts, thread, ends })
     }
 
-    /// What the ledger reads.
+    /// The meter for the ledger.
     pub fn meter(&self) -> Arc<dyn Meter> {
         Arc::clone(&self.counts) as Arc<dyn Meter>
     }
 
-    /// Grows while the thread is alive: at least four times a second between polls, and during polls with each datagram.
+    /// Grows while the thread is alive: at least four times a second between polls, and with each datagram during polls.
     pub fn heartbeat(&self) -> u64 {
         self.counts.heartbeat.load()
     }
 
-    /// Asks the kernel for what the fields of these options are made of, from the next poll on. Nothing else of them counts.
+    /// Requests the data for the fields of these options from the next poll on. Other options are ignored.
     pub fn change_fields(&self, options: &Options) {
         self.questions.signal.extensions.store(options.extensions().bits(), Ordering::Relaxed);
     }
 
-    /// A handle for asking from other threads.
+    /// A handle for asking questions from other threads.
     pub fn questions(&self) -> Questions {
         self.questions.clone()
     }
 
-    /// Ends the thread after the namespace that it is reading, and returns its output. Close events that have arrived
-    /// until then become records, and a last totals record covers what happened since the one before.
+    /// Ends the thread after the namespace that it is reading, and returns its output. Close events that have arrived until then
+    /// become records, and a last totals record covers the time since the previous one.
     ///
     /// # Errors
-    /// The thread panicked, which it has said on standard error; its output is lost.
+    /// The thread panicked, which it has reported on standard error. Its output is lost.
     pub fn stop(self) -> Result<Box<dyn Output>, Panicked> {
-        // Signals the thread to end; only then can it be waited for.
+        // Signals the thread to end; only then can it be joined.
         drop(self.ends);
         self.thread.join().map_err(|_| Panicked)
     }
 }
 
-/// The collector's thread panicked: a defect of Weir.
+/// The collector's thread panicked: a bug in Weir.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Panicked;
 
@@ -158,7 +158,7 @@ impl fmt::Display for Panicked {
 
 impl std::error::Error for Panicked {}
 
-/// Asks a collector from any thread.
+/// Asks a collector questions from any thread.
 #[derive(Clone)]
 pub struct Questions {
     asked: SyncSender<Question>,
@@ -166,14 +166,15 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Walks the namespaces now, and returns the sockets that pass as JSON, `limit` of them at most; for people and scripts, not
-    /// for records. What is found does not count as a poll.
+    /// Walks the namespaces now, and returns the sockets that pass as JSON, at most `limit` of them. For people and scripts, not
+    /// for records. Does not count as a poll.
     ///
-    /// One question is answered at a time, and one a second at most; this one waits `timeout` for its turn. The answer can be
-    /// read while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWERS_BYTES_MAX`]).
+    /// Questions are answered one at a time, at most one per second; this one waits up to `timeout` for its turn. The answer can
+    /// be read while it is produced, within about ten seconds, in bounded memory whatever its size
+    /// ([`crate::ANSWERS_BYTES_MAX`]).
     ///
     /// # Errors
-    /// Too many wait already; the turn did not come in time; the collector has stopped.
+    /// Too many questions wait already, the turn did not come in time, or the collector has stopped.
     pub fn ask(
         &self,
         filter: Option<Filter>,
@@ -188,7 +189,7 @@ impl Questions {
             TrySendError::Disconnected(_) => QueryError::Stopped,
         })?;
 
-        // The thread sleeps until its next poll otherwise.
+        // Otherwise the thread sleeps until its next poll.
         self.signal.wake();
         match receiver.recv_timeout(timeout) {
             Ok(answer) => Ok(answer),

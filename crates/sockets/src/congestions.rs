@@ -1,11 +1,11 @@
-//! Names of congestion controls, of which there are few, as numbers of one byte for the table.
+//! Maps the few names of congestion controls to one-byte numbers for the table.
 
-/// The names that were met, in order.
+/// The names met so far, in order.
 #[derive(Default)]
 pub(crate) struct Congestions(Vec<String>);
 
 impl Congestions {
-    /// The number of a name; 0 is none, and what no longer fits.
+    /// The number of a name. 0 for none, and for names that no longer fit.
     pub(crate) fn number(&mut self, name: Option<&str>) -> u8 {
         let Some(name) = name else { return 0 };
         let known = self.0.iter().position(|known| known == name);

@@ -1,18 +1,18 @@
 //! What was added to a connection's counters since its last record.
 //!
-//! A view in a store sees one insert at a time, and cannot subtract a row that came an hour ago; so the difference is a field.
-//! The counters that it is taken from are those of the last record, not of the last poll: a connection that was left out because
-//! nothing had changed, or by the filter, has no record. So the counters of the first record and all differences after it add up to
-//! the counters of the last, whichever records there were in between.
+//! A view in a store sees one insert at a time and cannot subtract a row from an hour ago, so the difference is a field. It is
+//! taken against the last record, not the last poll: a connection that was unchanged or filtered out has no record. So the
+//! counters of the first record plus all later differences equal the counters of the last record, whichever records there were in
+//! between.
 
 use crate::table::Entry;
 use record::SocketRecord;
 use wire::inet_diag::TcpInfo;
 
-/// What the last record of a connection had, in addition to the counters that the table keeps anyway.
+/// What the last record of a connection had, beyond the counters that the table keeps anyway.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Recorded {
-    /// When that was, since the host started, in nanoseconds; 0: no record has had counters.
+    /// Time of that record, in nanoseconds since the host booted. 0 when no record has had counters.
     boot_ns: u64,
     busy_time_us: u64,
     rwnd_limited_us: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// A record with these counters is made.
+    /// For a record with these counters, made now.
     pub(crate) fn now(info: &TcpInfo, boot_ns: u64) -> Recorded {
         Recorded {
             boot_ns,
@@ -31,7 +31,7 @@ impl Recorded {
     }
 }
 
-/// The fields of the group `delta`. What is not known is absent.
+/// The fields of the group `delta`. Unknown ones are absent.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Delta {
     since_ns: Option<u64>,
@@ -48,8 +48,8 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
-    /// What these counters have more than those of the connection's last record. Nothing is known if there was none, or if a
-    /// counter of bytes went back: the socket was disconnected and serves another connection (`connect` to `AF_UNSPEC`).
+    /// The difference between these counters and those of the connection's last record. Nothing is known if there was none, or if
+    /// a byte counter went back: the socket was disconnected and serves another connection (`connect` to `AF_UNSPEC`).
     pub(crate) fn of(entry: &Entry, info: &TcpInfo, boot_ns: u64) -> Delta {
         let (last, then) = (&entry.last, &entry.recorded);
         if then.boot_ns == 0 {
@@ -68,7 +68,7 @@ impl Delta {
         }
 
         let [bytes_sent, bytes_acked, bytes_received, bytes_retrans] = bytes.map(Option::flatten);
-        // The kernel's counters of segments are `u32` and wrap; those of bytes are not.
+        // The kernel's segment counters are `u32` and wrap; its byte counters are not.
         let wrapped = |now: Option<u32>, then: u32| now.map(|now| now.wrapping_sub(then));
         Delta {
             since_ns: Some(boot_ns.saturating_sub(then.boot_ns)),
@@ -85,7 +85,7 @@ impl Delta {
         }
     }
 
-    /// Puts it into a record.
+    /// Writes the differences into a record.
     pub(crate) fn fill(&self, record: &mut SocketRecord<'_>) {
         record.since_ns = self.since_ns;
         record.bytes_sent_delta = self.bytes_sent;
@@ -101,7 +101,7 @@ impl Delta {
     }
 }
 
-/// Takes the differences out of a record, for readers who do not get all records of a connection.
+/// Removes the differences from a record, for readers who do not get all records of a connection.
 pub fn without_delta<'a>(record: &SocketRecord<'a>) -> SocketRecord<'a> {
     let mut record = *record;
     Delta::default().fill(&mut record);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     impl Counters {
-        /// A little later, by chance.
+        /// The counters a little later, by random amounts.
         fn later(self, random: u64) -> Counters {
             let some = |bits: u32| mix(random ^ u64::from(bits)) >> (64 - bits);
             Counters {

@@ -1,4 +1,4 @@
-//! The one way from a message of the kernel's to a record: for polls, for closes, for answers, for the command and for files.
+//! Turns the kernel's messages into records, for polls, closes, answers, the command line and files alike.
 
 use crate::assemble::{fill, fill_close, own_accecn_layout, unknown_attributes};
 use crate::attribution::{Cgroup, Process};
@@ -6,10 +6,11 @@ use crate::namespaces::Known;
 use record::{RecordKind, SocketRecord};
 use wire::inet_diag::SocketMessage;
 
-/// What is known of a socket besides the kernel's message about it. What is not known is `None`.
+/// What is known about a socket besides the kernel's message. Unknown parts are `None`.
 #[derive(Clone, Copy, Default)]
 pub struct Whose<'a> {
-    /// The message is from this machine's kernel, not out of a file: fields that only its release can explain are read.
+    /// Whether the message is from this machine's kernel and not from a file. Only then are fields read whose layout depends on
+    /// the release.
     pub is_of_this_host: bool,
     /// Inode of its network namespace.
     pub netns_inode: Option<u64>,
@@ -19,14 +20,14 @@ pub struct Whose<'a> {
     pub netns_name: Option<&'a str>,
     /// Id of the namespace as seen from ours.
     pub netns_id: Option<u32>,
-    /// The cgroup of the process that made it.
+    /// The cgroup of the process that created the socket.
     pub cgroup: Option<&'a Cgroup>,
-    /// A process that holds it.
+    /// A process that holds the socket.
     pub process: Option<Process<'a>>,
 }
 
 impl<'a> Whose<'a> {
-    /// What the collector knows of a namespace.
+    /// What the collector knows about a namespace.
     pub(crate) fn of(namespace: Option<&'a Known>, cgroup: Option<&'a Cgroup>) -> Whose<'a> {
         Whose {
             is_of_this_host: true,
@@ -42,15 +43,16 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// Says in a record what a message says of a socket, and whose it is. A record of kind `close` is of a close event, which leaves
-/// out what the kernel has cleared by then; any other of a row of a dump. `scratch` takes the attributes that have no name here.
+/// Fills a record with the content of a message about a socket, and with its owner. A record of kind `close` describes a close
+/// event, whose cleared fields are left out; any other kind describes a row of a dump. `scratch` holds the attributes without a
+/// name here.
 pub fn describe<'a>(
     record: &mut SocketRecord<'a>,
     message: &SocketMessage<'a>,
     whose: &Whose<'a>,
     scratch: &'a mut Vec<u8>,
 ) {
-    // Which kernel wrote a file is not known.
+    // The kernel that wrote a file is unknown.
     let accecn = if whose.is_of_this_host { own_accecn_layout() } else { None };
     match record.record_kind {
         Some(RecordKind::CLOSE) => fill_close(record, message, accecn),

@@ -5,17 +5,17 @@ use crate::output::{Output, Problem};
 use record::SocketRecord;
 use std::time::Instant;
 
-/// The end of the collector's thread at which records leave.
+/// The output end of the collector's thread.
 pub(crate) struct Emission<'h> {
     pub(crate) identity: Identity<'h>,
     pub(crate) output: Box<dyn Output>,
     /// Number of the next record.
     pub(crate) sequence: u64,
-    /// What it was when the last totals were made.
+    /// Its value when the last totals were made.
     pub(crate) told_sequence: u64,
     /// Since when records wait for the output's next flush.
     pub(crate) unflushed_since: Option<Instant>,
-    /// Causes of problems that were reported.
+    /// Causes of problems already reported.
     reported: Vec<&'static str>,
 }
 
@@ -31,7 +31,7 @@ impl<'h> Emission<'h> {
         }
     }
 
-    /// Gives the output a record of this poll, with the next number.
+    /// Passes a record of this poll to the output, with the next number.
     pub(crate) fn emit(&mut self, record: &mut SocketRecord<'_>, poll: u32, at: Instant) {
         record.poll = Some(u64::from(poll));
         record.sequence = Some(self.sequence);
@@ -40,7 +40,7 @@ impl<'h> Emission<'h> {
         self.output.record(record);
     }
 
-    /// Reports something that does not work, once for each cause.
+    /// Reports something that does not work, once per cause.
     pub(crate) fn problem(&mut self, cause: &'static str, text: impl FnOnce() -> String) {
         if !self.reported.contains(&cause) {
             self.reported.push(cause);

@@ -1,9 +1,9 @@
-//! How a connection ended, as far as its close event, the last poll, and what the kernel still has of it say.
+//! How a connection ended, judging by its close event, the last poll, and what the kernel still has of it.
 //!
-//! The event comes when the socket is freed (`__sk_free` in net/core/sock.c, `sock_diag_broadcast_destroy`), when its state is
-//! CLOSE already and nothing says why. But the queues and the counters of `tcp_info` keep traces: of a FIN that was sent, of
-//! one that came, of an abort that cleared them. Every rule here was found on events of connections whose end was known;
-//! some hundred of those are in `testdata/ends.tsv`, and the tests hold the rules to them.
+//! The event comes when the socket is freed (`__sk_free` in net/core/sock.c, `sock_diag_broadcast_destroy`). Its state is already
+//! CLOSE then, and nothing gives the reason. But the queues and the counters of `tcp_info` keep traces: of a FIN that was sent,
+//! of one that arrived, of an abort that cleared them. Every rule here was found on events of connections with a known end. A few
+//! hundred of those are in `testdata/ends.tsv`, and the tests check the rules against them.
 
 mod evidence;
 
@@ -24,18 +24,18 @@ pub(crate) enum End {
 /// Who opened a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// This end, by `connect`.
+    /// This end, with `connect`.
     Opener,
     /// The other end; this one came from a listener.
     Acceptor,
 }
 
-/// What the kernel has at the addresses of a connection that has closed.
+/// What the kernel has at the addresses of a closed connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
-    /// A minisock in TIME-WAIT or FIN-WAIT-2: this end has closed first, or at the same time.
+    /// A minisock in TIME-WAIT or FIN-WAIT-2: this end closed first, or at the same time.
     Minisock,
-    /// The socket that listens at its local port.
+    /// The socket that listens on its local port.
     Listener,
     /// Nothing.
     Nothing,
@@ -43,18 +43,18 @@ pub(crate) enum Look {
     Other,
 }
 
-/// How it ended. `look` is `None` if nobody has looked.
+/// How the connection ended. `look` is `None` if there was no look.
 pub(crate) fn end_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> End {
-    // An abort leaves at least 2 in the send queue: what was not acknowledged, the largest window, and 2
-    // (tcp_disconnect, tcp_write_queue_purge). A socket that was never connected has 0 there.
+    // An abort leaves at least 2 in the send queue: the unacknowledged bytes, the largest window, and 2 (tcp_disconnect,
+    // tcp_write_queue_purge). A socket that was never connected has 0 there.
     if end.peer_port == 0 && end.send_queue == 0 {
         return End::NoConnection;
     }
     End::Connection(reason(end, before, look))
 }
 
-/// The states that a connection was in, as far as its close event says: those of the handshake, and if it was established all
-/// that follow.
+/// The states that a connection was in, judging by its close event: those of the handshake and, if it was established, all that
+/// follow.
 pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
     let opening = States::of(State::SynSent) | States::of(State::SynReceived);
     if !was_established(&Final::of(event), None) {
@@ -64,7 +64,7 @@ pub(crate) fn states_of(event: &SocketMessage<'_>) -> States {
     never.into_iter().fold(States::ALL, |states, state| states - States::of(state))
 }
 
-/// Who opened the connection, as far as its close event and what is known besides say.
+/// Who opened the connection, judging by its close event and what else is known.
 pub(crate) fn role_of(end: &Final, before: Option<&Before>, look: Option<Look>) -> Option<Role> {
     let polled = before.and_then(|before| before.role);
     // An abort has cleared the fields that would show it.
@@ -72,7 +72,7 @@ pub(crate) fn role_of(end: &Final, before: Option<&Before>, look: Option<Look>) 
     polled.or_else(|| if is_told { handshake(end, before, look).role } else { None })
 }
 
-/// Whether looking for a minisock can add to what [`end_of`] answers without.
+/// Whether looking for a minisock can add to what [`end_of`] concludes without it.
 pub(crate) fn needs_look(end: &Final, before: Option<&Before>) -> bool {
     if end.peer_port == 0 || !was_established(end, before) {
         return false;
@@ -86,14 +86,15 @@ pub(crate) fn needs_look(end: &Final, before: Option<&Before>) -> bool {
             false
         }
         Handshake { fin_sent: Some(true), role } if end.send_queue == 0 => {
-            // With both FINs, the end that closed first has the minisock; without the peer's, no minisock means a reset.
+            // With both FINs, the end that closed first has the minisock. Without the peer's FIN, a missing minisock means a
+            // reset.
             if peer_fin_may_have_come(end, before) {
                 !has_closed_first(before)
             } else {
                 has_more_than_our_fins_ack(end, before, role)
             }
         }
-        // What is found there says whether the one number was a SYN or a FIN.
+        // What is found there tells whether the one number was a SYN or a FIN.
         Handshake { fin_sent, .. } => fin_sent.is_none(),
     }
 }
@@ -113,7 +114,7 @@ fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReas
     }
 
     if !was_established {
-        // A connect that did not wait. Something came, and it was no SYN-ACK; or nothing did.
+        // A non-blocking connect. Either something arrived that was not a SYN-ACK, or nothing did.
         return match (end.counters.segs_in > 0, retried) {
             (true, _) => CloseReason::REFUSED,
             (false, true) => CloseReason::TIMED_OUT,
@@ -132,7 +133,8 @@ fn reason(end: &Final, before: Option<&Before>, look: Option<Look>) -> CloseReas
     }
 }
 
-/// Whether there ever was a connection. `min_rtt` and the peer's window outlive an abort, which clears the other counters.
+/// Whether the connection was ever established. `min_rtt` and the peer's window survive an abort, which clears the other
+/// counters.
 fn was_established(end: &Final, before: Option<&Before>) -> bool {
     let has_met_peer = before.is_some_and(|before| {
         !matches!(before.state, State::SynSent | State::SynReceived | State::Closed | State::Listen)
@@ -147,12 +149,12 @@ fn was_established(end: &Final, before: Option<&Before>) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Handshake {
     role: Option<Role>,
-    /// Our FIN has left. `None`: it is not known.
+    /// Whether our FIN has left. `None` when that is not known.
     fin_sent: Option<bool>,
 }
 
-/// The sequence numbers that are not data: one for our SYN, which counts with the opener alone (an acceptor's `snd_una` starts
-/// after it, tcp_create_openreq_child), and one for our FIN if it was sent.
+/// The number of sequence numbers that are not data: one for our SYN, which counts only for the opener (an acceptor's `snd_una`
+/// starts after it, tcp_create_openreq_child), and one for our FIN if it was sent.
 pub(crate) fn control_bytes(counters: &Counters, send_queue: u32, notsent: u32) -> Option<i64> {
     let sent = counters.bytes_sent?;
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -162,11 +164,11 @@ pub(crate) fn control_bytes(counters: &Counters, send_queue: u32, notsent: u32) 
     Some(numbered.saturating_sub(data))
 }
 
-/// Who opened a connection, from what the kernel lists of it.
+/// Who opened a connection, judging by what the kernel lists of it.
 pub(crate) fn role_of_listed(message: &SocketMessage<'_>) -> Option<Role> {
     match (message.state, &message.tcp_info) {
         (State::Listen | State::Closed | State::BoundInactive, _) => None,
-        // A handshake that has no socket yet is one that a listener has been asked for.
+        // A handshake without a socket of its own was requested from a listener.
         (State::SynReceived, None) => Some(Role::Acceptor),
         (state, Some(info)) => {
             let notsent = info.notsent_bytes().unwrap_or_default();
@@ -176,7 +178,7 @@ pub(crate) fn role_of_listed(message: &SocketMessage<'_>) -> Option<Role> {
     }
 }
 
-/// Who opened a connection, from the row of a poll.
+/// Who opened a connection, judging by the row of a poll.
 fn role_of_row(state: State, counters: &Counters, send_queue: u32, notsent: u32) -> Option<Role> {
     let has_fin =
         matches!(state, State::FinWait1 | State::FinWait2 | State::LastAck | State::Closing);
@@ -196,19 +198,19 @@ fn handshake(end: &Final, before: Option<&Before>, look: Option<Look>) -> Handsh
     match control_bytes(&end.counters, end.send_queue, end.notsent_bytes) {
         Some(0) => Handshake { role: Some(Role::Acceptor), fin_sent: Some(false) },
         Some(2) => Handshake { role: Some(Role::Opener), fin_sent: Some(true) },
-        // Our SYN, or our FIN.
+        // Either our SYN or our FIN.
         Some(1) => {
             let role = before.and_then(|before| before.role).or_else(|| role(end, look));
             Handshake { role, fin_sent: role.map(|role| role == Role::Acceptor) }
         }
-        // A kernel before 4.19, or segments that this host failed to send, see `has_waited_in_vain`.
+        // A kernel before 4.19, or segments that this host failed to send; see `has_waited_in_vain`.
         _ => Handshake { role: before.and_then(|before| before.role), fin_sent: None },
     }
 }
 
-/// Who opened a connection of which one number was a SYN or a FIN, and no poll saw which.
+/// Who opened a connection when one number was a SYN or a FIN and no poll saw which.
 fn role(end: &Final, look: Option<Look>) -> Option<Role> {
-    // A FIN that traveled by itself is a delivered segment without data (tcp_clean_rtx_queue); the SYN is the 1.
+    // A FIN that traveled alone is a delivered segment without data (tcp_clean_rtx_queue). The SYN is the 1.
     let alone = end.delivered.wrapping_sub(1).wrapping_sub(end.counters.data_segs_out);
     let has_fin_alone = match end.send_queue {
         0 => alone == 1,
@@ -227,8 +229,8 @@ fn role(end: &Final, look: Option<Look>) -> Option<Role> {
     }
 }
 
-/// What happened since the last poll, or since the handshake where no poll saw the connection. Signed: a guess of the
-/// handshake's segments may be one too many.
+/// What happened since the last poll, or since the handshake if no poll saw the connection. Signed: the guess of the handshake's
+/// segments may be one too high.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Since {
     segs_in: i64,
@@ -236,7 +238,7 @@ struct Since {
     data_segs_in: i64,
     data_segs_out: i64,
     bytes_received: u64,
-    /// We had nothing under way, and sent no data.
+    /// Whether we had nothing in flight and sent no data.
     is_quiet: bool,
 }
 
@@ -256,8 +258,8 @@ impl Since {
     }
 
     fn handshake(end: &Final, role: Option<Role>) -> Option<Since> {
-        // An opener has sent a SYN and an ACK and got a SYN-ACK; an acceptor's socket is made when the ACK comes, but the
-        // SYN is counted, and its SYN-ACK is not (tcp_create_openreq_child).
+        // An opener has sent a SYN and an ACK and received a SYN-ACK. An acceptor's socket is created when the ACK arrives, but
+        // the SYN is counted, and its SYN-ACK is not (tcp_create_openreq_child).
         let (segs_in, segs_out) = match role? {
             Role::Opener => (1, 2),
             Role::Acceptor => (2, 0),
@@ -274,13 +276,13 @@ impl Since {
         })
     }
 
-    /// Segments that came without data: acknowledgements, a FIN alone, a reset.
+    /// Segments that arrived without data: acknowledgments, a lone FIN, a reset.
     fn bare_segs_in(&self) -> i64 {
         self.segs_in - self.data_segs_in
     }
 }
 
-/// Our FIN was acknowledged: somebody closed in order, we or they first.
+/// Our FIN was acknowledged: the connection closed in order, by us or by the peer first.
 fn orderly(
     end: &Final,
     before: Option<&Before>,
@@ -293,8 +295,8 @@ fn orderly(
 
     let has_no_minisock = matches!(look, Some(Look::Nothing | Look::Listener));
     if !peer_fin_may_have_come(end, before) {
-        // FIN-WAIT-2 has a minisock only when the descriptor was closed. Without one, and with a segment more than the
-        // acknowledgement of our FIN, the peer has reset what we had only shut down.
+        // FIN-WAIT-2 has a minisock only if the descriptor was closed. Without one, and with a segment besides the acknowledgment
+        // of our FIN, the peer has reset what we had only shut down.
         return if has_no_minisock && has_more_than_our_fins_ack(end, before, role) {
             CloseReason::PEER_RESET
         } else {
@@ -303,7 +305,7 @@ fn orderly(
     }
 
     if has_closed_first(before) || look == Some(Look::Minisock) {
-        // Who closes first keeps the minisock, before the event is made (tcp_time_wait in net/ipv4/tcp_minisocks.c).
+        // The end that closes first keeps the minisock, before the event is sent (tcp_time_wait in net/ipv4/tcp_minisocks.c).
         return CloseReason::OUR_CLOSE;
     }
 
@@ -311,8 +313,8 @@ fn orderly(
         return CloseReason::PEER_CLOSE;
     }
 
-    // Their FIN, our FIN with the acknowledgement, their acknowledgement; or ours, theirs with the acknowledgement, our
-    // acknowledgement. Told apart only if nothing else has happened.
+    // Either their FIN, our FIN with the acknowledgment, their acknowledgment; or ours, theirs with the acknowledgment, our
+    // acknowledgment. The two can be told apart only if nothing else happened.
     let since = Since::poll(end, before).or_else(|| Since::handshake(end, role));
     match since.filter(|since| since.is_quiet && since.data_segs_in == 0) {
         Some(Since { segs_in: 2, segs_out: 1, .. }) => CloseReason::PEER_CLOSE,
@@ -321,12 +323,12 @@ fn orderly(
     }
 }
 
-/// The last poll saw it after the peer's FIN and before the end of ours.
+/// Whether the last poll saw it after the peer's FIN and before the end of ours.
 fn has_closed_second(before: Option<&Before>) -> bool {
     before.is_some_and(|before| matches!(before.state, State::CloseWait | State::LastAck))
 }
 
-/// A poll saw it after our FIN.
+/// Whether a poll saw it after our FIN.
 fn has_closed_first(before: Option<&Before>) -> bool {
     before.is_some_and(|before| {
         let has_sent = matches!(
@@ -337,7 +339,7 @@ fn has_closed_first(before: Option<&Before>) -> bool {
     })
 }
 
-/// The peer's FIN counts as a byte received (tcp_fin, tcp_rcv_nxt_update): no byte, no FIN.
+/// Whether the peer's FIN may have arrived. It counts as a byte received (tcp_fin, tcp_rcv_nxt_update): no byte, no FIN.
 fn peer_fin_may_have_come(end: &Final, before: Option<&Before>) -> bool {
     match Since::poll(end, before) {
         Some(since) => since.bytes_received > 0,
@@ -345,9 +347,9 @@ fn peer_fin_may_have_come(end: &Final, before: Option<&Before>) -> bool {
     }
 }
 
-/// With nothing under way, a segment came that is not the acknowledgement of our FIN.
+/// Whether, with nothing in flight, a segment arrived that is not the acknowledgment of our FIN.
 fn has_more_than_our_fins_ack(end: &Final, before: Option<&Before>, role: Option<Role>) -> bool {
-    // In FIN-WAIT-2 the acknowledgement has come before.
+    // In FIN-WAIT-2 the acknowledgment has already arrived.
     let is_acked = before.is_some_and(|before| before.state == State::FinWait2);
     Since::poll(end, before)
         .or_else(|| Since::handshake(end, role))
@@ -355,10 +357,10 @@ fn has_more_than_our_fins_ack(end: &Final, before: Option<&Before>, role: Option
         .is_some_and(|since| since.segs_in > if is_acked { 0 } else { 1 })
 }
 
-/// Nothing came since the poll while something of ours was under way again and again: data or a FIN, whichever.
+/// Whether nothing arrived since the poll while something of ours, data or a FIN, was retried again and again.
 ///
-/// What the host itself failed to send counts as retransmitted and not as sent (tcp_retransmit_skb, __tcp_transmit_skb in
-/// net/ipv4/tcp_output.c), so that nothing is known of the FIN then.
+/// What the host itself failed to send counts as retransmitted but not as sent (tcp_retransmit_skb, __tcp_transmit_skb in
+/// net/ipv4/tcp_output.c), so nothing is known about the FIN then.
 fn has_waited_in_vain(end: &Final, before: Option<&Before>) -> bool {
     end.send_queue > 0
         && is_stuck(end)
@@ -369,13 +371,13 @@ fn is_stuck(end: &Final) -> bool {
     end.retransmits > 0 || end.probes > 0 || end.lost > 0
 }
 
-/// Our FIN was not sent, or not acknowledged: reset or timed out.
+/// Our FIN was not sent, or not acknowledged: the connection was reset or timed out.
 fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bool) -> CloseReason {
     let is_stuck = is_stuck(end);
     let since = Since::poll(end, before);
     match since {
         Some(since) if since.segs_in == 0 => {
-            // Nothing came: no reset did. Either we waited in vain, or we broke off.
+            // Nothing arrived, so no reset did. Either we waited in vain, or we aborted.
             let only_data =
                 end.send_queue > 0 && since.segs_out > 0 && since.segs_out == since.data_segs_out;
             return if is_stuck || only_data {
@@ -384,7 +386,7 @@ fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bo
                 CloseReason::OUR_RESET
             };
         }
-        // A reset that came during retransmissions looks the same.
+        // A reset during retransmissions looks the same.
         None if is_stuck => return CloseReason::UNKNOWN,
         _ => {}
     }
@@ -395,7 +397,8 @@ fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bo
 
     let bare = since.or_else(|| Since::handshake(end, role)).map(|since| since.bare_segs_in());
     if bare.is_some_and(|bare| bare <= 0) {
-        // Nothing but data came, so no reset: we closed with data unread (__tcp_close), or somebody had it aborted (tcp_abort).
+        // Only data arrived, so no reset: we closed with unread data (__tcp_close), or the connection was aborted locally
+        // (tcp_abort).
         return CloseReason::OUR_RESET;
     }
 
@@ -405,7 +408,7 @@ fn abrupt(end: &Final, before: Option<&Before>, role: Option<Role>, fin_sent: bo
 
     match (before, since) {
         (Some(before), Some(since)) if since.is_quiet => {
-            // With nothing of ours to acknowledge, a bare segment is their FIN or a reset.
+            // With nothing of ours to acknowledge, a segment without data is their FIN or a reset.
             let fins = match since.data_segs_in {
                 0 => i64::try_from(since.bytes_received).unwrap_or(i64::MAX),
                 _ => i64::from(before.state == State::Established),

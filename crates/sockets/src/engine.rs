@@ -1,4 +1,4 @@
-//! What the collector does with each socket that the kernel lists: filter, join with what is known, make a record.
+//! What the collector does with each socket that the kernel lists: filter it, join it with what is known, make a record.
 
 use crate::attribution::{Attribution, Cgroup};
 use crate::closing::Hearing;
@@ -29,17 +29,17 @@ use wire::DecodeError;
 use wire::inet_diag::{SocketMessage, State, States, TcpInfo};
 use wire::netlink::HEADER_BYTES;
 
-/// The poll under way, or the last one.
+/// The current poll, or the last one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// Number of the poll, from 1.
     pub(crate) poll: u32,
-    /// When the kernel was asked for what is being listed.
+    /// When the kernel was asked for the current listing.
     pub(crate) unix_ns: u64,
-    /// The same since the host started, for durations.
+    /// The same in nanoseconds since the host booted, for durations.
     pub(crate) boot_ns: u64,
     pub(crate) at: Instant,
-    /// Place of the namespace that is being walked.
+    /// Place of the namespace being walked.
     pub(crate) place: u32,
 }
 
@@ -56,12 +56,12 @@ pub(crate) struct Engine<'h> {
     pub(crate) namespaces: Namespaces,
     pub(crate) moment: Moment,
     pub(crate) sums: Sums,
-    /// Whether this poll makes records of unchanged sockets too.
+    /// Whether this poll also makes records of unchanged sockets.
     pub(crate) is_keyframe: bool,
     pub(crate) open: [[u64; STATES]; 2],
-    /// Attributes of the record at hand that have no name here.
+    /// Attributes of the current record that have no name here.
     pub(crate) scratch: Vec<u8>,
-    /// Looks for namespaces between polls. `None` where only the own one is collected, or closes are not.
+    /// Searches for namespaces between polls. `None` when only the own one is collected, or closes are not.
     pub(crate) scout: Option<Scout>,
 }
 
@@ -75,7 +75,7 @@ impl<'h> Engine<'h> {
         let table = Table::new(options.table_entries_max);
         counts.table_capacity.set(table.capacity() as u64);
 
-        // Entries of the table refer to a namespace for as long as they are kept after it is gone.
+        // Table entries refer to a namespace as long as they are kept after it is gone.
         let mut namespaces =
             Namespaces::new(missing_kept_polls(options.interval), options.namespaces_max);
         namespaces.set_own(sys::namespace::own().ok());
@@ -99,12 +99,12 @@ impl<'h> Engine<'h> {
         }
     }
 
-    /// Reports something that does not work, once for each cause.
+    /// Reports something that does not work, once per cause.
     pub(crate) fn problem(&mut self, cause: &'static str, text: impl FnOnce() -> String) {
         self.emission.problem(cause, text);
     }
 
-    /// Whether a connection is in the sample. By its cookie, so that it is in all polls or in none.
+    /// Whether a connection is in the sample. Decided by its cookie, so that it is in all polls or in none.
     pub(crate) fn is_sampled(&self, cookie: u64) -> bool {
         let one_in = u64::from(self.options.sample.get());
         one_in == 1 || mix(cookie).is_multiple_of(one_in)
@@ -114,13 +114,13 @@ impl<'h> Engine<'h> {
         self.attribution.cgroups.as_mut()?.lookup(id, self.moment.at).cloned()
     }
 
-    /// Notes what time it is for the sockets that are listed next.
+    /// Sets the time for the sockets that are listed next.
     pub(crate) fn stamp(&mut self) {
         self.moment.unix_ns = realtime_ns();
         self.moment.boot_ns = boottime_ns();
     }
 
-    /// Forgets how many sockets are in these states, which are counted anew.
+    /// Resets the counts of sockets in these states, which are about to be counted again.
     pub(crate) fn forget_open(&mut self, states: States) {
         for (number, count) in self.open.iter_mut().flat_map(|row| row.iter_mut().enumerate()) {
             if states.contains(State::from_number(number as u8)) {
@@ -129,7 +129,7 @@ impl<'h> Engine<'h> {
         }
     }
 
-    /// For how long the polls have seen a socket.
+    /// How long the polls have seen a socket.
     pub(crate) fn age_ns(&mut self, cookie: u64, boot_ns: u64) -> Option<u64> {
         self.table.get_mut(cookie).map(|entry| boot_ns.saturating_sub(entry.first_seen_boot_ns))
     }
@@ -138,7 +138,7 @@ impl<'h> Engine<'h> {
     fn consider(&mut self, message: &SocketMessage<'_>, raw: &[u8]) -> Result<(), Reason> {
         let cookie = message.id.cookie;
         let known = self.table.find(cookie).map(|at| InTable::of(at, self.table.at_mut(at)));
-        // A dump is not a snapshot: a socket that moves in the kernel's table meanwhile is listed twice.
+        // A dump is not a snapshot: a socket that moves within the kernel's table meanwhile is listed twice.
         if known.is_some_and(|known| known.seen_poll == self.moment.poll) {
             return Err(Reason::Duplicate);
         }
@@ -149,7 +149,7 @@ impl<'h> Engine<'h> {
             return Err(Reason::Filtered);
         }
 
-        // Before sampling: these counts say how many sockets there are, not how many records.
+        // Before sampling: these counts are of sockets, not of records.
         let row = &mut self.open[family_row(message.family)];
         if let Some(count) = row.get_mut(usize::from(message.state.number())) {
             *count += 1;
@@ -159,13 +159,13 @@ impl<'h> Engine<'h> {
             return Err(Reason::Sampled);
         }
 
-        // Without keyframes every poll records every socket, and nothing is compared.
+        // Without keyframes every poll records every socket, and there is nothing to compare.
         let fingerprint = match self.options.keyframe_every {
             Some(_) => fingerprint(raw.get(HEADER_BYTES..).unwrap_or_default()),
             None => 0,
         };
 
-        // One that did not pass before has no record yet.
+        // A socket that did not pass before has no record yet.
         let before = known.filter(|known| known.verdict.passes());
         let is_changed = before.is_none_or(|before| before.fingerprint != fingerprint);
         let fate = if is_changed || self.is_keyframe { Fate::Recorded } else { Fate::LeftOut };
@@ -179,7 +179,7 @@ impl<'h> Engine<'h> {
         Ok(())
     }
 
-    /// Brings the table up to date with a socket of this poll. Returns what a record of it has from there.
+    /// Updates the table with a socket of this poll. Returns what its record takes from there.
     pub(crate) fn note(
         &mut self,
         message: &SocketMessage<'_>,
@@ -207,7 +207,7 @@ impl<'h> Engine<'h> {
         }
 
         if is_remnant(message) {
-            // What is left of a connection for the kernel to answer late segments.
+            // The remnant of a connection, with which the kernel answers late segments.
             if entry.life != Life::Closed {
                 entry.life = Life::Remnant;
                 entry.was_remnant = true;
@@ -216,18 +216,18 @@ impl<'h> Engine<'h> {
         }
 
         entry.was_socket = true;
-        // The kernel names no owner once the program has closed the socket: the last known one is kept.
+        // The kernel reports no owner once the program has closed the socket: keep the last known one.
         entry.uid = says::uid(message).or(entry.uid);
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
 
-        // An accepted or connecting socket learns its addresses after the kernel listed it first.
+        // An accepted or connecting socket gets its addresses after the kernel first listed it.
         (entry.src, entry.sport) = (message.id.src.ip(), message.id.src.port());
         (entry.dst, entry.dport) = (message.id.dst.ip(), message.id.dst.port());
 
         let mut delta = Delta::default();
         if let Some(info) = &message.tcp_info {
-            // Before `note_counters` overwrites what is compared here. A listener's fields mean other things.
+            // Before `note_counters` overwrites what is compared here. A listener's fields have other meanings.
             if message.state != State::Listen {
                 delta = Delta::of(entry, info, boot_ns);
             }
@@ -240,10 +240,10 @@ impl<'h> Engine<'h> {
         Noted::of(entry, delta)
     }
 
-    /// Puts a socket into the table that is not there yet.
+    /// Puts a new socket into the table.
     fn insert(&mut self, message: &SocketMessage<'_>) -> &mut Entry {
         let cookie = message.id.cookie;
-        // It may have been rejected until now: what passes is in the table alone.
+        // It may have been rejected until now: a socket that passes is only in the table.
         if !self.filter.rejected.is_empty() {
             self.filter.rejected.take(cookie);
         }
@@ -270,7 +270,7 @@ impl<'h> Engine<'h> {
             self.counts.unknown_attributes.add(message.unknown_attributes().count() as u64);
         }
 
-        // A role that an earlier poll found is kept, even when the counters no longer show it.
+        // A role found by an earlier poll is kept, even if the counters no longer show it.
         record.role = noted.role.map(Role::word).or(record.role);
         record.first_seen_unix_ns = Some(noted.first_seen_unix_ns);
         noted.delta.fill(&mut record);
@@ -278,7 +278,7 @@ impl<'h> Engine<'h> {
     }
 }
 
-/// What the table had of a socket before the poll that has found it.
+/// What the table had about a socket before the current poll found it.
 #[derive(Clone, Copy)]
 pub(crate) struct InTable {
     pub(crate) at: Place,
@@ -295,14 +295,14 @@ impl InTable {
     }
 }
 
-/// Whether a record is made of a socket that a poll has found.
+/// Whether a socket found by a poll gets a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Recorded,
     LeftOut,
 }
 
-/// What the table adds to the record of a socket that a poll has found.
+/// What the table adds to the record of a socket found by a poll.
 pub(crate) struct Noted {
     role: Option<Role>,
     first_seen_unix_ns: u64,
@@ -345,7 +345,7 @@ impl crate::walk::Visitor for Engine<'_> {
     }
 
     fn pause(&mut self) {
-        // What the next datagram lists is as it is from here on. A walk of a million sockets takes two seconds.
+        // The next datagram describes the sockets as of now. A walk of a million sockets takes two seconds.
         self.stamp();
         if self.hearing.turns.is_due(self.counts.events.load().count) {
             self.take_closes();
@@ -355,7 +355,7 @@ impl crate::walk::Visitor for Engine<'_> {
     }
 }
 
-/// Keeps what a closing record falls back to, and what the end is judged by.
+/// Keeps the counters that a closing record falls back on and that the end is judged by.
 fn note_counters(entry: &mut Entry, message: &SocketMessage<'_>, info: &TcpInfo) {
     let last = LastCounters {
         bytes_sent: info.bytes_sent().unwrap_or_default(),

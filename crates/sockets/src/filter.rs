@@ -1,7 +1,7 @@
-//! The filter language: what `ss` takes, and more words that the kernel knows nothing of.
+//! The filter language: what `ss` takes, plus words that the kernel does not know.
 //!
-//! A [`Filter`] is parsed once. [`Filter::compile`] splits it for one namespace: the states and the largest part that the
-//! kernel can decide go into the request, the rest is evaluated on each reply. [`Filter::matches`] evaluates all of it, for
+//! A [`Filter`] is parsed once. [`Filter::compile`] splits it for one namespace: the states and the largest part that the kernel
+//! can decide go into the request, and the rest is evaluated on each reply. [`Filter::matches`] evaluates all of it, for
 //! captures.
 //!
 //! ```
@@ -46,10 +46,10 @@ pub(crate) use evaluate::of_close;
 
 use wire::inet_diag::{Family, SocketMessage, States};
 
-/// Longest filter, in bytes.
+/// Maximum length of a filter, in bytes.
 pub const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// Deepest nesting. Without parentheses each change between `and` and `or` is one level too.
+/// Maximum nesting. Without parentheses, each change between `and` and `or` counts as one level too.
 pub const MAX_NESTING: usize = 64;
 
 /// A parsed filter.
@@ -60,38 +60,38 @@ pub struct Filter {
     expression: Option<Expr>,
     notes: Vec<Note>,
     devices: Vec<(String, std::ops::Range<usize>)>,
-    /// What each word wants to know and where it stands, of words that want more than the fixed part of a message.
+    /// What each word needs, and its position, for words that need more than the fixed part of a message.
     asks: Vec<(Needs, std::ops::Range<usize>)>,
 }
 
 impl Filter {
-    /// Parses with this host's services, users, addresses and cgroups. A host that is not an address is looked up, which may
-    /// take as long as the resolver does.
+    /// Parses with this host's services, users, addresses and cgroups. A host that is not an address is resolved, which may take
+    /// as long as the resolver does.
     ///
     /// # Errors
     ///
-    /// [`FilterError`] points at the first word that is wrong.
+    /// [`FilterError`] points at the first wrong word.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         Self::parse_with(text, &SystemNames)
     }
 
-    /// Parses with names from elsewhere.
+    /// Parses with names from another source.
     ///
     /// # Errors
     ///
-    /// [`FilterError`] points at the first word that is wrong.
+    /// [`FilterError`] points at the first wrong word.
     pub fn parse_with(text: &str, names: &dyn Names) -> Result<Self, FilterError> {
         parse::parse(text, names)
     }
 
-    /// The same for sockets of one family alone.
+    /// The same filter, limited to sockets of one family.
     #[must_use]
     pub fn within(mut self, family: Family) -> Self {
         self.expression = parse::with_family(self.expression.take(), &[family]);
         self
     }
 
-    /// The states named in front of the expression; `None` where none are.
+    /// The states named before the expression. `None` when none are.
     #[must_use]
     pub fn states(&self) -> Option<States> {
         self.states
@@ -103,26 +103,26 @@ impl Filter {
         self.expression.as_ref()
     }
 
-    /// What the writer of the filter may not expect of it, such as the order of `and` and `or`.
+    /// Behavior that the author of the filter may not expect, such as the order of `and` and `or`.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// What [`Filter::matches`] wants to know.
+    /// What [`Filter::matches`] needs to know.
     #[must_use]
     pub fn needs(&self) -> Needs {
         self.expression.as_ref().map_or(Needs::NONE, Needs::of)
     }
 
-    /// Whether [`Filter::compile`] gives another result in another namespace, because the filter names an interface.
+    /// Whether the result of [`Filter::compile`] depends on the namespace, because the filter names an interface.
     #[must_use]
     pub fn depends_on_namespace(&self) -> bool {
         !self.devices.is_empty()
     }
 
-    /// Whether what the filter's names stand for may change while the host runs: an interface is made anew and has another
-    /// index, a service begins again and has another cgroup. [`Filter::compile`] looks them up each time.
+    /// Whether the filter's names may change their meaning while the host runs: an interface is recreated with another index, or
+    /// a service restarts with another cgroup. [`Filter::compile`] resolves them each time.
     #[must_use]
     pub fn names_may_change(&self) -> bool {
         let mut has_paths = false;
@@ -132,8 +132,8 @@ impl Filter {
         has_paths || self.depends_on_namespace()
     }
 
-    /// Points at the first interface that does not exist, as `ss` does. Where several namespaces are read an interface may
-    /// exist in one only: there an unknown one matches no socket.
+    /// Reports the first interface that does not exist, as `ss` does. Where several namespaces are read, an interface may exist
+    /// in only one of them: there, an unknown one simply matches no socket.
     ///
     /// # Errors
     ///
@@ -156,15 +156,15 @@ impl Filter {
         split::compile(Some(self), target)
     }
 
-    /// Which part runs where, one line each.
+    /// Explains which part runs where, one line each.
     #[must_use]
     pub fn explain(&self, target: &Target<'_>) -> Vec<Explanation> {
         explain::explain(self, target)
     }
 
-    /// What the filter says of a socket, all evaluated here. A socket's state counts only if the filter names states.
+    /// The verdict on a socket, with the whole filter evaluated here. A socket's state counts only if the filter names states.
     ///
-    /// `autobound` is answered from the local port alone: a reply does not say who chose it.
+    /// `autobound` is answered from the local port alone: a reply does not say who chose the port.
     #[must_use]
     pub fn evaluate(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
         let is_in =
@@ -173,14 +173,14 @@ impl Filter {
         Verdict::all([is_in].into_iter().chain(says))
     }
 
-    /// Whether the socket passes for certain.
+    /// Whether the socket certainly passes.
     #[must_use]
     pub fn matches(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> bool {
         self.evaluate(message, facts).passes()
     }
 }
 
-/// Two filters are equal when they mean the same states and expression, however they are written.
+/// Two filters are equal when they have the same states and expression, however they are written.
 impl PartialEq for Filter {
     fn eq(&self, other: &Self) -> bool {
         self.states == other.states && self.expression == other.expression

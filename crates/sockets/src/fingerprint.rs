@@ -1,15 +1,15 @@
-//! What counts as a change of a socket between two polls.
+//! Detects changes of a socket between two polls.
 
 use wire::inet_diag::SOCKET_HEADER_BYTES;
 use wire::inet_diag::attribute::INFO;
 use wire::netlink::Attributes;
 
-/// Offset and end of `idiag_expires` in `struct inet_diag_msg`: the time until a timer fires changes with the clock.
+/// Offset and end of `idiag_expires` in `struct inet_diag_msg`: the time until a timer fires, which changes with the clock.
 const EXPIRES: (usize, usize) = (52, 56);
-/// `tcpi_last_data_sent` to `tcpi_last_ack_recv` in `struct tcp_info`: they change with the clock too.
+/// `tcpi_last_data_sent` to `tcpi_last_ack_recv` in `struct tcp_info`, which change with the clock too.
 const LAST: (usize, usize) = (44, 60);
 
-/// A hash of the body of a socket's message without what only the clock changes.
+/// A hash of the body of a socket's message, without the fields that change with the clock.
 pub(crate) fn fingerprint(body: &[u8]) -> u64 {
     let mut hash = Hash(0x243f_6a88_85a3_08d3);
     let head = body.get(..SOCKET_HEADER_BYTES).unwrap_or(body);
@@ -19,7 +19,7 @@ pub(crate) fn fingerprint(body: &[u8]) -> u64 {
     for (kind, payload) in
         Attributes::new(body.get(SOCKET_HEADER_BYTES..).unwrap_or_default()).flatten()
     {
-        // With the length, so that no byte can move to the next attribute unseen.
+        // Includes the length, so that no byte can move to the next attribute unnoticed.
         hash.mix(u64::from(kind) << 32 | payload.len() as u64);
         if kind == INFO {
             hash.write(payload.get(..LAST.0).unwrap_or(payload));
@@ -32,7 +32,7 @@ pub(crate) fn fingerprint(body: &[u8]) -> u64 {
     hash.0
 }
 
-/// Multiply and fold, eight bytes a step. A stranger who finds a collision hides a change until the next keyframe, no more.
+/// Multiply and fold, eight bytes per step. Someone who finds a collision only hides a change until the next keyframe.
 struct Hash(u64);
 
 impl Hash {

@@ -1,7 +1,7 @@
 //! Close events of other namespaces that wait for a look into their namespace.
 //!
-//! A look takes a socket there: 23 µs to enter, open, ask and leave, and 2.5 µs for each further question. So events
-//! wait a moment for others of the same namespace. What they ask for stays for a minute (TIME-WAIT).
+//! A look takes a socket there: 23 µs to enter, open, ask and leave, and 2.5 µs for each further question. So events wait a
+//! moment for others of the same namespace. What they look for remains for a minute (TIME-WAIT).
 
 use crate::access::{Access, Found};
 use crate::closing::Closed;
@@ -11,34 +11,34 @@ use ledger::Amount;
 use std::time::{Duration, Instant};
 use wire::inet_diag::decode;
 
-/// Most events that wait. Those that come when it is full are decided without a look.
+/// Maximum number of waiting events. Those that arrive when it is reached are decided without a look.
 pub(crate) const HELD_MAX: usize = 8_192;
-/// Events at which they wait no longer: half, so that there is room for what comes meanwhile.
+/// Number of events at which they stop waiting: half, to leave room for what arrives meanwhile.
 const HELD_DUE: usize = HELD_MAX / 2;
-/// How long an event waits for others of its namespace. Its record waits longer for others anyway (`FLUSH_AFTER`). With 20 ms, 100
-/// busy namespaces were entered 5,000 times a second, at 23 µs each and twice that through the helper.
+/// How long an event waits for others of its namespace. Its record waits longer for others anyway (`FLUSH_AFTER`). With 20 ms,
+/// 100 busy namespaces were entered 5,000 times a second, at 23 µs each, and twice that through the helper.
 const WAIT: Duration = Duration::from_millis(500);
-/// Events whose memory is kept for the next.
+/// Number of events whose memory is kept for reuse.
 const KEPT_EVENTS: usize = 512;
-/// Namespaces that are entered in one turn: a few milliseconds.
+/// Maximum number of namespaces entered in one turn: a few milliseconds.
 const VISITS_MAX: usize = 100;
 
-/// The events that wait, in order of arrival.
+/// The waiting events, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Held {
     events: Vec<HeldEvent>,
-    /// The bodies of their messages, one after another.
+    /// The bodies of their messages, concatenated.
     bytes: Vec<u8>,
     since: Option<Instant>,
-    /// The place with which the next turn begins, so that each has its turn where there are more than one takes.
+    /// The place at which the next turn starts, so that every namespace gets its turn when there are more than one turn takes.
     first_place: u32,
-    /// What the last turn has worked on: empty, and kept for its memory.
+    /// Emptied buffers of the last turn, kept for their memory.
     spare: (Vec<HeldEvent>, Vec<u8>),
 }
 
 struct HeldEvent {
     closed: Closed,
-    /// Place of its namespace, which is to be looked into.
+    /// Place of the namespace to look into.
     place: u32,
     start: usize,
     len: usize,
@@ -46,7 +46,7 @@ struct HeldEvent {
 }
 
 impl Held {
-    /// Time until the next turn is due; `None` when nothing waits.
+    /// Time until the next turn is due. `None` when nothing waits.
     pub(crate) fn due_in(&self) -> Option<Duration> {
         self.since.map(|since| wait(self.events.len()).saturating_sub(since.elapsed()))
     }
@@ -62,7 +62,7 @@ impl Held {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// Takes everything, and leaves room for what comes.
+    /// Takes everything, and leaves reused buffers for new events.
     fn take(&mut self) -> (Vec<HeldEvent>, Vec<u8>) {
         self.since = None;
         let (events, bytes) = std::mem::take(&mut self.spare);
@@ -72,7 +72,7 @@ impl Held {
     fn give_back(&mut self, (mut events, mut bytes): (Vec<HeldEvent>, Vec<u8>)) {
         events.clear();
         bytes.clear();
-        // A burst is no reason to keep megabytes.
+        // Do not keep megabytes because of a burst.
         events.shrink_to(KEPT_EVENTS);
         bytes.shrink_to(KEPT_EVENTS * 512);
         self.spare = (events, bytes);
@@ -84,14 +84,14 @@ impl Held {
 pub(crate) enum Settle {
     /// Only a turn that is due.
     Due,
-    /// Everything, now: there is no later.
+    /// Everything, now: there is no later turn.
     All,
 }
 
 impl Engine<'_> {
-    /// Looks into the namespaces of the events that wait, and makes their records.
+    /// Looks into the namespaces of the waiting events, and makes their records.
     ///
-    /// `found` is what the access found last: places of namespaces in it are those that the access knows.
+    /// `found` is the access's last result: indices into it are those that the access knows.
     pub(crate) fn settle(&mut self, access: &mut dyn Access, found: &[Found], settle: Settle) {
         let is_due =
             self.hearing.held.due_in().is_some_and(|left| left.is_zero() || settle == Settle::All);
@@ -109,7 +109,7 @@ impl Engine<'_> {
         let since = self.hearing.held.since;
         let (mut events, bytes) = self.hearing.held.take();
         let first_place = std::mem::take(&mut self.hearing.held.first_place);
-        // Grouped by namespace, starting with the one where the last turn had to stop.
+        // Grouped by namespace, starting with the one where the last turn stopped.
         events.sort_by_key(|event| event.place.wrapping_sub(first_place));
 
         for (visits, events) in events.chunk_by(|a, b| a.place == b.place).enumerate() {

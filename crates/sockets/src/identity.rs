@@ -1,11 +1,11 @@
-//! Which record it is, of which run, host and kernel, and of which end of a connection.
+//! Identifies a record: its run, host and kernel, and the end of a connection it describes.
 
 use crate::attribution::Host;
 use crate::ends::Role;
 use record::{ConnectionRole, RecordKind, SCHEMA_VERSION, SocketRecord, Tags};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// What is the same on all records of a collector.
+/// What all records of a collector have in common.
 #[derive(Clone, Copy)]
 pub struct Identity<'h> {
     /// The host.
@@ -16,15 +16,15 @@ pub struct Identity<'h> {
     pub run_id: u64,
 }
 
-/// A number for one run of a collector, which no other run has: random, from the kernel. Above 0 and below 2^63, since many stores
-/// have no larger integer.
+/// A random number from the kernel that identifies one run of a collector. Above 0 and below 2^63, because many stores have no
+/// larger integer.
 pub fn run_id() -> u64 {
     // The standard library seeds its hash maps from the kernel's random numbers.
     (RandomState::new().build_hasher().finish() >> 1).max(1)
 }
 
 impl<'h> Identity<'h> {
-    /// A record that says which run, host and boot it is from.
+    /// A record that carries its run, host and boot.
     #[must_use]
     pub fn record(&self, kind: RecordKind, time_unix_ns: u64) -> SocketRecord<'h> {
         SocketRecord {
@@ -43,7 +43,7 @@ impl<'h> Identity<'h> {
 }
 
 impl Role {
-    /// The word for it on records.
+    /// The word for the role in records.
     pub(crate) fn word(self) -> ConnectionRole {
         match self {
             Role::Opener => ConnectionRole::OPENER,

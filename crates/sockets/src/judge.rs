@@ -1,9 +1,8 @@
-//! What the collector's filter says of sockets and of connections that have ended.
+//! The verdict of the collector's filter on sockets and on ended connections.
 //!
-//! The end of a connection that a poll has let through is a record, whatever has become of the connection; that of one that
-//! polls have only rejected is none, whatever its close event says. A connection that no poll has met is judged by its close
-//! event, which leaves much open: it says nothing of owner, cgroup, mark and congestion control, and after an abort nothing of
-//! the peer and the counters either.
+//! A connection that a poll has let through gets a closing record, whatever has become of it since. One that polls have only
+//! rejected gets none, whatever its close event says. A connection that no poll has met is judged by its close event, which
+//! leaves much open: it lacks owner, cgroup, mark and congestion control, and after an abort also the peer and the counters.
 
 use crate::attribution::Cgroup;
 use crate::closing::Closed;
@@ -19,11 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::inet_diag::{SocketMessage, States};
 
-/// The collector's filter, as it is divided now, and the connections that polls have rejected by it.
+/// The collector's filter as currently split, and the connections that polls have rejected.
 pub(crate) struct Judge {
-    /// What the kernel leaves of the filter for us.
+    /// The part of the filter that the kernel leaves to us.
     pub(crate) rest: Option<Expr>,
-    /// All of it, and the states that are asked for: by these the closes of connections that no poll has seen are judged.
+    /// The whole filter and the requested states, by which the closes of connections that no poll has seen are judged.
     pub(crate) whole: Option<Expr>,
     pub(crate) asked: States,
     pub(crate) needs: Needs,
@@ -41,7 +40,7 @@ impl Judge {
         }
     }
 
-    /// Takes the filter as it is divided now.
+    /// Adopts the filter as it is split now.
     pub(crate) fn adopt(&mut self, split: &Compiled) {
         self.rest.clone_from(&split.rest);
         self.whole.clone_from(&split.whole);
@@ -50,7 +49,7 @@ impl Judge {
 }
 
 impl Engine<'_> {
-    /// Whether a socket passes an expression of a filter with these needs, given what is known of it besides the kernel's
+    /// Whether a socket passes an expression of a filter with these needs, given what is known about it besides the kernel's
     /// message.
     pub(crate) fn passes_any(
         &mut self,
@@ -85,19 +84,19 @@ impl Engine<'_> {
         }
     }
 
-    /// What the collector's own filter says of a socket that the kernel listed.
+    /// The verdict of the collector's own filter on a socket that the kernel listed.
     pub(crate) fn judge(&mut self, message: &SocketMessage<'_>, known: Option<InTable>) -> Verdict {
         let cgroup = self.cgroup_for(self.filter.needs, message);
         let Some(rest) = &self.filter.rest else { return Verdict::True };
 
         let Moment { boot_ns, place, .. } = self.moment;
-        // One that was not there before has been seen for no time.
+        // A new socket has been seen for no time.
         let since = known.map_or(boot_ns, |known| known.first_seen_boot_ns);
         let facts = self.facts(cgroup.as_deref(), Some(place), Some(boot_ns.saturating_sub(since)));
         rest.evaluate(message, &facts)
     }
 
-    /// What the collector's own filter says of a connection that no poll let through, by its close event.
+    /// The verdict of the collector's own filter on a connection that no poll let through, from its close event.
     fn judge_close(
         &self,
         event: &SocketMessage<'_>,
@@ -109,7 +108,7 @@ impl Engine<'_> {
         of_close(self.filter.whole.as_ref(), self.filter.asked, had, event, &facts)
     }
 
-    /// Notes that a socket which the kernel listed does not pass the filter.
+    /// Records that a socket listed by the kernel does not pass the filter.
     pub(crate) fn leave_out(
         &mut self,
         message: &SocketMessage<'_>,
@@ -118,7 +117,7 @@ impl Engine<'_> {
     ) {
         let (poll, cookie) = (self.moment.poll, message.id.cookie);
         match known {
-            // It has passed before and still exists: that this poll makes no record of it does not mean that it is gone.
+            // It passed before and still exists: having no record in this poll does not mean that it is gone.
             Some(InTable { at, verdict: Verdict::True, .. }) => {
                 self.table.at_mut(at).seen_poll = poll;
             }
@@ -130,7 +129,7 @@ impl Engine<'_> {
             }
             // Rejections are remembered only to judge closes.
             _ if self.options.closes == Closes::Off => {}
-            // What is left of a connection says too little to be judged.
+            // A remnant carries too little information to be judged.
             _ if is_remnant(message) => self.filter.rejected.see(cookie, poll),
             _ if verdict == Verdict::False && is_connection(message.state) => {
                 self.filter.rejected.note(cookie, poll);

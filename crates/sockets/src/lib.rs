@@ -1,11 +1,11 @@
 //! The TCP socket collector: every TCP socket of every network namespace, and those that close between polls.
 //!
-//! [`Collector`] is one thread. It finds the namespaces, walks each one's table with one request, joins what it finds with
-//! what it knows by cookie, and gives an [`Output`] records; between two datagrams it takes the kernel's close events. It
-//! keeps no descriptor of a namespace, and a bounded table.
+//! [`Collector`] is one thread. It finds the namespaces, walks the table of each with one request, joins the results by cookie
+//! with what it knows, and passes records to an [`Output`]. Between two datagrams it takes the kernel's close events. It keeps no
+//! descriptor of a namespace, and its table is bounded.
 //!
-//! The parts serve `weir sockets` too: [`Direct`] opens namespaces, a [`Walker`] reads one, [`describe`] makes a record of a
-//! message, [`filter`] says which sockets are wanted, [`attribution`] whose they are.
+//! The parts also serve `weir sockets`: [`Direct`] opens namespaces, a [`Walker`] reads one, [`describe`] turns a message into a
+//! record, [`filter`] selects sockets, and [`attribution`] finds their owners.
 
 #![forbid(unsafe_code)]
 

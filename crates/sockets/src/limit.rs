@@ -1,13 +1,13 @@
-//! What held the sending of a connection up for longest.
+//! What limited the sending of a connection most.
 
-/// Why a connection did not send faster, with the share of its busy time in percent where the kernel measures it.
+/// Why a connection did not send faster, with the share of its busy time in percent if the kernel measures it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     /// The peer's receive window.
     PeerWindow(u64),
     /// Our send buffer.
     SendBuffer(u64),
-    /// The application sends too little.
+    /// The application sent too little.
     Application,
     /// The congestion window, or pacing.
     Path,
@@ -17,7 +17,7 @@ impl Limit {
     /// The words for all of them.
     pub const WORDS: [&str; 4] = ["rwnd", "sndbuf", "app", "path"];
 
-    /// From the fields of `tcp_info`: times in microseconds. `None` of a connection that was never busy.
+    /// Derived from the fields of `tcp_info`, with times in microseconds. `None` for a connection that was never busy.
     #[must_use]
     pub fn of(
         busy_us: Option<u64>,
@@ -36,7 +36,7 @@ impl Limit {
         })
     }
 
-    /// As tables and filters name it.
+    /// The word in tables and filters.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Looking for what the kernel still has at the addresses of a connection that has closed.
+//! Looks up what the kernel still has at the addresses of a closed connection.
 
 use crate::ends::Look;
 use sys::Errno;
@@ -7,7 +7,7 @@ use wire::inet_diag::request::SOCK_DIAG_BY_FAMILY;
 use wire::inet_diag::{Extensions, Request, SocketId, SocketMessage, State, decode};
 use wire::netlink::{Messages, NLMSG_ERROR, error_of};
 
-/// Asks for single sockets. Keeps its memory, and no socket: 2.5 µs a question.
+/// Queries single sockets. Keeps its memory, but no socket: 2.5 µs per query.
 #[derive(Debug)]
 pub(crate) struct Looker {
     request: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) struct Looker {
     sequence: u32,
 }
 
-/// An answer without optional attributes is some 120 bytes long.
+/// An answer without optional attributes is about 120 bytes long.
 const ANSWER_BYTES_MAX: usize = 4_096;
 
 impl Default for Looker {
@@ -34,13 +34,13 @@ impl Looker {
         self.sequence = self.sequence.wrapping_add(1);
         self.request.clear();
 
-        // Without the cookie: a socket that was in no dump has none before its event is made, so that its minisock has
-        // another (inet_twsk_alloc copies what is there).
+        // Without the cookie: a socket that was in no dump gets one only when its event is made, so its minisock has a different
+        // one (inet_twsk_alloc copies what is there).
         Request::exact(id.without_cookie(), Extensions::NONE, self.sequence)
             .encode(&mut self.request);
         socket.send(&self.request).ok()?;
 
-        // The kernel has answered before `send` returns; what else is queued is an answer to an earlier question.
+        // The kernel has answered before `send` returns. Anything else in the queue answers an earlier query.
         loop {
             let received = match socket.receive(&mut self.buffer) {
                 Err(Errno::INTR) => continue,

@@ -1,4 +1,4 @@
-//! What the collector counts, and the hops that the ledger reads.
+//! The collector's counters, and the hops that the ledger reads.
 
 use crate::held::HELD_MAX;
 use ledger::{
@@ -10,14 +10,14 @@ use wire::inet_diag::{Family, State};
 /// States that have a gauge: all that a reply can carry.
 pub(crate) const STATES: usize = 14;
 
-/// All counters of one collector. Its thread writes, any thread reads.
+/// All counters of one collector. Its thread writes them, and any thread reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     name: String,
     /// Sockets that the kernel listed, with the bytes of their messages.
     pub(crate) visited: Tally,
     pub(crate) polled: Counters,
-    /// Close events that were read.
+    /// Close events read.
     pub(crate) events: Tally,
     pub(crate) closed: Counters,
     /// Close events that the kernel had no room for.
@@ -27,7 +27,7 @@ pub(crate) struct Counts {
     pub(crate) interrupted: EventCounter,
     pub(crate) unknown_attributes: EventCounter,
     pub(crate) evicted: EventCounter,
-    /// Visits of namespaces that were read without a walk.
+    /// Visits to namespaces that were covered without a walk.
     pub(crate) quiet_namespaces: EventCounter,
     pub(crate) queries: EventCounter,
     pub(crate) discover_us: EventCounter,
@@ -37,7 +37,7 @@ pub(crate) struct Counts {
     pub(crate) namespace_errors: [EventCounter; NamespaceError::ALL.len()],
     pub(crate) unobserved: EventCounter,
     pub(crate) unpolled: EventCounter,
-    /// Connections that had closed in new namespaces before these could be heard.
+    /// Connections that closed in new namespaces before those could be listened to.
     pub(crate) unheard: EventCounter,
     pub(crate) never_connected: EventCounter,
     /// Closes that the filter could not decide, whatever became of them.
@@ -66,7 +66,7 @@ impl Counts {
     }
 
     fn poll_hop(&self) -> HopSnapshot {
-        // One socket is in the thread's hands at most.
+        // The thread holds at most one socket.
         let mut hop = HopBuilder::new(HopKind::Poll, &self.name, None, self.visited.load())
             .left(&self.polled)
             .capacity(1)
@@ -93,7 +93,7 @@ impl Counts {
 
         for (gauge, states) in [Gauge::OpenIpv4, Gauge::OpenIpv6].iter().zip(&self.open) {
             for (number, count) in states.iter().enumerate() {
-                // Those that a reply never carries have no gauge; the others are there at 0, too.
+                // States that a reply never carries have no gauge. The others appear even at 0.
                 if let Some(state) = TcpState::named(State::from_number(number as u8).snake()) {
                     hop = hop.gauge(gauge(state), count.load());
                 }

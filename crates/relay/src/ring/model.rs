@@ -1,7 +1,7 @@
 //! Tests the ring under loom: every interleaving of one writer and its readers on the smallest ring that can wrap.
 //!
-//! loom tracks each descriptor's cell: a read that could race with a write of the same slot fails the model.
-//! Payload bytes follow the same claims and are checked by value.
+//! loom tracks each descriptor's cell: a read that could race with a write of the same slot fails the model. Payload bytes follow
+//! the same claims and are checked by value.
 
 use super::*;
 use ledger::{Counters, Reason, Tally};

@@ -1,8 +1,8 @@
-//! What a cgroup's path says of who runs in it: pod, container, systemd unit.
+//! What a cgroup's path says about who runs in it: pod, container, systemd unit.
 //!
-//! Only the text of the path is looked at: no container runtime's socket, no file. The forms are those that runc, crun,
-//! the kubelet (`pkg/kubelet/cm/cgroup_manager_linux.go`), podman, LXC, systemd (`src/basic/cgroup-util.c`) and the
-//! container services of clouds write. Where containers are nested, the innermost is the answer.
+//! Only the text of the path is parsed: no container runtime's socket, no file. The forms are those written by runc, crun, the
+//! kubelet (`pkg/kubelet/cm/cgroup_manager_linux.go`), podman, LXC, systemd (`src/basic/cgroup-util.c`) and cloud container
+//! services. With nested containers, the innermost one is reported.
 
 mod container;
 mod name;
@@ -17,20 +17,20 @@ pub use name::Name;
 
 use unit::Units;
 
-/// Longest path that is looked at, in bytes (`PATH_MAX`). Of a longer one nothing is said.
+/// Longest path that is parsed, in bytes (`PATH_MAX`). Longer ones yield nothing.
 pub const MAX_PATH_BYTES: usize = 4_096;
 
-/// Longest name of a directory in bytes (`NAME_MAX`); a longer component is never taken for a name.
+/// Longest directory name, in bytes (`NAME_MAX`). Longer components are never taken for names.
 const MAX_COMPONENT_BYTES: usize = 255;
 
-/// What a path says. All slices lie in the path that was parsed; absent means that the path does not say.
+/// What a path says. All slices point into the parsed path. `None` when the path does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupPath<'a> {
-    /// Uid of the Kubernetes pod; of a static pod the 32 hexadecimal digits that the kubelet makes up.
+    /// Uid of the Kubernetes pod; for a static pod, the 32 hexadecimal digits that the kubelet makes up.
     pub pod_uid: Option<Name<'a>>,
     /// Id (mostly 64 hexadecimal digits) or name (LXC, nspawn) of the innermost container.
     pub container_id: Option<Name<'a>>,
-    /// Who runs the container, where the path says so: the kubelet's own form does not.
+    /// The runtime of the container, if the path names it: the kubelet's own form does not.
     pub container_runtime: Option<Runtime>,
     /// Unit of the innermost systemd system manager, escaped as `systemctl` shows it. A slice alone is not a unit.
     pub systemd_unit: Option<&'a str>,
@@ -38,22 +38,22 @@ pub struct CgroupPath<'a> {
     pub systemd_user_unit: Option<&'a str>,
     /// The deepest slice above the unit.
     pub systemd_slice: Option<&'a str>,
-    /// Login session: `3` of `session-3.scope`.
+    /// Login session, such as `3` for `session-3.scope`.
     pub session: Option<&'a str>,
-    /// User whose slice it is: 1000 of `user-1000.slice`.
+    /// Owner of the user slice, such as 1000 for `user-1000.slice`.
     pub owner_uid: Option<u32>,
 }
 
-/// Reads a path relative to the root of the cgroup hierarchy, as `/proc/PID/cgroup` shows it.
+/// Parses a path relative to the root of the cgroup hierarchy, as `/proc/PID/cgroup` shows it.
 ///
-/// Never fails: components of an unknown form are passed over. Costs one pass and no allocation.
+/// Never fails: components of an unknown form are skipped. Costs one pass and no allocation.
 pub fn parse(path: &str) -> CgroupPath<'_> {
     let mut found = CgroupPath::default();
     if path.len() > MAX_PATH_BYTES {
         return found;
     }
 
-    // The kernel marks a removed directory so (fs/d_path.c, kernel/cgroup/cgroup.c proc_cgroup_show).
+    // The kernel's mark of a removed directory (fs/d_path.c, kernel/cgroup/cgroup.c proc_cgroup_show).
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
 
     let mut units = Units::default();
@@ -82,7 +82,7 @@ fn step<'a>(
         found.container_runtime = None;
     }
 
-    // A container's own directory is still a unit of the manager outside, so `units` sees it before it enters.
+    // A container's own directory is still a unit of the outer manager, so `units` sees it before entering.
     let container = container::of(component, above);
     units.step(component, found);
     if let Some((id, runtime)) = container {
@@ -92,13 +92,13 @@ fn step<'a>(
     }
 }
 
-/// What is known of the directories above a component.
+/// What is known about the directories above a component.
 #[derive(Default)]
 struct Ancestors<'a> {
     depth: usize,
     parent: &'a str,
     grandparent: &'a str,
-    /// Below a directory that the kubelet keeps its pods in.
+    /// Below a directory in which the kubelet keeps its pods.
     kubepods: bool,
     /// Below a directory of Amazon's container agent.
     ecs: bool,

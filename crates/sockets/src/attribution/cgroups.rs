@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use sys::cgroup::Mount;
 use walk::{Walk, WalkLimits};
 
-/// Bounds of what is kept and of what a walk may cost.
+/// Limits on the cache and on the cost of a walk.
 #[derive(Clone, Debug)]
 pub struct CgroupOptions {
-    /// Most cgroups that are kept, unknown ones included. At least 1.
+    /// Maximum number of cgroups kept, including unknown ones. At least 1.
     pub max_cgroups: usize,
-    /// Most bytes of paths and names that are kept. One cgroup has 4 KiB at most.
+    /// Maximum size of the paths and names kept, in bytes. One cgroup has at most 4 KiB.
     pub max_bytes: usize,
-    /// Least time between two walks of the hierarchy.
+    /// Minimum time between two walks of the hierarchy.
     pub walk_interval: Duration,
-    /// How long an id without a directory is taken to have none.
+    /// How long an id without a directory is assumed to have none.
     pub unknown_for: Duration,
-    /// Most directories that one walk visits.
+    /// Maximum number of directories that one walk visits.
     pub max_walk_directories: usize,
-    /// Longest time that one walk takes.
+    /// Maximum duration of one walk.
     pub max_walk_time: Duration,
 }
 
@@ -42,38 +42,37 @@ impl Default for CgroupOptions {
     }
 }
 
-/// How a path is found for an id.
+/// How the path for an id is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// No cgroup v2 hierarchy is mounted: no path is ever found.
+    /// No cgroup v2 hierarchy is mounted, so no path is ever found.
     Nothing,
-    /// By a walk of all directories, whose inode numbers are the ids. Needs no privilege.
+    /// By walking all directories, whose inode numbers are the ids. Needs no privilege.
     Walk,
-    /// By the id alone, as a file handle: costs the same however many cgroups there are. Needs `CAP_DAC_READ_SEARCH` in the
+    /// Directly by id, as a file handle. The cost does not depend on the number of cgroups. Needs `CAP_DAC_READ_SEARCH` in the
     /// initial user namespace, and Linux 5.5.
     Handle,
 }
 
-/// What the cache did since it was made. Every count only grows.
+/// Counts since the cache was created. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupCounts {
-    /// Lookups that the cache could not answer. An id that is asked for again while it is taken to have no directory is not
-    /// counted again.
+    /// Lookups that the cache could not answer. Repeated lookups of an id that is assumed to have no directory are not counted.
     pub misses: u64,
-    /// Misses that found no directory: the cgroup is removed, lies outside what is mounted, or waits for the next walk.
+    /// Misses that found no directory: the cgroup was removed, is outside the mount, or has to wait for the next walk.
     pub unknown: u64,
-    /// Entries that made room for others.
+    /// Entries evicted to make room for others.
     pub evicted: u64,
     /// Walks of the hierarchy.
     pub walks: u64,
-    /// Walks that ended at a bound before they had seen everything.
+    /// Walks that stopped at a limit before they had seen everything.
     pub walks_cut: u64,
 }
 
-/// The cgroups of sockets: from the id of `INET_DIAG_CGROUP_ID` to the path and what it says. For one thread.
+/// Cache of the cgroups of sockets: from the id in `INET_DIAG_CGROUP_ID` to the path and what it says. For one thread.
 ///
-/// The kernel never gives an id to a second cgroup (fs/kernfs/dir.c, `__kernfs_new_node`: number and generation), and version 2 has no
-/// rename, so what was found once stays true, and outlives the directory.
+/// The kernel never reuses an id for another cgroup (fs/kernfs/dir.c, `__kernfs_new_node`: number and generation), and version 2
+/// has no rename, so an entry stays valid and outlives the directory.
 #[derive(Debug)]
 pub struct Cgroups {
     mount: Option<CgroupMount>,
@@ -85,7 +84,7 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// For the hierarchy that this process sees. Without one, every lookup is `None`.
+    /// A cache for the hierarchy that this process sees. Without one, every lookup returns `None`.
     ///
     /// # Errors
     /// Any error of reading `/proc/self/mountinfo`.
@@ -93,25 +92,25 @@ impl Cgroups {
         Ok(Cgroups::at(CgroupMount::find()?, options))
     }
 
-    /// For a hierarchy mounted elsewhere.
+    /// A cache for a hierarchy mounted elsewhere.
     pub fn at(mount: Option<CgroupMount>, options: CgroupOptions) -> Cgroups {
         let handles = mount.as_ref().and_then(|mount| Mount::open(&mount.point).ok());
         Cgroups { handles, ..Cgroups::by_walk(mount, options) }
     }
 
-    /// Like [`Cgroups::at`], without trying what needs privilege.
+    /// Like [`Cgroups::at`], but without trying what needs privilege.
     pub fn by_walk(mount: Option<CgroupMount>, options: CgroupOptions) -> Cgroups {
         let cache = Cache::new(options.max_cgroups, options.max_bytes);
         let counts = CgroupCounts::default();
         Cgroups { mount, handles: None, options, cache, last_walk: None, counts }
     }
 
-    /// Where paths are looked for.
+    /// Where paths are searched.
     pub fn mount(&self) -> Option<&CgroupMount> {
         self.mount.as_ref()
     }
 
-    /// How paths are looked for. [`Lookup::Handle`] becomes [`Lookup::Walk`] with the first lookup that is not permitted.
+    /// How paths are found. [`Lookup::Handle`] becomes [`Lookup::Walk`] at the first lookup that is not permitted.
     pub fn lookup_by(&self) -> Lookup {
         match (&self.mount, &self.handles) {
             (None, _) => Lookup::Nothing,
@@ -125,7 +124,8 @@ impl Cgroups {
         CgroupCounts { evicted: self.cache.evicted(), ..self.counts }
     }
 
-    /// The cgroup with this id; `None` while none is known. `now` is any clock reading not older than the last: one per poll will do.
+    /// The cgroup with this id; `None` while it is unknown. `now` is a clock reading not older than the last one: one per poll is
+    /// enough.
     ///
     /// Clone the `Arc` to keep it beyond the cache.
     pub fn lookup(&mut self, id: u64, now: Instant) -> Option<&Arc<Cgroup>> {
@@ -138,7 +138,7 @@ impl Cgroups {
 
     fn miss(&mut self, id: u64, now: Instant) -> Option<Slot> {
         self.counts.misses += 1;
-        // The table has 0 where the kernel named no cgroup.
+        // The kernel reports 0 when the socket has no cgroup.
         if self.mount.is_none() || id == 0 {
             return None;
         }
@@ -151,7 +151,7 @@ impl Cgroups {
         slot
     }
 
-    /// `None` where handles may not be used; they are not tried again.
+    /// `None` when handles may not be used; they are not tried again.
     fn by_handle(&mut self, id: u64, now: Instant) -> Option<(Option<Slot>, Instant)> {
         let (mount, handles) = (self.mount.as_ref()?, self.handles.as_ref()?);
         match handles.path_of(id) {
@@ -170,7 +170,7 @@ impl Cgroups {
     fn walk_for(&mut self, id: u64, now: Instant) -> (Option<Slot>, Instant) {
         let CgroupOptions { walk_interval, unknown_for, .. } = self.options;
         if let Some(last) = self.last_walk.filter(|last| now < *last + walk_interval) {
-            // An id that waited for that walk was not found by it; any other may be of a cgroup that was made since.
+            // An id that waited for the last walk was not found by it. Any other may belong to a cgroup created since.
             let asked_at = self.cache.unknown_since(id).unwrap_or(now);
             let wait = if asked_at < last { unknown_for } else { walk_interval };
             return (None, last + wait.max(walk_interval));
@@ -182,7 +182,7 @@ impl Cgroups {
         (found, now + unknown_for)
     }
 
-    /// Keeps what a walk finds: the cgroup asked for always, the others while there is room.
+    /// Keeps the results of a walk: the requested cgroup always, the others while there is room.
     fn walk(&mut self, asked: u64) {
         let Some(mount) = &self.mount else { return };
         self.counts.walks += 1;
@@ -193,7 +193,7 @@ impl Cgroups {
 
         let cache = &mut self.cache;
         let walk = Walk::new(&mount.point, limits).run(|id, below: &str| {
-            // The others may be asked for next, but none that is kept is evicted for them.
+            // The others may be requested next, but nothing is evicted for them.
             if id == asked || (cache.has_room() && !cache.knows(id)) {
                 cache.put(Cgroup::new(id, &mount.path_in_hierarchy(below)));
             }
@@ -203,7 +203,7 @@ impl Cgroups {
     }
 }
 
-/// Whether handles cannot be used at all: a capability is missing, the kernel is too old, or a system call filter refuses.
+/// Whether handles cannot be used at all: a capability is missing, the kernel is too old, or a seccomp filter refuses.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }

@@ -1,15 +1,15 @@
-/// What the configuration says of this machine.
+/// What the configuration says about this machine.
 #[derive(Clone, Debug, Default)]
 pub struct HostOptions {
     /// Name to put on records instead of the kernel's.
     pub name: Option<String>,
-    /// What to put on records as the host's id, instead of a hash of its machine id.
+    /// Host id to put on records instead of a hash of the machine id.
     pub host_id: Option<String>,
     /// Names and values to put on every record, in this order.
     pub tags: Vec<(String, String)>,
 }
 
-/// This machine: with the boot id, a socket's cookie is a key that no other machine and no other boot has.
+/// This machine. Together with the boot id, a socket's cookie is a key that no other machine or boot has.
 #[derive(Clone, Debug)]
 pub struct Host {
     name: Option<String>,
@@ -20,7 +20,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Asks the kernel. What it does not say stays absent.
+    /// Queries the kernel. What it does not report stays absent.
     pub fn read(options: HostOptions) -> Host {
         Host {
             name: options.name.or_else(|| sys::process::host_name().ok()),
@@ -31,17 +31,17 @@ impl Host {
         }
     }
 
-    /// The configured name, or the host name of this process' UTS namespace (`uname -n`).
+    /// The configured name, or the host name of this process's UTS namespace (`uname -n`).
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The configured id, or a hash of `/etc/machine-id` for this purpose alone, as a UUID; `None` without either.
+    /// The configured id, or a hash of `/etc/machine-id` made for this purpose alone, as a UUID. `None` without either.
     pub fn host_id(&self) -> Option<&str> {
         self.host_id.as_deref()
     }
 
-    /// The kernel's release, as `uname -r` has it.
+    /// The kernel's release, as in `uname -r`.
     pub fn kernel_release(&self) -> Option<&str> {
         self.kernel_release.as_deref()
     }

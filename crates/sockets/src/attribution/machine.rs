@@ -1,20 +1,20 @@
-//! Which host this is, whatever its name.
+//! Identifies this host independently of its name.
 
 use std::fmt::Write as _;
 
-/// What the hash of the machine id is for: a random number that nothing else uses.
+/// Purpose of the machine id hash: a random number that nothing else uses.
 const PURPOSE: [u8; 16] = [
     0xd0, 0x2f, 0x7c, 0x6e, 0x84, 0xa1, 0x4b, 0x6b, 0xb1, 0xa5, 0xd1, 0xc6, 0xa4, 0xa7, 0xe9, 0xf3,
 ];
 
-/// The id of this host: a hash of `/etc/machine-id`, which itself should not leave the host (machine-id(5)). `None` where that
+/// The id of this host: a hash of `/etc/machine-id`, which itself should not leave the host (machine-id(5)). `None` when that
 /// file is missing or not filled in, as in most containers.
 pub(super) fn host_id() -> Option<String> {
     of_machine_id(&std::fs::read_to_string("/etc/machine-id").ok()?)
 }
 
-/// As `systemd-id128 machine-id --app-specific` has it: HMAC-SHA-256 of the purpose with the machine id as the key, cut to a UUID
-/// of version 4 (`sd_id128_get_machine_app_specific` in systemd's src/libsystemd/sd-id128/sd-id128.c).
+/// As `systemd-id128 machine-id --app-specific` computes it: HMAC-SHA-256 of the purpose with the machine id as the key, cut to a
+/// version 4 UUID (`sd_id128_get_machine_app_specific` in systemd's src/libsystemd/sd-id128/sd-id128.c).
 fn of_machine_id(text: &str) -> Option<String> {
     let id = u128::from_str_radix(text.trim_ascii(), 16).ok().filter(|&id| id != 0)?;
     if text.trim_ascii().len() != 32 {
@@ -37,7 +37,7 @@ fn of_machine_id(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// RFC 2104, for keys of up to a block.
+/// RFC 2104, for keys up to one block.
 fn hmac_sha256(key: &[u8; 16], message: &[u8]) -> [u8; 32] {
     let padded = |pad: u8| -> Vec<u8> {
         let key = key.iter().copied().chain(std::iter::repeat(0)).take(64);
@@ -47,7 +47,7 @@ fn hmac_sha256(key: &[u8; 16], message: &[u8]) -> [u8; 32] {
     sha256(&[padded(0x5c).as_slice(), &inner].concat())
 }
 
-/// FIPS 180-4. Here because one hash at the start needs no dependency.
+/// FIPS 180-4. Implemented here because one hash at startup does not justify a dependency.
 fn sha256(message: &[u8]) -> [u8; 32] {
     let mut state: [u32; 8] = [
         0x6a09_e667,
@@ -60,7 +60,7 @@ fn sha256(message: &[u8]) -> [u8; 32] {
         0x5be0_cd19,
     ];
 
-    // A bit that is 1, zeros, and the length in bits at the end of a block.
+    // A 1 bit, zeros, and the length in bits at the end of a block.
     let mut padded = message.to_vec();
     padded.push(0x80);
     padded.resize((padded.len() + 8).next_multiple_of(64) - 8, 0);
@@ -181,7 +181,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// FIPS 180-4's examples, and lengths at the edges of a block.
+    /// The examples of FIPS 180-4, and lengths at the edges of a block.
     #[test]
     fn hashes_are_those_of_the_standard() {
         let check = |message: &[u8], hash: &str| assert_eq!(hex(&sha256(message)), hash);

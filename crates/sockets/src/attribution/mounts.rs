@@ -5,35 +5,35 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Where the cgroup v2 hierarchy can be read, and which part of it.
+/// Where the cgroup v2 hierarchy is mounted, and which part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupMount {
-    /// The directory: `/sys/fs/cgroup`, or `/sys/fs/cgroup/unified` where version 1 is in use as well.
+    /// The mount point: `/sys/fs/cgroup`, or `/sys/fs/cgroup/unified` if version 1 is in use as well.
     pub point: PathBuf,
-    /// Path of the mounted directory in the hierarchy, `""` for its root. Put before every path that is found below `point`.
+    /// Path of the mounted directory in the hierarchy; `""` for its root. Prepended to every path found below `point`.
     ///
-    /// In a cgroup namespace the kernel names the root of the mount relative to the namespace's: `/../..` is two levels above it.
-    /// Those levels have no name here, so the root of such a mount counts as the hierarchy's.
+    /// In a cgroup namespace the kernel reports the root of the mount relative to the namespace's: `/../..` is two levels above
+    /// it. Those levels have no name here, so the root of such a mount counts as the hierarchy's.
     pub root: String,
 }
 
 impl CgroupMount {
-    /// The mount that shows most, as `/proc/self/mountinfo` says; `None` when no cgroup v2 hierarchy is mounted.
+    /// The mount that shows most, according to `/proc/self/mountinfo`. `None` when no cgroup v2 hierarchy is mounted.
     ///
     /// # Errors
-    /// Any error of reading that file.
+    /// Any error from reading that file.
     pub fn find() -> io::Result<Option<CgroupMount>> {
         fs::read("/proc/self/mountinfo").map(|mountinfo| CgroupMount::of_mountinfo(&mountinfo))
     }
 
-    /// The mount that shows most, of the lines of a mountinfo file (proc_pid_mountinfo(5)).
+    /// The mount that shows most, from the lines of a mountinfo file (proc_pid_mountinfo(5)).
     pub fn of_mountinfo(mountinfo: &[u8]) -> Option<CgroupMount> {
         let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(mount_of_line);
-        // `min_by_key` keeps the first of equals: the mount that is there from boot.
+        // `min_by_key` keeps the first of equals: the mount made at boot.
         mounts.min_by_key(|(rank, _)| *rank).map(|(_, mount)| mount)
     }
 
-    /// The path in the hierarchy of a path below the mount point. Both begin with a slash.
+    /// The path in the hierarchy for a path below the mount point. Both start with a slash.
     pub(super) fn path_in_hierarchy<'a>(&self, below: &'a str) -> Cow<'a, str> {
         match (self.root.as_str(), below) {
             ("", below) => Cow::Borrowed(below),
@@ -42,14 +42,15 @@ impl CgroupMount {
         }
     }
 
-    /// The path in the hierarchy of a directory below the mount point, given whole.
+    /// The path in the hierarchy for a directory below the mount point, given as a full path.
     pub(super) fn path_of(&self, directory: &Path) -> String {
         let below = directory.strip_prefix(&self.point).unwrap_or(directory).to_string_lossy();
         self.path_in_hierarchy(&format!("/{below}")).into_owned()
     }
 }
 
-/// How much less than everything a mount shows: levels above the namespace's root are best, a part of the hierarchy last.
+/// Ranks what a mount shows, best first: mounts that reach furthest above the namespace's root are best, mounts of a part of the
+/// hierarchy last.
 fn rank(root: &str) -> (usize, usize) {
     let above = root.split('/').filter(|component| *component == "..").count();
     let below = root.split('/').filter(|component| !matches!(*component, "" | "..")).count();
@@ -61,7 +62,7 @@ fn mount_of_line(line: &[u8]) -> Option<((usize, usize), CgroupMount)> {
     // Id, parent and device come before root and mount point.
     let root = fields.nth(3)?;
     let point = fields.next()?;
-    // A hyphen ends the optional fields; the type of the file system follows it.
+    // A hyphen ends the optional fields; the file system type follows it.
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     if kind != b"cgroup2" {
         return None;
@@ -140,7 +141,7 @@ mod tests {
         );
         check("1 2 0:3 /../../.. /host/cgroup ro - cgroup2 cgroup rw", Some(("/host/cgroup", "")));
         check("1 2 0:3 /../other /x ro - cgroup2 cgroup rw", Some(("/x", "/other")));
-        // What shows more is taken: the host's, then the namespace's, then a part of it.
+        // The mount that shows most is taken: the host's, then the namespace's, then a part of it.
         let part = "1 2 0:3 /docker/abc /part ro - cgroup2 cgroup rw";
         let own = "1 2 0:3 / /own ro - cgroup2 cgroup rw";
         let host = "1 2 0:3 /../.. /host ro - cgroup2 cgroup rw";

@@ -4,14 +4,14 @@ mod scan;
 use owners::Owners;
 use std::path::PathBuf;
 
-/// Where to look for processes, and how much to keep.
+/// Where to search for processes, and how much to keep.
 #[derive(Clone, Debug)]
 pub struct ProcessOptions {
     /// The mounted proc file system.
     pub proc: PathBuf,
-    /// Most sockets that are kept; the rest is counted. One takes some 32 bytes.
+    /// Maximum number of sockets kept; the rest is counted. One takes about 32 bytes.
     pub max_sockets: usize,
-    /// Most processes that are kept of one socket; the rest is counted. At least 1.
+    /// Maximum number of processes kept per socket; the rest is counted. At least 1.
     pub max_owners: u32,
 }
 
@@ -24,17 +24,17 @@ impl Default for ProcessOptions {
 /// What one scan saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanSummary {
-    /// Processes there were.
+    /// Number of processes.
     pub processes: u64,
-    /// Of those, processes whose descriptors may not be read: other users', and those with capabilities that this one lacks.
-    /// It takes `CAP_DAC_READ_SEARCH` to list them and `CAP_SYS_PTRACE` to see what they are; root has the first unless it was
-    /// taken away.
+    /// Of those, processes whose descriptors may not be read: those of other users, and those with capabilities that this process
+    /// lacks. Listing descriptors takes `CAP_DAC_READ_SEARCH`, and reading what they are takes `CAP_SYS_PTRACE`; root has the
+    /// first unless it was dropped.
     pub denied: u64,
     /// Of those, processes that were gone, or whose descriptors could not be read for another reason.
     pub vanished: u64,
-    /// Descriptors that were looked at.
+    /// Descriptors examined.
     pub descriptors: u64,
-    /// Sockets that are not in the result because `max_sockets` was reached.
+    /// Sockets missing from the result because `max_sockets` was reached.
     pub sockets_cut: u64,
 }
 
@@ -43,13 +43,13 @@ pub struct ScanSummary {
 pub struct Process<'a> {
     /// Its id in the pid namespace of the proc file system.
     pub pid: u32,
-    /// What it calls itself (`/proc/PID/comm`), at most 15 bytes of its own choice: any character but NUL, and what is not UTF-8
-    /// replaced. Escape it before a terminal sees it. Empty if the process was gone before its name was read.
+    /// The name it gives itself (`/proc/PID/comm`), at most 15 bytes of any characters but NUL; invalid UTF-8 is replaced. Escape
+    /// it before it reaches a terminal. Empty if the process was gone before its name was read.
     pub name: &'a str,
 }
 
-/// Which processes hold which sockets, as one scan of `/proc/*/fd` found them. Sockets that no process holds (orphans, TIME-WAIT,
-/// the kernel's own) are in none.
+/// Which processes hold which sockets, as found by one scan of `/proc/*/fd`. Sockets that no process holds (orphans, TIME-WAIT,
+/// the kernel's own) do not appear.
 #[derive(Debug, Default)]
 pub struct Processes {
     owners: Owners,
@@ -57,27 +57,27 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Looks at every process. What may not be read is counted.
+    /// Scans every process. Counts what may not be read.
     pub fn scan(options: &ProcessOptions) -> Processes {
         scan::all(options)
     }
 
-    /// Looks at these processes only, for instance those of a cgroup. A socket made there may have been handed to others.
+    /// Scans only these processes, for instance those of a cgroup. Their sockets may have been passed on to others.
     pub fn scan_only(options: &ProcessOptions, pids: impl IntoIterator<Item = u32>) -> Processes {
         scan::only(options, pids)
     }
 
-    /// What the scan saw.
+    /// Counts of the scan.
     pub fn summary(&self) -> ScanSummary {
         self.summary
     }
 
-    /// Number of sockets that are kept.
+    /// Number of sockets kept.
     pub fn sockets(&self) -> usize {
         self.owners.len()
     }
 
-    /// The first process found that holds the socket: after [`Processes::scan`] the one with the lowest pid.
+    /// The first process found that holds the socket. After [`Processes::scan`], that is the one with the lowest pid.
     pub fn owner(&self, inode: u64) -> Option<Process<'_>> {
         self.owners(inode).next()
     }
@@ -87,7 +87,7 @@ impl Processes {
         self.owners.of(inode)
     }
 
-    /// How many processes hold the socket, those beyond `max_owners` included.
+    /// Number of processes that hold the socket, including those beyond `max_owners`.
     pub fn owner_count(&self, inode: u64) -> u32 {
         self.owners.count(inode)
     }

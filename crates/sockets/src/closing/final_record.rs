@@ -11,7 +11,7 @@ use record::{CloseReason, CountersFrom, RecordKind, SocketRecord, SocketState};
 use wire::inet_diag::SocketMessage;
 
 impl Engine<'_> {
-    /// Makes the record, and gives it to the output.
+    /// Makes the record and passes it to the output.
     pub(super) fn emit_close(
         &mut self,
         event: &SocketMessage<'_>,
@@ -24,7 +24,7 @@ impl Engine<'_> {
         let cgroup = entry.and_then(|entry| self.cgroup_of(entry.cgroup_id));
         let namespace = place.and_then(|place| self.namespaces.get(place));
         let mut whose = Whose::of(namespace, cgroup.as_deref());
-        // The event has the namespace's id even where no poll has found the namespace yet.
+        // The event carries the namespace's id even if no poll has found the namespace yet.
         whose.netns_id = whose.netns_id.or_else(|| u32::try_from(nsid?).ok());
 
         let mut record = self.emission.identity.record(RecordKind::CLOSE, unix_ns);
@@ -57,7 +57,7 @@ impl Engine<'_> {
     }
 }
 
-/// What was added since the last record: nothing that is known after an abort, which clears the counters.
+/// What was added since the last record. Unknown after an abort, which clears the counters.
 fn delta_of(event: &SocketMessage<'_>, entry: &Entry, boot_ns: u64) -> Delta {
     match &event.tcp_info {
         Some(info) if !is_aborted(event) => Delta::of(entry, info, boot_ns),
@@ -65,7 +65,7 @@ fn delta_of(event: &SocketMessage<'_>, entry: &Entry, boot_ns: u64) -> Delta {
     }
 }
 
-/// Makes up for what an abort cleared before the kernel reported the close, by what the last poll saw.
+/// Fills in what an abort cleared before the kernel reported the close, from what the last poll saw.
 fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: &Entry) {
     // No poll has seen a peer.
     if entry.dport == 0 {
@@ -77,7 +77,7 @@ fn restore(record: &mut SocketRecord<'_>, event: &SocketMessage<'_>, entry: &Ent
     record.dst_address = Some(entry.dst);
     record.dst_port = Some(entry.dport);
 
-    // What this kernel's `tcp_info` ends before is not in the event either.
+    // Fields beyond the end of this kernel's `tcp_info` are missing in the event too.
     let Some(info) = event.tcp_info.filter(|_| entry.has_counters) else { return };
     let last = &entry.last;
 

@@ -1,4 +1,4 @@
-//! The states that a connection goes through, against a fake kernel that lists rows and tells of closes in every legal order.
+//! Tests the states of a connection against a fake kernel that lists rows and reports closes in every legal order.
 
 use super::*;
 use crate::access::Found;
@@ -17,28 +17,28 @@ use std::time::{Duration, Instant};
 use wire::inet_diag::tcp_info::FIELDS;
 use wire::inet_diag::{Family, SocketId, State, States, TcpInfo, encode};
 
-/// What one poll meets of a connection, and whether its close event comes then.
+/// What one poll sees of a connection, and whether its close event comes then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
-    /// It is not there yet, or was missed, or is in no dump until its program looks at it.
+    /// Not there yet, or missed, or in no dump until its program reads the close.
     Absent,
     /// Its row passes the filter.
     Fits,
-    /// Its row does not.
+    /// Its row does not pass.
     Fails,
-    /// It is listed twice: a dump is no snapshot.
+    /// Listed twice: a dump is not a snapshot.
     Twice,
-    /// What is left of it, before or after the event.
+    /// Only the minisock is left, before or after the event.
     Minisock,
     /// The event comes before the poll, which does not list it.
     EventFirst,
-    /// The event comes before the poll, which lists what is left.
+    /// The event comes before the poll, which lists the minisock.
     EventThenMinisock,
-    /// The event comes while the poll goes on, and its row, which passes, in the datagram that the kernel had filled ahead.
+    /// The event comes during the poll, and its passing row follows in the datagram that the kernel had filled ahead.
     EventThenFits,
     /// The same with a row that does not pass.
     EventThenFails,
-    /// The poll lists it, and the event comes while the poll goes on.
+    /// The poll lists it, and the event comes during the poll.
     FitsThenEvent,
     FailsThenEvent,
 }
@@ -64,7 +64,7 @@ impl Turn {
         !matches!(self, Absent | Fits | Fails | Twice | Minisock)
     }
 
-    /// Whether it can follow in a real kernel: one event at most, afterwards nothing but a minisock, and no socket behind one.
+    /// Whether it can follow in a real kernel: at most one event, then nothing but a minisock, and no socket after a minisock.
     fn is_legal_after(self, before: &[Turn]) -> bool {
         let has_ended = before.iter().any(|turn| turn.has_event());
         let is_minisock = before.contains(&Minisock);
@@ -76,12 +76,12 @@ impl Turn {
     }
 }
 
-/// What the event itself says, where no poll has decided.
+/// What the event itself says, when no poll has decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Says {
     Fits,
     Fails,
-    /// An abort has cleared what the filter asks for.
+    /// An abort has cleared the fields that the filter uses.
     Nothing,
 }
 
@@ -91,7 +91,7 @@ struct Connection {
     says: Says,
 }
 
-/// Every legal order of so many turns, with each thing that an event can say.
+/// Every legal order of this many turns, combined with everything that an event can say.
 fn connections(turns: usize) -> Vec<Connection> {
     let mut orders: Vec<Vec<Turn>> = vec![Vec::new()];
     for _ in 0..turns {
@@ -116,7 +116,7 @@ enum Fate {
     Undecided,
     /// Seen, and gone without an event.
     Unobserved,
-    /// Nothing was told of it, and nothing is.
+    /// Nothing was reported about it, and nothing is.
     Nothing,
 }
 
@@ -127,11 +127,11 @@ enum Mode {
     All,
     /// By a counter.
     Counter,
-    /// By the age: rows pass from the third poll on, whatever they say.
+    /// By age: rows pass from the third poll on, whatever they say.
     Age,
 }
 
-/// The answer by the rules that users are told, with nothing of how it is worked out.
+/// The result by the documented rules, independent of the implementation.
 fn expected(connection: &Connection, mode: Mode) -> Fate {
     let (mut passed, mut rejected, mut was_socket, mut ended) = (false, false, false, false);
     let mut first = None;
@@ -141,7 +141,7 @@ fn expected(connection: &Connection, mode: Mode) -> Fate {
             break;
         }
         let fits = match (turn, mode) {
-            // What is left of a connection is forgotten once it is gone, and with it since when.
+            // A remnant is forgotten once it is gone, along with its first time.
             (Absent, Mode::Age) if !was_socket => {
                 (first, passed, rejected) = (None, false, false);
                 continue;
@@ -205,7 +205,7 @@ impl<'h> Fake<'h> {
         let mut engine =
             Engine::new(options, Identity { host, run_id: 1, tags: &[] }, counts, output);
         engine.filter.adopt(&crate::filter::Compiled::of(options.filter.as_ref(), options.states));
-        // Somebody listens, so that what is missing is waited for.
+        // Events are received, so missing connections are waited for.
         let socket = Socket::open(Protocol::SockDiag).unwrap();
         engine.hearing.events = Some(engine.events_from(socket, Hears::Own));
         let id = sys::namespace::own().unwrap();
@@ -231,7 +231,7 @@ impl<'h> Fake<'h> {
         }
     }
 
-    /// Tells of closes with one call, as the kernel's socket would.
+    /// Reports closes with one call, as the kernel's socket would.
     fn events(&mut self, cookies: impl Iterator<Item = (u64, Says)>) {
         self.engine.hearing.just_closed.clear();
         let now = self.now();
@@ -297,7 +297,7 @@ impl<'h> Fake<'h> {
     }
 }
 
-/// A message as the kernel writes it; `bytes` received so far, unless it has no `tcp_info`.
+/// A message as the kernel writes it. `bytes` is the count received so far; `None` leaves out `tcp_info`.
 fn message(cookie: u64, state: State, peer_port: u16, bytes: Option<u64>) -> Vec<u8> {
     let src = ([10, 0, 0, 1], 40_000).into();
     let id = SocketId { cookie, ..SocketId::between(src, ([10, 0, 0, 2], peer_port).into()) };
@@ -308,7 +308,7 @@ fn message(cookie: u64, state: State, peer_port: u16, bytes: Option<u64>) -> Vec
         field.write(&mut payload, bytes);
         message.tcp_info = Some(TcpInfo::decode(&payload).unwrap());
     }
-    // An abort leaves the largest window and 2.
+    // An abort leaves the largest window plus 2.
     message.send_queue = if peer_port == 0 { 65_538 } else { 0 };
     let mut raw = Vec::new();
     encode(&message, SOCK_DIAG_BY_FAMILY, 0, 0, &mut raw);
@@ -341,7 +341,7 @@ fn options(mode: Mode) -> Options {
     }
 }
 
-/// Has all these connections live at once, and holds what became of each against what must.
+/// Plays all these connections at once, and compares the fate of each with the expected one.
 fn check(mode: Mode, is_doubled: bool) {
     const TURNS_EACH: usize = 5;
     let connections = connections(TURNS_EACH);
@@ -391,7 +391,7 @@ fn check(mode: Mode, is_doubled: bool) {
     assert_eq!(fake.engine.table.len(), 0, "{mode:?}: so are all others");
 }
 
-/// Polls until the last mark is swept as well.
+/// Enough polls to sweep the last mark as well.
 const SPARE_POLLS: u32 = 12;
 
 #[test]
@@ -407,7 +407,7 @@ fn a_socket_that_takes_over_tells_of_no_close_twice() {
     check(Mode::Counter, true);
 }
 
-/// Of the last closing record how long the polls had seen the connection, and its namespace's id.
+/// From the last closing record: how long the polls had seen the connection, and its namespace's id.
 #[derive(Clone, Default)]
 struct Last(Arc<Mutex<(Option<u64>, Option<u32>)>>);
 
@@ -435,6 +435,6 @@ fn a_clock_that_is_set_back_shortens_no_life_and_an_id_that_the_event_knows_is_k
     let received = Received { bytes, truncated: false, sender_port_id: 0, group: 1, nsid: Some(7) };
     fake.engine.take_datagram(&received, None, now);
     fake.engine.settle(&mut crate::access::Direct::new(), &[], crate::held::Settle::All);
-    // The polls had seen the namespace and had no id of it.
+    // The polls had seen the namespace but had no id for it.
     assert_eq!(*last.0.lock().unwrap(), (Some(15 * SECOND_NS), Some(7)));
 }

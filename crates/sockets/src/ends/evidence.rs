@@ -1,17 +1,17 @@
-//! What a rule can judge by: what the close event says, and what the last poll saw.
+//! The evidence for the rules: what the close event says, and what the last poll saw.
 
 use super::Role;
 use crate::table::{Entry, LastCounters};
 use wire::inet_diag::{SocketMessage, State, TcpInfo};
 
-/// What a close event says of the end.
+/// What a close event says about the end.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Final {
     /// The peer's port. An abort clears it (`tcp_disconnect` in net/ipv4/tcp.c).
     pub(crate) peer_port: u16,
-    /// Bytes that nobody has read, and one if the peer's FIN came and nobody has read that.
+    /// Bytes not read yet, plus one if the peer's FIN arrived and was not read.
     pub(crate) receive_queue: u32,
-    /// Bytes that were not acknowledged, our SYN and FIN included; or what an abort leaves there.
+    /// Bytes not acknowledged, including our SYN and FIN; or what an abort leaves there.
     pub(crate) send_queue: u32,
     pub(crate) retransmits: u8,
     pub(crate) probes: u8,
@@ -24,7 +24,7 @@ pub(crate) struct Final {
     pub(crate) counters: Counters,
 }
 
-/// Counters of `tcp_info`. Those of segments wrap.
+/// Counters of `tcp_info`. Segment counters wrap.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Counters {
     /// `None` before Linux 4.19.
@@ -38,7 +38,7 @@ pub(crate) struct Counters {
     pub(crate) data_segs_out: u32,
 }
 
-/// What the last poll saw of it.
+/// What the last poll saw of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Before {
     pub(crate) state: State,

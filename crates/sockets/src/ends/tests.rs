@@ -2,25 +2,25 @@ use super::*;
 
 const ENDS: &str = include_str!("../../testdata/ends.tsv");
 
-/// One end of a connection whose end was made to happen.
+/// One end of a connection whose end was provoked.
 struct Case<'a> {
     name: &'a str,
     end: &'a str,
-    /// Words of [`CloseReason`] that are right, or `not_a_connection`.
+    /// Acceptable words of [`CloseReason`], or `not_a_connection`.
     truth: Vec<&'a str>,
     look: Look,
     event: Final,
     before: Option<Before>,
 }
 
-/// What is known beside the event in a run over all cases.
+/// What is known besides the event, in a run over all cases.
 #[derive(Clone, Copy, Default)]
 struct Known {
     poll: bool,
     look: bool,
 }
 
-/// How many of the answers were right, were `unknown`, and were wrong.
+/// How many answers were right, `unknown`, and wrong.
 type Score = (usize, usize, usize);
 
 fn cases() -> Vec<Case<'static>> {
@@ -97,7 +97,7 @@ fn answer(case: &Case<'_>, known: Known) -> &'static str {
     }
 }
 
-/// Answers all cases. The wrong ones are listed with what was answered, once for each case and end.
+/// Answers all cases. Lists the wrong ones with the answer given, once per case and end.
 fn run(known: Known) -> (Score, Vec<String>) {
     let (mut score, mut wrong) = ((0, 0, 0), Vec::new());
     for case in cases() {
@@ -131,8 +131,8 @@ fn what_is_no_connection_is_told_by_the_event_alone() {
     }
 }
 
-/// The kernel answers data that comes after our close with a reset, and forgets the minisock. A local abort leaves
-/// nothing, so that with traffic since the poll it looks like the peer's.
+/// The kernel answers data that arrives after our close with a reset, and forgets the minisock. A local abort leaves no trace, so
+/// with traffic since the poll it looks like the peer's.
 #[test]
 fn with_a_poll_and_a_look() {
     check(
@@ -194,7 +194,7 @@ fn never_polled_and_nobody_looked() {
     );
 }
 
-/// An older kernel's `tcp_info` ends before `bytes_sent`: whether a FIN left cannot be told, the rest can.
+/// An older kernel's `tcp_info` ends before `bytes_sent`: whether a FIN left cannot be told, but the rest can.
 #[test]
 fn without_the_newer_counters_nothing_is_wrong_that_was_right() {
     for mut case in cases() {

@@ -1,63 +1,64 @@
-//! The tree that a filter is.
+//! The syntax tree of a filter.
 
 use super::fields::Field;
 use wire::inet_diag::bytecode::{End, PortTest, Prefix};
 use wire::inet_diag::{Family, States};
 
-/// A boolean tree of tests. Built so that no `All` holds an `All` and no `Any` an `Any`, and both hold at least two.
+/// A boolean tree of tests. By construction no `All` contains an `All` and no `Any` an `Any`, and both contain at least two
+/// parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expr {
-    /// All of them.
+    /// All of these hold.
     All(Vec<Expr>),
-    /// At least one of them.
+    /// At least one of these holds.
     Any(Vec<Expr>),
-    /// The opposite.
+    /// This does not hold.
     Not(Box<Expr>),
-    /// One question.
+    /// A single test.
     Test(Test),
 }
 
-/// One question about a socket.
+/// A test of one property of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Test {
-    /// Address and port of one end. Without both every socket passes.
+    /// Address and port of one end. With neither, every socket passes.
     Host(End, Option<Prefix>, Option<u16>),
-    /// A comparison of a port.
+    /// A port comparison.
     Port(End, PortTest, u16),
-    /// The kernel chose the local port.
+    /// Whether the kernel chose the local port.
     Autobound,
     /// Bound to this interface.
     Device(Device),
     /// `mark & mask == value`.
     Mark {
-        /// What the masked mark must be.
+        /// Required value of the masked mark.
         value: u32,
-        /// Bits that count.
+        /// Bits of the mark that count.
         mask: u32,
     },
-    /// Member of this cgroup, not of one below it.
+    /// Member of this cgroup itself, not of one below it.
     Cgroup {
-        /// As written.
+        /// The path as written.
         path: String,
         /// Its id.
         id: u64,
     },
-    /// In one of these states; always what one word of the language stands for.
+    /// In one of these states: always the states that a single word of the language names.
     State(States),
-    /// Of this address family. IPv4 connections of a dual-stack listener are `inet6`.
+    /// Of this address family. IPv4 connections of a dual-stack listener count as `inet6`.
     Family(Family),
-    /// A number of the socket. False where the socket does not have it.
+    /// Comparison of a number of the socket. False if the socket does not have it.
     Number(Field, Compare, u64),
-    /// A text about the socket against a pattern in which `*` stands for any characters.
+    /// Text about the socket matched against a pattern, in which `*` stands for any characters.
     Text(TextField, String),
 }
 
 /// An interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Device {
-    /// By its name, which each namespace resolves for itself.
+    /// By name, which each namespace resolves for itself.
     Name(String),
-    /// By its index; 0 is a socket bound to none.
+    /// By index. 0 means a socket bound to none.
     Index(u32),
 }
 
@@ -90,7 +91,7 @@ impl Compare {
     }
 }
 
-/// A text that is known of a socket.
+/// A text known about a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextField {
     /// Name of the network namespace.
@@ -107,12 +108,12 @@ pub enum TextField {
     CgroupPath,
     /// Name of the congestion control.
     CongestionControl,
-    /// What held sending up: a word of [`Limit`](crate::Limit).
+    /// What limited sending: a word of [`Limit`](crate::Limit).
     Limited,
 }
 
 impl TextField {
-    /// The word of the language.
+    /// The word in the filter language.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -129,7 +130,7 @@ impl TextField {
 }
 
 impl Expr {
-    /// Both, flat.
+    /// Both expressions, flattened.
     #[must_use]
     pub fn and(self, other: Expr) -> Expr {
         let mut parts = self.into_conjuncts();
@@ -137,7 +138,7 @@ impl Expr {
         Expr::All(parts)
     }
 
-    /// Either, flat.
+    /// Either expression, flattened.
     #[must_use]
     pub fn or(self, other: Expr) -> Expr {
         let alternatives = |expr| match expr {
@@ -155,7 +156,7 @@ impl Expr {
         Expr::Not(Box::new(self))
     }
 
-    /// What must all hold.
+    /// The parts that must all hold.
     #[must_use]
     pub fn into_conjuncts(self) -> Vec<Expr> {
         match self {
@@ -164,7 +165,7 @@ impl Expr {
         }
     }
 
-    /// What must all hold.
+    /// The parts that must all hold.
     #[must_use]
     pub fn conjuncts(&self) -> &[Expr] {
         match self {
@@ -173,7 +174,7 @@ impl Expr {
         }
     }
 
-    /// The expression of parts that must all hold; `None` of no parts.
+    /// The conjunction of these parts. `None` when there are none.
     #[must_use]
     pub fn from_conjuncts(mut parts: Vec<Expr>) -> Option<Expr> {
         if parts.len() > 1 { Some(Expr::All(parts)) } else { parts.pop() }
@@ -190,7 +191,7 @@ impl Expr {
         }
     }
 
-    /// Levels of the tree; a test alone is 1.
+    /// Number of levels of the tree; a single test has 1.
     #[must_use]
     pub(super) fn depth(&self) -> usize {
         match self {

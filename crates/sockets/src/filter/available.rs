@@ -1,9 +1,9 @@
-//! Words that ask for what is not known where a filter is used.
+//! Finds words that need information which is not available where the filter is used.
 
 use super::error::FilterError;
 use super::{Filter, Needs};
 
-/// What a filter may ask for, what is said where it is not known, and what helps.
+/// What a filter may need, the message when it is not available, and the help.
 const QUESTIONS: &[(Needs, &str, &str)] = &[
     (
         Needs::TCP_INFO,
@@ -53,7 +53,7 @@ const QUESTIONS: &[(Needs, &str, &str)] = &[
 ];
 
 impl Filter {
-    /// Points at the first word that asks for something other than this: no socket would ever pass it, nor its opposite.
+    /// Reports the first word that needs more than `available`: no socket would ever pass it, nor its opposite.
     ///
     /// ```
     /// use sockets::filter::{Filter, Needs, NoNames};

@@ -1,4 +1,4 @@
-//! Prints filters so that they are read back as the same. What is printed may be longer than what was read, and then than
+//! Prints filters so that parsing the output gives the same filter. The output may be longer than the input, and longer than
 //! [`MAX_TEXT_BYTES`](super::MAX_TEXT_BYTES).
 
 use super::Filter;
@@ -18,7 +18,7 @@ impl Display for Filter {
             (None, _) => Ok(()),
             (Some(expression @ Expr::Any(_)), Some(_)) => write!(f, " and ( {expression} )"),
             (Some(expression), Some(_)) => write!(f, " and {expression}"),
-            // A state at the very beginning would be taken for the states of the whole filter.
+            // A state at the very start would be read as the states of the whole filter.
             (Some(expression), None) if begins_with_state(expression) => {
                 write!(f, "( {expression} )")
             }
@@ -35,13 +35,13 @@ fn begins_with_state(expression: &Expr) -> bool {
     }
 }
 
-/// As a sequence of `state` or `exclude`, or one group.
+/// Writes a sequence of `state` or `exclude` words, or one group.
 fn write_states(states: States, f: &mut Formatter<'_>) -> fmt::Result {
     if let Some(word) = states_word(states) {
         return write!(f, "state {word}");
     }
 
-    // Sets that came from `all` hold what no word names.
+    // Sets derived from `all` contain a state that no word names.
     let (keyword, listed) = if states.contains(State::NewSynReceived) {
         ("exclude", !states)
     } else {
@@ -55,7 +55,7 @@ fn write_states(states: States, f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// The word that stands for exactly these states.
+/// The word for exactly these states.
 fn states_word(states: States) -> Option<&'static str> {
     let group = States::GROUPS.iter().find(|(_, group)| *group == states).map(|(name, _)| *name);
     group.or_else(|| {
@@ -97,7 +97,7 @@ enum Sense {
     Opposite,
 }
 
-/// Whether the opposite of a test has a sign of its own.
+/// Whether the opposite of a test has an operator of its own.
 fn has_opposite(test: &Test) -> bool {
     !matches!(test, Test::Autobound)
         && !matches!(test, Test::Number(_, compare, _) if *compare != Compare::Equal)
@@ -120,7 +120,7 @@ fn write_test(test: &Test, sense: Sense, f: &mut Formatter<'_>) -> fmt::Result {
             write!(f, "{word} {} :{port}", port_sign(*test, sense))
         }
         Test::Autobound => f.write_str("autobound"),
-        // A name that begins with a digit would be read as an index.
+        // A name that starts with a digit would be read as an index.
         Test::Device(Device::Name(name)) if name.starts_with(|c: char| c.is_ascii_digit()) => {
             write!(f, "dev {equal} \"{}\"", escaped(name))
         }
@@ -177,7 +177,7 @@ fn write_host(prefix: Option<Prefix>, port: Option<u16>, f: &mut Formatter<'_>) 
     port.map_or(Ok(()), |port| write!(f, ":{port}"))
 }
 
-/// A value, between quotes where it could be read as something else.
+/// A value, quoted if it could be read as something else.
 struct Value<'a>(&'a str);
 
 impl Display for Value<'_> {

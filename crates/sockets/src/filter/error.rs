@@ -3,24 +3,24 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A filter that cannot be read.
+/// A filter that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterError {
-    /// The bytes of the filter that are wrong. Empty, at the end, where something is missing.
+    /// The wrong bytes of the filter. Empty, at the end, when something is missing.
     pub span: Range<usize>,
-    /// What is wrong, in one line.
+    /// The mistake, in one line.
     pub message: String,
-    /// What would be right, where that can be guessed.
+    /// The likely correction, if there is one.
     pub help: Option<String>,
     text: String,
 }
 
-/// Something that a filter does and its writer may not expect.
+/// Something that a filter does and that its author may not expect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The bytes of the filter that it is about.
+    /// The bytes of the filter that the note is about.
     pub span: Range<usize>,
-    /// What happens, in one line.
+    /// The behavior, in one line.
     pub message: String,
 }
 
@@ -37,7 +37,7 @@ impl FilterError {
         Self { span, message: message.into(), help, text: text.to_owned() }
     }
 
-    /// The filter with a caret under what is wrong, two lines, indented by two columns.
+    /// The filter with a caret under the mistake: two lines, indented by two columns.
     #[must_use]
     pub fn underlined(&self) -> String {
         let before = self.text.get(..self.span.start).unwrap_or_default();
@@ -77,7 +77,7 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// The known word nearest to `word`: at most a third of its letters differ.
+/// The known word closest to `word`, if at most a third of its letters differ.
 pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: String = word.chars().take(40).flat_map(char::to_lowercase).collect();
     let limit = (word.chars().count() / 3).max(1);
@@ -89,7 +89,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbors that make one word of the other.
+/// Number of insertions, deletions, replacements and swaps of neighboring letters that turn one word into the other.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
@@ -99,7 +99,7 @@ fn distance(a: &str, b: &str) -> usize {
         for j in 1..=b.len() {
             let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
             let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            // Two neighbors are swapped.
+            // Two neighboring letters are swapped.
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 best = best.min(rows[i - 2][j - 2] + 1);
             }

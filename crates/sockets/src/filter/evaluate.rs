@@ -1,4 +1,4 @@
-//! Tests on a message of the kernel's and on what else is known.
+//! Evaluates tests on a kernel message and on what else is known.
 
 use super::ast::{Device, Expr, Test, TextField};
 use super::facts::{Facts, Origin};
@@ -12,13 +12,13 @@ use wire::inet_diag::bytecode::{End, PortTest, Prefix};
 use wire::inet_diag::tcp_info::Unit;
 use wire::inet_diag::{SocketMessage, State, States};
 
-/// Local ports that the kernel chooses from unless configured otherwise (`net.ipv4.ip_local_port_range`).
+/// Local ports that the kernel chooses from by default (`net.ipv4.ip_local_port_range`).
 pub(super) const DEFAULT_LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
 
 impl Expr {
-    /// What the expression says of the socket; what is not known leaves open what depends on it.
+    /// The verdict on the socket. Missing information leaves open whatever depends on it.
     ///
-    /// A state is that of the message: a close event has none that says anything.
+    /// The state is that of the message; the state in a close event means nothing.
     #[must_use]
     pub fn evaluate(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
         match self {
@@ -33,7 +33,7 @@ impl Expr {
         }
     }
 
-    /// Whether the socket passes for certain.
+    /// Whether the socket certainly passes.
     #[must_use]
     pub fn matches(&self, message: &SocketMessage<'_>, facts: &Facts<'_>) -> bool {
         self.evaluate(message, facts).passes()
@@ -46,8 +46,8 @@ impl Expr {
     }
 }
 
-/// What a filter says of a connection that no poll has seen, by its close event: whether a poll that asks for the states
-/// `asked` could have met it, in one of the states that it `had`, and the expression is true then.
+/// The verdict on a connection that no poll has seen, from its close event: whether a poll that requests the states `asked` could
+/// have met it in one of the states that it `had`, with the expression true at that time.
 pub(crate) fn of_close(
     expression: Option<&Expr>,
     asked: States,
@@ -62,7 +62,7 @@ pub(crate) fn of_close(
         _ if possible.is_empty() => Verdict::False,
         None => Verdict::True,
         Some(expression) if expression.names_states() => {
-            // The event does not say which state it was in, so each possible one is tried.
+            // The event does not tell which state it was in, so each possible one is tried.
             let mut message = *event;
             Verdict::any(possible.iter().map(|state| {
                 message.state = state;
@@ -96,12 +96,12 @@ fn answer(test: &Test, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdic
         // The socket is bound to no interface, whatever the name stands for.
         Test::Device(Device::Name(_)) if message.id.interface_index == 0 => Verdict::False,
         Test::Device(Device::Name(name)) => Verdict::known(facts.interface.map(|it| it == name)),
-        // Without CAP_NET_ADMIN the kernel sends no mark: it is not known, rather than 0.
+        // Without CAP_NET_ADMIN the kernel sends no mark: it is unknown rather than 0.
         Test::Mark { value, mask } => {
             Verdict::known(message.mark.map(|mark| mark & mask == *value))
         }
         Test::Cgroup { id, .. } => match facts.origin {
-            // As the kernel's programs compare: what has no cgroup, a minisock, is in none (inet_diag_bc_sk).
+            // As the kernel's programs compare: a socket without a cgroup, such as a minisock, is in none (inet_diag_bc_sk).
             Origin::Row => (message.cgroup_id == Some(*id)).into(),
             Origin::Close => Verdict::Unknown,
         },
@@ -114,7 +114,7 @@ fn answer(test: &Test, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdic
     }
 }
 
-/// Replies say of bound sockets, which have a bit of their own in requests, that they are closed.
+/// Bound sockets have a bit of their own in requests, but replies report them as closed.
 pub(super) fn state_in(state: State, states: States) -> bool {
     states.contains(state) || (state == State::Closed && states.contains(State::BoundInactive))
 }
@@ -141,7 +141,7 @@ fn port_of(end: End, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Option<u
     }
 }
 
-/// A row's port alone decides, as [`super::Filter::matches`] says. In a close event it can only rule it out.
+/// For a row the port alone decides, as [`super::Filter::matches`] says. In a close event the port can only rule it out.
 fn autobound(message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
     let (first, last) = facts.local_ports.unwrap_or(DEFAULT_LOCAL_PORTS);
     let is_in_range =
@@ -152,7 +152,7 @@ fn autobound(message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// As the kernel compares: an IPv4 prefix holds IPv4-mapped addresses too, an IPv6 prefix no IPv4 ones.
+/// As the kernel compares: an IPv4 prefix contains IPv4-mapped addresses too, an IPv6 prefix contains no IPv4 addresses.
 fn inside(address: IpAddr, prefix: Prefix) -> bool {
     match (prefix.address, address) {
         (IpAddr::V4(wanted), IpAddr::V4(address)) => {
@@ -171,7 +171,7 @@ fn inside(address: IpAddr, prefix: Prefix) -> bool {
 }
 
 fn same(a: u128, b: u128, width: u32, bits: u8) -> bool {
-    // A prefix of 0 bits shifts everything out, and holds every address.
+    // A prefix of 0 bits shifts everything out and contains every address.
     (a ^ b).checked_shr(width.saturating_sub(bits.into())).unwrap_or(0) == 0
 }
 
@@ -222,20 +222,20 @@ fn number(
     Verdict::known(value.map(test))
 }
 
-/// What the kernel puts into the queues of a listener.
+/// The number in one of a listener's queue fields, where it counts connections instead of bytes. `None` for other sockets.
 fn of_listener(message: &SocketMessage<'_>, facts: &Facts<'_>, number: u32) -> Option<u64> {
     let is_listener = facts.origin == Origin::Row && message.state == State::Listen;
     is_listener.then_some(number.into())
 }
 
-/// Time since data was sent or received last, in microseconds.
+/// Time since data was last sent or received, in microseconds.
 fn idle_us(message: &SocketMessage<'_>) -> Option<u64> {
     let info = message.tcp_info.as_ref().filter(|_| message.state != State::Listen)?;
     let ages_ms = [info.last_data_sent_ms(), info.last_data_recv_ms()];
     ages_ms.into_iter().flatten().min().map(|ms| u64::from(ms) * 1_000)
 }
 
-/// The class of service of what is sent. An IPv6 socket with an IPv4 connection sends IPv4.
+/// The DSCP of outgoing packets. An IPv6 socket with an IPv4 connection sends IPv4.
 fn dscp(message: &SocketMessage<'_>) -> Option<u8> {
     let is_ipv4 = message.id.dst.ip().to_canonical().is_ipv4();
     let byte = if is_ipv4 { message.type_of_service } else { message.traffic_class };
@@ -248,7 +248,7 @@ fn limit(message: &SocketMessage<'_>) -> Option<Limit> {
     Limit::of(info.busy_time_us(), info.rwnd_limited_us(), info.sndbuf_limited_us(), is_app_limited)
 }
 
-/// What is asked of the processes that hold it. Where none is known that is an answer only of a socket without a file.
+/// Tests the processes that hold the socket. If none is known, the test is false only for a socket without a file.
 fn held(
     message: &SocketMessage<'_>,
     facts: &Facts<'_>,
@@ -261,7 +261,7 @@ fn held(
     if has_no_file { Verdict::False } else { Verdict::Unknown }
 }
 
-/// A field in the unit that filters are kept in: microseconds, or bits per second.
+/// A field in the unit that filters use: microseconds, or bits per second.
 fn tcp_info(
     field: &wire::inet_diag::tcp_info::Field,
     values: &wire::inet_diag::TcpInfo,
@@ -314,14 +314,14 @@ fn text(
     }
 }
 
-/// Whether a text fits a pattern in which `*` stands for any characters, also for none.
+/// Whether a text matches a pattern in which `*` stands for any characters, including none.
 pub(super) fn fits(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };
     let (middle, last) =
         rest.rsplit_once('*').map_or((None, rest), |(middle, last)| (Some(middle), last));
 
-    // Each part where it is found first, which leaves the most text for those after it.
+    // Each part is matched at its first occurrence, which leaves the most text for the rest.
     for part in middle.into_iter().flat_map(|middle| middle.split('*')) {
         match text.find(part).and_then(|at| text.get(at + part.len()..)) {
             Some(rest) => text = rest,

@@ -1,4 +1,4 @@
-//! Says which part of a filter runs where.
+//! Explains which part of a filter runs where.
 
 use super::Filter;
 use super::ast::{Expr, Test};
@@ -6,12 +6,12 @@ use super::split::{By, Target};
 use std::fmt;
 use wire::inet_diag::{State, States};
 
-/// Who decides.
+/// Where a part of a filter is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// The kernel, before it copies a socket.
+    /// In the kernel, before it copies a socket.
     Kernel,
-    /// The kernel leaves out a part, the rest is decided here.
+    /// The kernel leaves out some sockets, and the rest is decided here.
     Both,
     /// Here, on each of the kernel's replies.
     Here,
@@ -20,11 +20,11 @@ pub enum Place {
 /// One part of a filter, and where it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// Who decides.
+    /// Where the part is decided.
     pub place: Place,
-    /// The part, in the language.
+    /// The part, in the filter language.
     pub part: String,
-    /// How, or why not in the kernel.
+    /// How the kernel decides it, or why it cannot.
     pub reason: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Explanation {
 
 pub(super) fn explain(filter: &Filter, target: &Target<'_>) -> Vec<Explanation> {
     let compiled = filter.compile(target);
-    // A state inside the kernel: replies call it SYN-RECV.
+    // A state internal to the kernel: replies call it SYN-RECV.
     let asked = compiled.states.iter().filter(|state| *state != State::NewSynReceived);
     let asked: Vec<&str> = asked.map(State::word).collect();
 

@@ -1,25 +1,26 @@
-//! What is known of a socket besides the kernel's reply.
+//! What is known about a socket besides the kernel's reply.
 
 use super::ast::{Expr, Test, TextField};
 use super::fields::{Field, Source};
 use crate::attribution::{Cgroup, Process};
 use std::time::Duration;
 
-/// What others found out about a socket. Everything may be missing; a test on what is missing is open
+/// Information about a socket from other sources. Anything may be missing, and a test of something missing is open
 /// ([`Verdict::Unknown`](super::Verdict)).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts<'a> {
-    /// What the message is, and so which of its fields say something.
+    /// The type of the message, which determines which of its fields are meaningful.
     pub origin: Origin,
     /// Name of the network namespace.
     pub netns: Option<&'a str>,
-    /// Whether it is known which namespace it is. If so, `netns` is `None` for one without a name.
+    /// Whether the namespace is known. If so, `netns` is `None` for one without a name.
     pub is_netns_known: bool,
-    /// Name of the interface that the socket is bound to, for filters that were not compiled for a namespace.
+    /// Name of the interface that the socket is bound to, for filters not compiled for a namespace.
     pub interface: Option<&'a str>,
     /// Path of the cgroup, from the root of the hierarchy.
     pub cgroup_path: Option<&'a str>,
-    /// Uid of the Kubernetes pod. `None` with a path: the cgroup is in no pod. The same holds for the container and the unit.
+    /// Uid of the Kubernetes pod. `None` although the path is known: the cgroup is in no pod. The same holds for container and
+    /// unit.
     pub pod: Option<&'a str>,
     /// Id of the container.
     pub container: Option<&'a str>,
@@ -27,14 +28,14 @@ pub struct Facts<'a> {
     pub unit: Option<&'a str>,
     /// Processes that hold the socket.
     pub processes: &'a [Process<'a>],
-    /// For how long the socket has been seen.
+    /// How long the socket has been seen.
     pub age: Option<Duration>,
-    /// First and last port that the namespace's kernel chooses from (`net.ipv4.ip_local_port_range`); 32768 to 60999 if unknown.
+    /// First and last port that the namespace's kernel chooses from (`net.ipv4.ip_local_port_range`). 32768 to 60999 if unknown.
     pub local_ports: Option<(u16, u16)>,
 }
 
 impl<'a> Facts<'a> {
-    /// What a socket's cgroup says of it; nothing if that is not known.
+    /// The facts from a socket's cgroup. Empty if the cgroup is unknown.
     #[must_use]
     pub fn of_cgroup(cgroup: Option<&'a Cgroup>) -> Facts<'a> {
         Facts {
@@ -47,18 +48,18 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// What kind of message a socket is known by.
+/// The kind of message that describes a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Origin {
     /// A row of a dump, or the answer about one socket.
     #[default]
     Row,
-    /// A close event. It says nothing of owner, inode, cgroup, mark, congestion control and memory, and after an abort nothing of
-    /// the peer, the queues and the counters either.
+    /// A close event. It lacks owner, inode, cgroup, mark, congestion control and memory, and after an abort also the peer, the
+    /// queues and the counters.
     Close,
 }
 
-/// What a filter wants to know: which attributes to ask the kernel for, and which [`Facts`] to find out.
+/// What a filter needs: which attributes to request from the kernel, and which [`Facts`] to find out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs(u16);
 
@@ -71,7 +72,7 @@ impl Needs {
     pub const CONGESTION: Needs = Needs(1 << 1);
     /// `INET_DIAG_SKMEMINFO`.
     pub const MEMORY: Needs = Needs(1 << 2);
-    /// The mark, which only CAP_NET_ADMIN gets.
+    /// The mark, which only readers with CAP_NET_ADMIN get.
     pub const MARK: Needs = Needs(1 << 3);
     /// The cgroup's id.
     pub const CGROUP_ID: Needs = Needs(1 << 4);
@@ -91,25 +92,25 @@ impl Needs {
     /// Everything.
     pub const ALL: Needs = Needs((1 << 11) - 1);
 
-    /// Whether all of these are needed.
+    /// Whether all of `other` are needed.
     #[must_use]
     pub const fn contains(self, other: Needs) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Both.
+    /// The union.
     #[must_use]
     pub const fn with(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
     }
 
-    /// Those that are not among the others.
+    /// Those that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Needs) -> Needs {
         Needs(self.0 & !other.0)
     }
 
-    /// What the tests of an expression look at.
+    /// What the tests of an expression need.
     #[must_use]
     pub fn of(expression: &Expr) -> Needs {
         let mut needs = Needs::NONE;

@@ -1,9 +1,9 @@
-//! The numbers of a socket that a filter can compare: every field of `tcp_info` and those of the reply around it.
+//! The numbers of a socket that a filter can compare: every field of `tcp_info`, and those of the reply around it.
 
 use super::quantity::Quantity;
 use wire::inet_diag::tcp_info::{self, Unit};
 
-/// A number of a socket, with its word in the language.
+/// A number of a socket, with its word in the filter language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     word: &'static str,
@@ -23,19 +23,19 @@ pub(super) enum Source {
     Drops,
     Age,
     Pid,
-    /// Of a listener alone: connections that wait to be accepted.
+    /// Only for a listener: connections waiting to be accepted.
     Waiting,
-    /// Of a listener alone: how many may wait.
+    /// Only for a listener: how many may wait.
     Backlog,
-    /// Since data was sent or received last.
+    /// Since data was last sent or received.
     Idle,
-    /// Bytes sent, or acknowledged on kernels that count no others.
+    /// Bytes sent; on kernels that do not count those, bytes acknowledged.
     Sent,
     Memory(MemoryField),
     Dscp,
 }
 
-/// One number of the socket's memory.
+/// One of the socket's memory figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryField {
     Receive,
@@ -44,7 +44,7 @@ pub(super) enum MemoryField {
     SendLimit,
 }
 
-/// Words for what lies outside `tcp_info`; the first of each is the one that is printed.
+/// Words for numbers outside `tcp_info`. The first one for each is printed.
 const OWN: &[(&str, Source, Quantity)] = &[
     ("rqueue", Source::ReceiveQueue, Quantity::Bytes),
     ("recvq", Source::ReceiveQueue, Quantity::Bytes),
@@ -75,8 +75,8 @@ const OWN: &[(&str, Source, Quantity)] = &[
     ("dscp", Source::Dscp, Quantity::Dscp),
 ];
 
-/// Shorter words, those that `ss -i` prints, and names of columns. `retrans` is the column's total, not the kernel's field of
-/// that name.
+/// Shorter words, those that `ss -i` prints, and column names. `retrans` is the column's total, not the kernel's field of that
+/// name.
 const ALIASES: &[(&str, &str)] = &[
     ("cwnd", "snd_cwnd_segments"),
     ("ssthresh", "snd_ssthresh_segments"),
@@ -95,11 +95,11 @@ const ALIASES: &[(&str, &str)] = &[
     ("app_limited", "delivery_rate_app_limited"),
 ];
 
-/// Endings of the names of fields that say their unit.
+/// Endings of field names that give the unit.
 const UNIT_ENDINGS: &[&str] = &["_bytes_per_sec", "_bytes", "_segments", "_us", "_ms"];
 
 impl Field {
-    /// The field that a word stands for: the kernel's name without `tcpi_`, with or without its unit, or a shorter one.
+    /// The field for a word: the kernel's name without `tcpi_`, with or without its unit, or a shorter one.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Field> {
         let own = OWN.iter().find(|(name, ..)| *name == word);
@@ -120,16 +120,16 @@ impl Field {
         let first = tcp_info::FIELDS.iter().find(|other| short(other.name) == short(field.name));
         let alias = |(alias, _): &&(&str, &str)| *alias == short(field.name);
         let word = match ALIASES.iter().find(alias) {
-            // The short word stands for another field.
+            // The short word is taken by another field.
             Some((_, name)) if *name != field.name => alias_of(field.name),
-            // Where fields differ in their unit alone, the first has the short word.
+            // When fields differ only in their unit, the first one has the short word.
             _ if first == Some(field) => short(field.name),
             _ => field.name,
         };
         Field { word, source: Source::TcpInfo(field), quantity: quantity_of(field.unit) }
     }
 
-    /// The word that is printed for it.
+    /// The word printed for the field.
     #[must_use]
     pub const fn word(self) -> &'static str {
         self.word
@@ -144,11 +144,11 @@ impl Field {
     }
 }
 
-/// Every word that stands for a number, each field once or more.
+/// All words for numbers; every field appears at least once.
 pub fn words() -> impl Iterator<Item = &'static str> {
     let own = OWN.iter().map(|(word, ..)| *word);
     let aliases = ALIASES.iter().map(|(alias, _)| *alias);
-    // The language has a word of its own for the state.
+    // The language has a separate word for the state.
     let fields = tcp_info::FIELDS.iter().filter(|field| field.name != "state");
     own.chain(aliases).chain(fields.map(|field| Field::of_tcp_info(field).word))
 }

@@ -6,17 +6,17 @@ use std::ops::Range;
 use wire::inet_diag::Family;
 use wire::inet_diag::bytecode::Prefix;
 
-/// What a host or port of a filter stands for.
+/// The meaning of a host or port in a filter.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) family: Option<Family>,
-    /// Any of them; every address if empty.
+    /// Any of these; empty for every address.
     pub(super) prefixes: Vec<Prefix>,
     pub(super) port: Option<u16>,
     pub(super) notes: Vec<String>,
 }
 
-/// What is wrong with a host: where in it, what, and what would be right.
+/// What is wrong with a host, where, and the likely correction.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) span: Range<usize>,
@@ -40,7 +40,7 @@ impl<'a> Part<'a> {
         )
     }
 
-    /// Without its first bytes.
+    /// The part without its first `len` bytes.
     fn after(self, len: usize) -> Part<'a> {
         self.split(len).1
     }
@@ -106,14 +106,14 @@ fn split<'a>(part: Part<'a>, host: &mut Host) -> Result<(Part<'a>, Part<'a>), Pr
         return bracketed(part);
     }
 
-    // With a prefix length the port's colon comes after it; those before the slash are the address's.
+    // With a prefix length, the port's colon comes after it; colons before the slash belong to the address.
     let slash = part.text.find('/').unwrap_or(0);
     let colon = part.text.get(slash..).and_then(|text| text.rfind(':')).map(|at| at + slash);
     let Some(colon) = colon else { return Ok(part.split(part.text.len())) };
     let (address, port) = (part.split(colon).0, part.split(colon).1.after(1));
 
-    // `2001:db8::1:443` can be an address, or an address and a port. As with `ss` it is the second if a number follows an
-    // address; a note says so.
+    // `2001:db8::1:443` can be an address, or an address and a port. As with `ss`, it is the latter if a number follows an
+    // address; a note points that out.
     let is_whole = part.text.parse::<Ipv6Addr>().is_ok();
     let is_number = port.text.bytes().all(|byte| byte.is_ascii_digit());
     let is_v6 = slash == 0 && address.text.contains(':');
@@ -213,7 +213,7 @@ fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// An address. Missing bytes of an IPv4 one are zero, as in `10/8`.
+/// Parses an address. Missing bytes of an IPv4 address are zero, as in `10/8`.
 fn address(text: &str, alone: bool, host: &mut Host) -> Option<IpAddr> {
     if text.contains(':') {
         return text.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
@@ -222,7 +222,7 @@ fn address(text: &str, alone: bool, host: &mut Host) -> Option<IpAddr> {
     let mut octets = [0; 4];
     let mut count = 0;
     for part in text.split('.') {
-        // A leading zero makes the part octal for some readers (inet_aton(3)), so it is refused.
+        // Some parsers read a part with a leading zero as octal (inet_aton(3)), so it is rejected.
         let canonical = part == "0" || !part.starts_with('0');
         if !canonical || !part.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
@@ -242,13 +242,13 @@ fn address(text: &str, alone: bool, host: &mut Host) -> Option<IpAddr> {
     Some(address.into())
 }
 
-/// Bits, or for IPv4 a mask of that many.
+/// Parses a number of bits, or for IPv4 a netmask.
 fn prefix_length(part: Part<'_>, address: IpAddr) -> Result<u8, Problem> {
     let width = width(address);
     let mask: Option<Ipv4Addr> = part.text.parse().ok().filter(|_| address.is_ipv4());
 
     let bits = match mask {
-        // A mask without holes has all its ones first.
+        // A netmask without holes has all its ones first.
         Some(mask) if mask.to_bits().leading_ones() == mask.to_bits().count_ones() => {
             u8::try_from(mask.to_bits().count_ones()).ok()
         }

@@ -1,4 +1,4 @@
-//! Words and signs.
+//! Splits a filter into words and operators.
 
 use super::error::FilterError;
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind<'a>,
-    /// Bytes of the filter.
+    /// Its bytes in the filter.
     pub(super) span: Range<usize>,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Kind<'a> {
     Not,
     Compare(Sign),
     Word(&'a str),
-    /// Between quotes, or with a backslash in it: never one of the language's own words.
+    /// A word in quotes, or with an escape: never one of the language's own words.
     Quoted(Cow<'a, str>),
 }
 
@@ -67,7 +67,7 @@ const WORDS: &[(&str, Kind<'static>)] = &[
     ("lt", Kind::Compare(Sign::Below)),
 ];
 
-/// What ends a word.
+/// Whether a character ends a word.
 pub(super) fn is_special(c: char) -> bool {
     c.is_whitespace() || "()<>=!&|\"'".contains(c)
 }
@@ -94,7 +94,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token<'_>>, FilterError> {
     Ok(tokens)
 }
 
-/// The token that begins at `at`, where there is a character that is not white space.
+/// The token that starts at `at`, where there is a character other than white space.
 fn next(text: &str, at: usize) -> Result<Token<'_>, FilterError> {
     let rest = text.get(at..).unwrap_or_default();
     if let Some((sign, kind)) = SIGNS.iter().find(|(sign, _)| rest.starts_with(sign)) {
@@ -117,8 +117,8 @@ fn next(text: &str, at: usize) -> Result<Token<'_>, FilterError> {
     Ok(Token { kind, span })
 }
 
-/// A word without quotes. A backslash takes the meaning from a special character, another backslash or a quote; before
-/// anything else it stays, as in the `\x2d` of a systemd unit.
+/// A word without quotes. A backslash escapes a special character, another backslash or a quote. Before anything else it is
+/// literal, as in the `\x2d` of a systemd unit.
 fn bare(rest: &str) -> (Cow<'_, str>, usize) {
     let mut unescaped = String::new();
     let mut escaped = false;
@@ -149,7 +149,7 @@ fn bare(rest: &str) -> (Cow<'_, str>, usize) {
     }
 }
 
-/// Between quotes only the quote itself and the backslash are escaped.
+/// In quotes, only the quote itself and the backslash can be escaped.
 fn quoted(text: &str, start: usize, quote: char) -> Result<Token<'_>, FilterError> {
     let rest = text.get(start + 1..).unwrap_or_default();
     let mut value = String::new();

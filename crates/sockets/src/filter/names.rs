@@ -1,18 +1,18 @@
-//! Names that a filter may use for numbers.
+//! Names that a filter may use in place of numbers.
 
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Looks up the numbers that names stand for. A kind of name that an implementation says nothing of is unknown to it.
+/// Resolves names to numbers. Names of a kind that an implementation does not provide are unknown.
 pub trait Names {
     /// Port of a TCP service.
     fn service(&self, _name: &str) -> Option<u16> {
         None
     }
 
-    /// Addresses of a host; none if it is unknown.
+    /// Addresses of a host. Empty if it is unknown.
     fn host(&self, _name: &str) -> Vec<IpAddr> {
         Vec::new()
     }
@@ -27,13 +27,13 @@ pub trait Names {
         None
     }
 
-    /// Id of a cgroup of the version 2 hierarchy, by its path there or in the file system.
+    /// Id of a cgroup in the version 2 hierarchy, by its path in the hierarchy or in the file system.
     fn cgroup(&self, _path: &str) -> Option<u64> {
         None
     }
 }
 
-/// Knows no name.
+/// Knows no names.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoNames;
 
@@ -69,7 +69,7 @@ impl Names for SystemNames {
     fn cgroup(&self, path: &str) -> Option<u64> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let mount = cgroup_mount(&mounts)?;
-        // The id is the inode number of the directory (kernfs, 64-bit systems).
+        // The id is the inode number of the directory (kernfs, on 64-bit systems).
         let id = |path: &Path| {
             fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.ino())
         };

@@ -6,7 +6,8 @@
 //! unit   = "not" unit | "(" list ")" | WORD [ SIGN ] VALUE | WORD [ "not" ] "in" VALUE { "," VALUE } | "autobound"
 //! ```
 //!
-//! `and` and `or` have one precedence, from left to right: so does `ss`, whatever ss(8) says (misc/ssfilter.y, `exprlist`).
+//! `and` and `or` have the same precedence and associate from left to right. So they do in `ss`, whatever ss(8) says
+//! (misc/ssfilter.y, `exprlist`).
 
 mod ends;
 mod predicate;
@@ -39,7 +40,7 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Filter, FilterError
     Ok(Filter { text: text.to_owned(), states, expression, notes, devices, asks })
 }
 
-/// `inet:` and `inet6:` hold for the whole filter, as in `ss`; both together limit nothing.
+/// `inet:` and `inet6:` apply to the whole filter, as in `ss`. Both together limit nothing.
 pub(super) fn with_family(expression: Option<Expr>, families: &[Family]) -> Option<Expr> {
     let limit = match families {
         [] => return expression,
@@ -61,10 +62,10 @@ struct Parser<'a> {
     names: &'a dyn Names,
     notes: Vec<Note>,
     devices: Vec<(String, Range<usize>)>,
-    /// What words want to know beyond the fixed part of a message.
+    /// What words need beyond the fixed part of a message.
     asks: Vec<(Needs, Range<usize>)>,
     families: Vec<Family>,
-    /// Parentheses and `not`s that are open.
+    /// Number of open parentheses and `not`s.
     open: usize,
 }
 
@@ -74,7 +75,7 @@ enum Join {
     Or,
 }
 
-/// What the words `state` and `exclude` in front of a filter say.
+/// The meaning of the words `state` and `exclude` at the start of a filter.
 struct Header {
     states: States,
     expression: Expr,
@@ -130,7 +131,7 @@ impl<'a> Parser<'a> {
         };
 
         match self.peek_kind() {
-            // The states are one side of an `or`, and so not those of the whole filter.
+            // The states are one side of an `or`, so they do not apply to the whole filter.
             Some(Kind::Or) => {
                 let all = self.list(Some(header.expression))?;
                 Ok((None, Some(all)))
@@ -150,13 +151,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Any number of `state X` and `exclude X`: the first `state` begins with no state, the first `exclude` with all.
+    /// Parses any number of `state X` and `exclude X`. A first `state` starts from no states, a first `exclude` from all.
     fn header(&mut self) -> Result<Option<Header>, FilterError> {
         let mut header: Option<Header> = None;
         while let Some(Kind::Word(word @ ("state" | "exclude" | "excl"))) = self.peek_kind() {
             let includes = *word == "state";
             let keyword = self.next().map(|token| token.span).unwrap_or_default();
-            // `state != x` takes away, and `exclude != x` adds.
+            // `state != x` removes, and `exclude != x` adds.
             let adds = includes == (self.sign("state", ONLY_EQUAL)? == Sign::Equal);
             let (states, span) = self.state_word(&keyword)?;
             let named = Expr::Test(Test::State(states));
@@ -178,7 +179,7 @@ impl<'a> Parser<'a> {
         Ok(header)
     }
 
-    /// Units joined by `and`, `or` or nothing. `first` is a unit that was read before and is followed by an operator.
+    /// Parses units joined by `and`, `or` or nothing. `first` is a unit that was already read and is followed by an operator.
     fn list(&mut self, first: Option<Expr>) -> Result<Expr, FilterError> {
         let mut joins: Vec<(Join, Range<usize>)> = Vec::new();
         let mut list = match first {
@@ -199,7 +200,7 @@ impl<'a> Parser<'a> {
             }
             let unit = self.unit()?;
 
-            // One more test of the same list makes it no deeper, and measuring a long list each time would be quadratic.
+            // One more test in the same list makes it no deeper, and measuring a long list each time would be quadratic.
             let may_deepen =
                 !matches!(unit, Expr::Test(_)) || joins.last().is_none_or(|last| last.0 != join.0);
             list = if join.0 == Join::And { list.and(unit) } else { list.or(unit) };
@@ -214,7 +215,7 @@ impl<'a> Parser<'a> {
         Ok(list)
     }
 
-    /// Says so where the order of `and` and `or` differs from what arithmetic would make of it.
+    /// Adds a note if the order of `and` and `or` differs from the usual precedence.
     fn note_order(&mut self, joins: &[(Join, Range<usize>)]) {
         let first_or = joins.iter().position(|(join, _)| *join == Join::Or);
         let later =
@@ -233,7 +234,7 @@ impl<'a> Parser<'a> {
         let Some(token) = self.next() else {
             return Err(self.error(self.end(), "something to test is missing here", None));
         };
-        // The parser calls itself for each level, and the text may be a stranger's (`GET /sockets?filter=…`).
+        // The parser recurses for each level, and the text may come from a stranger (`GET /sockets?filter=…`).
         if self.open >= MAX_NESTING {
             return Err(self.error(token.span, format!("nested deeper than {MAX_NESTING}"), None));
         }

@@ -1,13 +1,13 @@
-//! Numbers with units, as a filter writes them.
+//! Numbers with units, as written in a filter.
 
 use std::fmt;
 use std::time::Duration;
 use text::units::{self, UnitError};
 
-/// What a number measures, and in what it is kept.
+/// What a number measures, and the unit in which it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
-    /// Pieces.
+    /// A plain number.
     Count,
     /// Bytes.
     Bytes,
@@ -15,18 +15,18 @@ pub(super) enum Quantity {
     Duration,
     /// Bits per second.
     Rate,
-    /// A user's id.
+    /// A user id.
     User,
-    /// A class of service: 6 bits (RFC 2474).
+    /// A DSCP: 6 bits (RFC 2474).
     Dscp,
 }
 
-/// Names of classes beside `cs0` to `cs7` (RFC 2474) and `af11` to `af43` (RFC 2597), as RFC 3246 and 5865 give them. The first of a
-/// number is the one that is printed. `le` (RFC 8622) is a sign of the language, and so that class is 1.
+/// Names of DSCPs in addition to `cs0` to `cs7` (RFC 2474) and `af11` to `af43` (RFC 2597), from RFC 3246 and 5865. The first
+/// name of a number is printed. `le` (RFC 8622) is an operator of the language, so that DSCP is written 1.
 const DSCP_NAMES: &[(&str, u64)] =
     &[("ef", 46), ("va", 44), ("cs0", 0), ("default", 0), ("df", 0), ("be", 0)];
 
-/// The class of a name.
+/// The DSCP with a name.
 fn dscp_named(name: &str) -> Option<u64> {
     if let Some((_, number)) = DSCP_NAMES.iter().find(|(known, _)| *known == name) {
         return Some(*number);
@@ -42,7 +42,7 @@ fn dscp_named(name: &str) -> Option<u64> {
     }
 }
 
-/// The name of a class, where it has one.
+/// The name of a DSCP, if it has one.
 fn dscp_name(number: u64) -> Option<String> {
     if let Some((name, _)) = DSCP_NAMES.iter().find(|(_, known)| *known == number) {
         return Some((*name).to_owned());
@@ -55,7 +55,7 @@ fn dscp_name(number: u64) -> Option<String> {
 }
 
 impl Quantity {
-    /// Reads a number, with a unit behind it where one is due; 0 needs none. Decimals are taken as long as they are exact.
+    /// Parses a number, followed by a unit if the quantity requires one; 0 needs none. Decimals are accepted if they are exact.
     pub(super) fn parse(self, text: &str) -> Result<u64, UnitError> {
         if let (Quantity::Count | Quantity::User | Quantity::Dscp, Some(hex)) =
             (self, text.strip_prefix("0x"))
@@ -85,7 +85,7 @@ impl Quantity {
         }
     }
 
-    /// What a value of this kind looks like.
+    /// An example of a value of this kind.
     pub(super) const fn example(self) -> &'static str {
         match self {
             Quantity::Count => "a number, such as `10` or `2k`",
@@ -97,7 +97,7 @@ impl Quantity {
         }
     }
 
-    /// Prints a value so that [`Quantity::parse`] reads the same.
+    /// Prints a value so that [`Quantity::parse`] returns the same.
     pub(super) fn write(self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Quantity::Duration if value > 0 => {
@@ -120,7 +120,7 @@ fn whole_us(duration: Duration) -> Result<u64, UnitError> {
     }
 }
 
-/// What is wrong with a number, to follow its text.
+/// What is wrong with a number, as a phrase that follows its text.
 pub(super) const fn reason(error: &UnitError) -> &'static str {
     match error {
         UnitError::NoNumber(_) => "is not a number",

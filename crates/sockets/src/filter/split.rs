@@ -1,4 +1,4 @@
-//! Which part of a filter the kernel can decide, and which is left.
+//! Splits a filter into the part that the kernel can decide, and the rest.
 
 use super::Filter;
 use super::ast::{Device, Expr, Test};
@@ -11,21 +11,21 @@ use wire::inet_diag::bytecode::{
 };
 use wire::inet_diag::{Family, SocketMessage, States};
 
-/// Where a filter is going to run: one namespace, as one reader sees it.
+/// Where a filter will run: one namespace, as seen by one reader.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// What the kernel takes. Leave `mark` out without CAP_NET_ADMIN.
+    /// The operations that the kernel accepts. Leave out `mark` without CAP_NET_ADMIN.
     pub operations: Operations,
-    /// States to ask for when the filter names none.
+    /// States to request if the filter names none.
     pub default_states: States,
     /// Ports that the kernel chooses from, for `autobound` (`net.ipv4.ip_local_port_range`).
     pub local_ports: (u16, u16),
-    /// Knows the interfaces of the namespace.
+    /// Resolves the interfaces of the namespace.
     pub names: &'a dyn Names,
 }
 
 impl<'a> Target<'a> {
-    /// A current kernel, without CAP_NET_ADMIN; states as `ss` shows them without options.
+    /// A current kernel, without CAP_NET_ADMIN, with the states that `ss` shows without options.
     #[must_use]
     pub fn new(names: &'a dyn Names) -> Self {
         Target {
@@ -40,13 +40,13 @@ impl<'a> Target<'a> {
 /// A filter for one namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compiled {
-    /// States to ask for. Empty: no socket can pass, and nothing need be asked.
+    /// States to request. If empty, no socket can pass, and no request is needed.
     pub states: States,
-    /// The whole expression with its names looked up; `None` where the filter has none.
+    /// The whole expression with its names resolved. `None` when the filter has none.
     pub whole: Option<Expr>,
-    /// Program for the request; empty for none.
+    /// Program for the request. Empty for none.
     pub bytecode: Vec<u8>,
-    /// What is left to evaluate on each reply; `None` if every reply passes.
+    /// What is left to evaluate on each reply. `None` if every reply passes.
     pub rest: Option<Expr>,
     pub(super) parts: Vec<Part>,
 }
@@ -60,20 +60,20 @@ pub(super) struct Part {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum By {
-    /// The request's states say it all.
+    /// Fully decided by the request's states.
     States,
-    /// The program says it all.
+    /// Fully decided by the program.
     Kernel,
-    /// The program or the states leave out some of what the rest would, the rest decides.
+    /// The program or the states leave out some sockets, and the rest is decided here.
     Both,
-    /// Only the rest.
+    /// Decided here alone.
     Us,
-    /// The kernel could, but the program would be too long.
+    /// Decided here, because the kernel's program would be too long.
     UsTooLong,
 }
 
 impl Compiled {
-    /// A filter by this host's names; without one, every socket in these states.
+    /// A filter with this host's names. Without a filter, every socket in these states.
     pub(crate) fn of(filter: Option<&Filter>, default_states: States) -> Compiled {
         let target = Target { default_states, ..Target::new(&SystemNames) };
         compile(filter, &target)
@@ -89,7 +89,7 @@ impl Compiled {
 pub(super) fn compile(filter: Option<&Filter>, target: &Target<'_>) -> Compiled {
     let expression = filter.and_then(Filter::expression);
     let expression = expression.map(|expression| resolved(expression, target.names));
-    // A filter that names a state anywhere decides itself which it wants.
+    // A filter that names a state anywhere decides about states itself.
     let named = filter.and_then(Filter::states).unwrap_or_else(|| match &expression {
         Some(expression) if names_states(expression) => States::ALL,
         _ => target.default_states,
@@ -97,7 +97,7 @@ pub(super) fn compile(filter: Option<&Filter>, target: &Target<'_>) -> Compiled 
 
     let whole = expression.clone();
     let conjuncts = expression.map_or(Vec::new(), Expr::into_conjuncts);
-    // Conditions on states go into the request's mask of states, which costs nothing.
+    // Conditions on states go into the request's state mask, which costs nothing.
     let states = conjuncts.iter().fold(named, |states, part| states & possible_states(part));
 
     let mut program = Program { parts: Vec::new(), bytes: 0 };
@@ -112,10 +112,10 @@ pub(super) fn compile(filter: Option<&Filter>, target: &Target<'_>) -> Compiled 
     Compiled { states, whole, bytecode: program.compile(target.operations), rest, parts }
 }
 
-/// What the kernel is to decide, while it is being collected.
+/// What the kernel is to decide, as it is being collected.
 struct Program {
     parts: Vec<Expression>,
-    /// Length of the parts in bytes. The program of a conjunction is as long as those of its parts together.
+    /// Length of the parts, in bytes. The program of a conjunction is as long as those of its parts together.
     bytes: usize,
 }
 
@@ -136,7 +136,7 @@ impl Program {
     }
 }
 
-/// Says who decides one of the conditions that must all hold, and adds to the program what the kernel can.
+/// Determines who decides one of the conditions, and adds to the program what the kernel can decide.
 fn place(part: &Expr, program: &mut Program, target: &Target<'_>) -> By {
     if only_states(part) {
         return By::States;
@@ -156,8 +156,8 @@ fn place(part: &Expr, program: &mut Program, target: &Target<'_>) -> By {
     }
 }
 
-/// The expression with every interface that exists here by its index, and every cgroup by the id that its path has now. An
-/// interface that does not exist matches no socket; a cgroup that does not exist keeps its last id.
+/// The expression with every existing interface replaced by its index, and every cgroup's id updated from its path. An interface
+/// that does not exist matches no socket; a cgroup that does not exist keeps its last id.
 fn resolved(expression: &Expr, names: &dyn Names) -> Expr {
     let each = |parts: &[Expr]| parts.iter().map(|part| resolved(part, names)).collect();
     match expression {
@@ -176,23 +176,23 @@ fn resolved(expression: &Expr, names: &dyn Names) -> Expr {
     }
 }
 
-/// Which side the approximation may err on.
+/// On which side an approximation may err.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    /// True wherever the expression is.
+    /// True whenever the expression is.
     AtLeast,
-    /// False wherever the expression is.
+    /// False whenever the expression is.
     AtMost,
 }
 
-/// The closest that the kernel comes to an expression, from one side.
+/// The kernel's closest approximation to an expression from one side.
 fn bound(expression: &Expr, side: Bound, target: &Target<'_>) -> Expression {
     let each = |part| bound(part, side, target);
     match expression {
         Expr::All(parts) => all(parts.iter().map(each)),
         Expr::Any(parts) => any(parts.iter().map(each)),
         Expr::Not(inner) => {
-            // Under `not` the approximation has to err on the other side.
+            // Under `not`, the approximation must err on the other side.
             let other = if side == Bound::AtLeast { Bound::AtMost } else { Bound::AtLeast };
             not(bound(inner, other, target))
         }
@@ -225,14 +225,14 @@ fn not(inner: Expression) -> Expression {
     }
 }
 
-/// Whether the kernel decides every test of the expression.
+/// Whether the kernel can decide every test of the expression.
 fn all_kernel(expression: &Expr, target: &Target<'_>) -> bool {
     let mut exact = true;
     expression.for_each_test(&mut |test| exact &= kernel(test, target).is_some());
     exact
 }
 
-/// The test as the kernel's conditions, if it has them.
+/// The test as a kernel condition, if there is one.
 fn kernel(test: &Test, target: &Target<'_>) -> Option<Expression> {
     let allowed = |condition: Condition| {
         target.operations.allow(&condition).then_some(Expression::Condition(condition))
@@ -242,7 +242,7 @@ fn kernel(test: &Test, target: &Target<'_>) -> Option<Expression> {
         Test::Host(end, prefix, port) => allowed(Condition::Host(*end, *prefix, *port)),
         Test::Port(end, test, port) => allowed(Condition::Port(*end, *test, *port)),
         Test::Device(Device::Index(index)) => allowed(Condition::Device(*index)),
-        // No such interface here.
+        // There is no such interface here.
         Test::Device(Device::Name(_)) => Some(Expression::Constant(false)),
         Test::Mark { value, mask } => allowed(Condition::Mark { value: *value, mask: *mask }),
         Test::Cgroup { id, .. } => allowed(Condition::Cgroup(*id)),
@@ -253,7 +253,7 @@ fn kernel(test: &Test, target: &Target<'_>) -> Option<Expression> {
     }
 }
 
-/// An IPv6 prefix without bits holds every IPv6 socket; an IPv4 one would hold IPv4-mapped addresses too.
+/// An IPv6 prefix of 0 bits contains every IPv6 socket; an IPv4 one would contain IPv4-mapped addresses too.
 fn family_condition(family: Family) -> Expression {
     let every_inet6 = Prefix { address: Ipv6Addr::UNSPECIFIED.into(), bits: 0 };
     let is_inet6 = Expression::Condition(Condition::Host(End::Source, Some(every_inet6), None));
@@ -263,8 +263,8 @@ fn family_condition(family: Family) -> Expression {
     }
 }
 
-/// The kernel alone would call accepted sockets and TIME-WAIT autobound, whose ports `bind` chose: `sk_clone_lock` forgets the
-/// lock, minisockets have none. `ss` asks for both.
+/// The kernel alone would call accepted sockets and TIME-WAIT autobound, although `bind` chose their ports: `sk_clone_lock` drops
+/// the lock flag, and minisockets have none. `ss` checks both.
 fn autobound((first, last): (u16, u16)) -> Expression {
     let port = |test, port| Expression::Condition(Condition::Port(End::Source, test, port));
     let by_kernel = Expression::Condition(Condition::Autobound);
@@ -283,7 +283,7 @@ fn only_states(expression: &Expr) -> bool {
     only
 }
 
-/// States that a socket which passes may have.
+/// States that a passing socket may have.
 fn possible_states(expression: &Expr) -> States {
     states_bound(expression, Bound::AtLeast)
 }

@@ -46,7 +46,7 @@ fn parse(text: &str) -> Filter {
     Filter::parse_with(text, &FixedNames).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The filter is read, printed so, and what is printed is read as the same.
+/// Parses the filter and checks its printed form, which must parse to the same filter.
 fn reads(text: &str, printed: &str) {
     let filter = parse(text);
     assert_eq!(filter.to_string(), printed, "{text}");
@@ -253,7 +253,7 @@ fn other_words() {
     reads("rate < 1Mbit/s", "delivery_rate < 125kB/s");
     reads("rate >= 9bit", "delivery_rate >= 9bit/s");
     reads("bytes_acked >= 10MiB", "bytes_acked >= 10485760");
-    // The column's total, and not the kernel's field of that name.
+    // The column's total, not the kernel's field of that name.
     reads("retrans > 0", "total_retrans > 0");
     reads("retrans_now > 0", "retrans_now > 0");
     reads("retrans_segments > 0", "retrans_now > 0");

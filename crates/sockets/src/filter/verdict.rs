@@ -1,9 +1,9 @@
-//! Answers that may be open.
+//! Verdicts that may be open.
 
 use std::ops::Not;
 
-/// What a filter says of a socket. What is not known of the socket leaves open what depends on it, and nothing else (the
-/// strong logic of Kleene, 1938).
+/// A filter's verdict on a socket. Missing information leaves open whatever depends on it, and nothing else (Kleene's strong
+/// three-valued logic, 1938).
 ///
 /// | `a` | `b` | `a and b` | `a or b` |
 /// |---|---|---|---|
@@ -14,16 +14,16 @@ use std::ops::Not;
 /// `not unknown` is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verdict {
-    /// It does not pass, whatever else there is to know.
+    /// It does not pass, whatever else may become known.
     False,
     /// What is known does not decide it.
     Unknown,
-    /// It passes, whatever else there is to know.
+    /// It passes, whatever else may become known.
     True,
 }
 
 impl Verdict {
-    /// What all of them together say; true of none.
+    /// The conjunction; true if empty.
     #[must_use]
     pub fn all(parts: impl IntoIterator<Item = Verdict>) -> Verdict {
         let mut together = Verdict::True;
@@ -36,7 +36,7 @@ impl Verdict {
         together
     }
 
-    /// What one of them is enough for; false of none.
+    /// The disjunction; false if empty.
     #[must_use]
     pub fn any(parts: impl IntoIterator<Item = Verdict>) -> Verdict {
         let mut together = Verdict::False;
@@ -49,13 +49,13 @@ impl Verdict {
         together
     }
 
-    /// Of something that is known or not.
+    /// The verdict for a value that may be unknown.
     #[must_use]
     pub fn known(value: Option<bool>) -> Verdict {
         value.map_or(Verdict::Unknown, Verdict::from)
     }
 
-    /// Whether it passes for certain.
+    /// Whether it certainly passes.
     #[must_use]
     pub fn passes(self) -> bool {
         self == Verdict::True
@@ -84,7 +84,7 @@ impl Not for Verdict {
 mod tests {
     use super::Verdict::{self, False, True, Unknown};
 
-    /// What is open may turn out either way: an answer is certain exactly where both ways give it.
+    /// An open part may turn out either way, so a verdict is certain only if both ways give it.
     #[test]
     fn an_answer_is_certain_where_it_does_not_depend_on_what_is_open() {
         let ways = |verdict| match verdict {

@@ -13,23 +13,23 @@ use sys::namespace::{Error, Identity, Scan};
 use sys::netlink::{Protocol, Socket};
 use sys::pass::Channel;
 
-/// Longest wait for an answer: a scan of many processes takes some tens of milliseconds.
+/// Maximum wait for an answer: a scan of many processes takes tens of milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Access to other namespaces through the helper that listens at a path, and to the own one by the rights of this process.
+/// Access to other namespaces through the helper that listens at a path, and to the own one with the rights of this process.
 ///
-/// A helper that is not there, ends, is stuck or refuses costs the other namespaces of one poll: the discovery fails and finds
-/// the own namespace, if the scope has it. The next discovery connects anew.
+/// If the helper is missing, ends, hangs or refuses, one poll lacks the other namespaces: the discovery fails, but finds the own
+/// namespace if the scope includes it. The next discovery reconnects.
 pub struct Remote {
     path: PathBuf,
     channel: Option<Channel>,
     buffer: Vec<u8>,
     direct: Direct,
-    /// What the helper found last, its own namespace first. Empty when it could not be asked.
+    /// What the helper found last, its own namespace first. Empty when it could not be reached.
     listed: Vec<Found>,
-    /// Where the namespaces of the last discovery are.
+    /// The namespaces of the last discovery.
     places: Vec<Place>,
-    /// What the helper calls the namespace of this process.
+    /// The helper's name for the namespace of this process.
     own_name: Option<String>,
 }
 
@@ -37,12 +37,12 @@ pub struct Remote {
 enum Place {
     /// The namespace of this process.
     Own,
-    /// At this place of the helper's list.
+    /// The namespace at this index of the helper's list.
     Listed(u32),
 }
 
 impl Remote {
-    /// Access through the helper at this path, which is connected to when something is asked of it.
+    /// Access through the helper at this path. Connects on first use.
     #[must_use]
     pub fn new(path: &Path) -> Remote {
         Remote {
@@ -56,10 +56,10 @@ impl Remote {
         }
     }
 
-    /// As [`Self::new`], for callers that want to know at once whether the helper is there.
+    /// As [`Self::new`], but connects at once, for callers that want to know whether the helper is available.
     ///
     /// # Errors
-    /// Nobody listens there, or it may not be connected to.
+    /// Nobody listens there, or connecting is not allowed.
     pub fn connect(path: &Path) -> io::Result<Remote> {
         let mut remote = Remote::new(path);
         remote.channel()?;
@@ -88,8 +88,8 @@ impl Remote {
         Ok((answer, descriptors.pop()))
     }
 
-    /// Asks and takes the answer. After any failure the connection is closed: a late answer must not be taken for the next
-    /// one. What the helper knows belongs to the connection, so that only a discovery makes a new one.
+    /// Sends a request and receives the answer. After any failure the connection is closed: a late answer must not be taken for
+    /// the next one. The helper's state belongs to the connection, so only a discovery opens a new one.
     fn exchange(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Errno> {
         let channel = self.channel.as_ref().ok_or(Errno::NOTCONN)?;
         let sent = channel.send(&request.encode(), &[]);
@@ -99,7 +99,7 @@ impl Remote {
         };
 
         if result.as_ref().is_err_and(|errno| is_hangup(*errno)) {
-            // What the helper sent before it closed can still be read, and says why.
+            // What the helper sent before closing can still be read, and gives the reason.
             result = self.receive().or(result);
         }
 
@@ -109,7 +109,7 @@ impl Remote {
         result
     }
 
-    /// Asks the helper to look, and brings [`Self::listed`] up to date.
+    /// Asks the helper to search, and updates [`Self::listed`].
     fn look(&mut self, request: Request) -> io::Result<Scan> {
         self.listed.clear();
         let is_new = self.channel.is_none();
@@ -140,7 +140,7 @@ impl Remote {
             answer => return Err(error_of(&answer).into()),
         };
 
-        // In pages: one message does not hold them all.
+        // In pages: they do not all fit one message.
         while self.listed.len() < count {
             let from = u32::try_from(self.listed.len()).map_err(|_| Errno::PROTO)?;
             match self.exchange(Request::List(from))?.0 {
@@ -161,7 +161,7 @@ impl Remote {
         found.clear();
         self.places.clear();
 
-        // The own namespace is found without the helper, so that it is there even if the helper fails.
+        // The own namespace is found without the helper, so it is there even if the helper fails.
         let own_scan = self.direct.discover(&Scope::Own, found)?;
         let own = found.pop().ok_or(io::ErrorKind::NotFound)?;
 
@@ -170,7 +170,7 @@ impl Remote {
         result
     }
 
-    /// Fills `found` with what is in the scope. The own namespace is where this process is, wherever the helper is.
+    /// Fills `found` with what is in the scope. The own namespace is that of this process, wherever the helper runs.
     fn choose(&mut self, own: &Found, scope: &Scope, found: &mut Vec<Found>) {
         let is_wanted = |name: Option<&String>| match scope {
             Scope::Own => false,
@@ -179,7 +179,7 @@ impl Remote {
         };
 
         let listed_own = self.listed.iter().find(|one| one.id == own.id);
-        // The name stays while the helper cannot be asked.
+        // The name stays while the helper cannot be reached.
         if !self.listed.is_empty() {
             self.own_name = listed_own.and_then(|own| own.name.clone());
         }
@@ -198,7 +198,7 @@ impl Remote {
         }
     }
 
-    /// Makes sure that the helper hears what this process takes to be its own: events of the own namespace carry no name.
+    /// Checks that the helper's own namespace is also ours: events of the own namespace carry no id.
     fn check_is_in(&mut self, own: Identity) -> Result<(), Errno> {
         if self.listed.is_empty() {
             self.look(Request::Discover).map_err(|error| match error.kind() {
@@ -225,10 +225,10 @@ impl Remote {
     }
 }
 
-/// Has the helper at this path make what counts datagrams at a socket.
+/// Asks the helper at this path to create a counter for a socket's datagrams.
 ///
 /// # Errors
-/// Nobody listens there, it refuses this user, or it cannot make it.
+/// Nobody listens there, the helper refuses this user, or it cannot create the counter.
 pub fn counter(path: &Path) -> io::Result<Counter> {
     let channel = Channel::connect_within(path, ANSWER_TIMEOUT)?;
     channel.send(&Request::Counter.encode(), &[])?;
@@ -269,7 +269,7 @@ impl Access for Remote {
 
     fn open(&mut self, at: usize) -> Result<Socket, Error> {
         match *self.places.get(at).ok_or(Error::Gone)? {
-            // The only one that `direct` was asked for.
+            // The only namespace that `direct` was asked for.
             Place::Own => self.direct.open(0),
             Place::Listed(place) => {
                 let asking = |errno| Error::Syscall { call: "the helper's opening", errno };

@@ -1,8 +1,8 @@
-//! How many sockets for close events the helper's clients hold.
+//! Limits how many sockets for close events the helper's clients hold.
 //!
-//! Each has a receive buffer beyond what an unprivileged process is granted, and lives for as long as its client likes. So the
-//! helper gives a user a few, and asks the kernel which of them still live. It keeps none of them itself: a copy would keep
-//! the socket alive, and its queue growing, after the client has gone.
+//! Each has a larger receive buffer than an unprivileged process is granted, and lives as long as its client likes. So the helper
+//! gives each user a few, and asks the kernel which of them are still alive. It keeps no copies: a copy would keep the socket
+//! alive, and its queue growing, after the client has gone.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -10,14 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use sys::Errno;
 use sys::netlink::Socket;
 
-/// Largest receive buffer of one, in bytes of the kernel's accounting.
+/// Largest receive buffer per socket, in bytes of the kernel's accounting.
 pub const EVENT_BUFFER_BYTES_MAX: u32 = 64 << 20;
-/// Live ones of a user: the collector's, its successor's, and some of `weir sockets --closed`.
+/// Maximum number per user: the collector's, its successor's, and some for `weir sockets --closed`.
 pub(super) const PER_USER: usize = 4;
-/// Live ones of all users together.
+/// Maximum number for all users together.
 pub(super) const MAX: usize = 16;
 
-/// Those that were passed on and may still live.
+/// The sockets that were passed on and may still be alive.
 #[derive(Default)]
 pub(super) struct Passed(Vec<Event>);
 
@@ -31,7 +31,7 @@ impl Passed {
     /// Checks that a user may have one more.
     ///
     /// # Errors
-    /// `EUSERS`: this user, or all together, hold as many as they may; any error of reading the kernel's list.
+    /// `EUSERS` when this user, or all users together, hold the maximum; any error from reading the kernel's list.
     pub(super) fn check(&mut self, uid: u32) -> Result<(), Errno> {
         let of_user = |passed: &Passed| passed.0.iter().filter(|event| event.uid == uid).count();
         if of_user(self) >= PER_USER || self.0.len() >= MAX {
@@ -43,10 +43,10 @@ impl Passed {
         if is_full { Err(Errno::USERS) } else { Ok(()) }
     }
 
-    /// Remembers one that is passed on.
+    /// Records a socket that is being passed on.
     ///
     /// # Errors
-    /// Any of asking the kernel about it.
+    /// Any error from querying the kernel about it.
     pub(super) fn note(&mut self, uid: u32, socket: &Socket) -> Result<(), Errno> {
         let copy = socket.as_fd().try_clone_to_owned();
         let meta = copy.and_then(|copy| File::from(copy).metadata());
@@ -55,8 +55,8 @@ impl Passed {
         Ok(())
     }
 
-    /// Forgets those that are not in the kernel's list of the netlink sockets of this namespace: address, protocol, port id,
-    /// groups, memory, and so on, the inode last (net/netlink/af_netlink.c, netlink_native_seq_show).
+    /// Forgets sockets that are no longer in the kernel's list of this namespace's netlink sockets: address, protocol, port id,
+    /// groups, memory, and so on, with the inode last (net/netlink/af_netlink.c, netlink_native_seq_show).
     fn forget_closed(&mut self, list: &[u8]) {
         let list = String::from_utf8_lossy(list);
         let lines = list.lines().map(|line| line.split_ascii_whitespace());

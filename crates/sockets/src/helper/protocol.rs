@@ -1,51 +1,51 @@
-//! Requests and answers as bytes. Each request has one answer.
+//! Encodes requests and answers. Each request has one answer.
 
 use crate::access::Found;
 use crate::quiet::TcpCounts;
 use sys::namespace::{Identity, Scan};
 
-/// Largest message in either direction.
+/// Maximum length of a message in either direction, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 32 * 1024;
-/// Longest name of a namespace that is passed on; file names are 255 bytes at most.
+/// Maximum length of a namespace's name, in bytes; file names have at most 255.
 const NAME_BYTES_MAX: usize = 255;
-/// Longest namespace in an answer: device, inode, process, length of the name, name.
+/// Maximum length of a namespace in an answer: device, inode, process, length of the name, name.
 const FOUND_BYTES_MAX: usize = 8 + 8 + 4 + 1 + NAME_BYTES_MAX;
 
-/// What the collector asks for.
+/// The collector's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Request {
-    /// Looks for namespaces. Answered by [`Answer::Scanned`].
+    /// Find namespaces. Answered with [`Answer::Scanned`].
     Discover,
-    /// What was found, from this place on. Answered by [`Answer::Found`], with as many as fit.
+    /// List what was found, from this index on. Answered with [`Answer::Found`], with as many as fit.
     List(u32),
-    /// A socket in the namespace at this place.
+    /// Open a socket in the namespace at this index.
     Open(u32),
-    /// The id of the namespace at this place.
+    /// Return the id of the namespace at this index.
     Nsid(u32),
-    /// The socket that hears closes in all namespaces, with so many bytes of receive buffer.
+    /// Open the socket that receives closes from all namespaces, with a receive buffer of this many bytes.
     Events(u32),
-    /// Looks for namespaces that are mounted. Answered by [`Answer::Scanned`].
+    /// Find mounted namespaces. Answered with [`Answer::Scanned`].
     DiscoverMounted,
-    /// What the kernel counts of TCP in the namespace at this place.
+    /// Return the kernel's TCP counters of the namespace at this index.
     TcpCounts(u32),
-    /// What counts datagrams at a socket, as three descriptors ([`sys::gro::Counter::descriptors`]).
+    /// Create a counter for a socket's datagrams, passed as three descriptors ([`sys::gro::Counter::descriptors`]).
     Counter,
 }
 
-/// What the helper answers.
+/// The helper's answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    /// What the search met, and how many namespaces there are.
+    /// The result of a search, and the number of namespaces.
     Scanned(Scan, u32),
     /// Some of the namespaces.
     Found(Vec<Found>),
-    /// The descriptor that was asked for is with this message, or those.
+    /// The requested descriptor or descriptors come with this message.
     Descriptor,
     /// The id.
     Nsid(i32),
     /// The namespace is gone.
     Gone,
-    /// The call failed, for want of this capability if it is not 0.
+    /// The call failed. If `capability` is not 0, that capability was missing.
     Failed { errno: i32, capability: u32 },
     /// The counts.
     TcpCounts(TcpCounts),
@@ -68,7 +68,7 @@ impl Request {
         bytes
     }
 
-    /// `None`: not a request.
+    /// `None` when the bytes are not a request.
     pub(super) fn decode(bytes: &[u8]) -> Option<Request> {
         let (&kind, rest) = bytes.split_first()?;
         let number = || Some(u32::from_ne_bytes(rest.try_into().ok()?));
@@ -87,7 +87,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Namespaces from this place on, as many as one message takes.
+    /// Encodes namespaces from this index on, as many as fit one message.
     pub(super) fn encode_found(found: &[Found], from: usize) -> Vec<u8> {
         let mut bytes = vec![2];
         for one in found.get(from..).unwrap_or_default() {
@@ -131,7 +131,7 @@ impl Answer {
         }
     }
 
-    /// `None`: not an answer.
+    /// `None` when the bytes are not an answer.
     pub(super) fn decode(bytes: &[u8]) -> Option<Answer> {
         let (&kind, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
@@ -171,7 +171,7 @@ impl Answer {
     }
 }
 
-/// A name with its length before it, cut to the longest that is allowed: bytes that are no UTF-8 were replaced by longer ones.
+/// Appends a name after its length, cut to the maximum: replacing invalid UTF-8 may have made it longer.
 fn put_name(bytes: &mut Vec<u8>, name: &str) {
     let len = name.floor_char_boundary(NAME_BYTES_MAX);
     bytes.push(len as u8);
@@ -270,7 +270,7 @@ mod tests {
         for answer in answers() {
             let mut bytes = answer.encode();
             for len in 0..bytes.len() {
-                // A list may end after each of its namespaces.
+                // A list may end after any of its namespaces.
                 assert_ne!(Answer::decode(&bytes[..len]), Some(answer.clone()));
             }
             bytes.push(0);
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// Every message that can be decoded is the encoding of what was decoded: nothing is taken for what it is not.
+    /// Every message that can be decoded is the encoding of the result: nothing is misread.
     #[test]
     fn a_million_mutated_messages_are_none_or_what_they_say() {
         let mut seeds: Vec<_> = answers().iter().map(Answer::encode).collect();

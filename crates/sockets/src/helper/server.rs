@@ -13,18 +13,19 @@ use sys::netlink::Socket;
 use sys::pass::{Channel, Listener};
 use sys::poll::{Interest, PollSet};
 
-/// Connections of one user. One more closes the one that has been idle for longest, so that a user can keep out only itself. The collector has one, each `weir sockets --helper` another.
+/// Maximum connections per user. One more closes the one idle for longest, so a user can lock out only itself. The collector has
+/// one, and each `weir sockets --helper` another.
 const CONNECTIONS_PER_USER: usize = 8;
-/// Connections of all users together.
+/// Maximum connections of all users together.
 const CONNECTIONS_MAX: usize = 64;
-/// Counters that one connection is given: as many as a listener may have sockets. Each takes some kilobytes of the kernel's memory.
+/// Maximum counters per connection: as many as a listener may have sockets. Each takes some kilobytes of kernel memory.
 const COUNTERS_PER_CONNECTION: u32 = 64;
-/// Longest wait for a client to take its answer. One that asks and then reads has room for it.
+/// Maximum wait for a client to take its answer. A client that asks and then reads has room for it.
 const CLIENT_TIMEOUT: Duration = Duration::from_millis(1);
-/// Longest wait for anything to happen.
+/// Maximum sleep.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Who may ask: the superuser, and the users named. A confined process cannot ask for its own user: name that too.
+/// Who may connect: the superuser, and the users named. Not even a confined process may connect for its own user: name that too.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Allowed {
     /// User ids.
@@ -32,19 +33,20 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Whether this user may ask.
+    /// Whether this user may connect.
     #[must_use]
     pub fn contains(&self, uid: u32) -> bool {
         uid == 0 || self.uids.contains(&uid)
     }
 }
 
-/// Serves clients that are allowed to ask, until `stop` is readable. `refused` is called with each user id that was turned away.
+/// Serves allowed clients until `stop` is readable. Calls `refused` with each user id that was turned away.
 ///
-/// All of it happens on the calling thread, request by request in turn, so that the process needs no right to start another.
+/// Everything runs on the calling thread, one request at a time, so the process does not need the right to create threads or
+/// processes.
 ///
 /// # Errors
-/// The listener fails, or memory for a connection is missing.
+/// The listener fails, or there is no memory for a connection.
 pub fn serve(
     listener: &Listener,
     allowed: &Allowed,
@@ -76,7 +78,7 @@ pub fn serve(
             return Ok(());
         }
 
-        // Before a new one is admitted, which may end an older one and so move the places of the others.
+        // Before a new client is admitted, which may end an older session and so shift the others.
         server.answer(|place| poll_set.is_ready(2 + place));
         if poll_set.is_ready(1) {
             match listener.accept() {
@@ -88,7 +90,7 @@ pub fn serve(
     }
 }
 
-/// Whether the connection, not the listener, failed.
+/// Whether the connection failed, not the listener.
 fn is_about_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock)
@@ -104,7 +106,7 @@ struct Server {
 }
 
 impl Server {
-    /// Takes one request of each session that is ready, and ends those that are over.
+    /// Serves one request of each ready session, and removes those that have ended.
     fn answer(&mut self, is_ready: impl Fn(usize) -> bool) {
         let Server { sessions, requests, passed, buffer } = self;
         let mut place = 0;
@@ -122,15 +124,15 @@ impl Server {
     }
 
     fn admit(&mut self, channel: Channel, allowed: &Allowed, refused: &mut impl FnMut(u32)) {
-        // There is one thread: a client that does not read must not hold up the others.
+        // There is only one thread: a client that does not read must not hold up the others.
         if channel.set_timeout(Some(CLIENT_TIMEOUT)).is_err() {
             return;
         }
 
-        // Unknown is nobody: -1 (`u32::MAX`) is never a user's id.
+        // An unknown user counts as nobody: -1 (`u32::MAX`) is never a user id.
         let uid = channel.peer().map_or(u32::MAX, |peer| peer.uid);
         if !allowed.contains(uid) {
-            // A client that does not read the reason goes without.
+            // A client that does not read the reason does not get it.
             let _ = channel.send(&failed(Errno::ACCES).encode(), &[]);
             return refused(uid);
         }
@@ -162,17 +164,17 @@ impl Server {
 /// One client.
 struct Session {
     access: Direct,
-    /// What the last discovery found: requests name places in it.
+    /// What the last discovery found: requests refer to its indices.
     found: Vec<Found>,
     channel: Channel,
     uid: u32,
     last_request: u64,
-    /// How many it was given.
+    /// Number of counters that it was given.
     counters: u32,
 }
 
 impl Session {
-    /// Takes one request and answers it.
+    /// Receives one request and answers it.
     ///
     /// # Errors
     /// The client has gone, sent something that is not a request, or does not take its answers.
@@ -183,7 +185,7 @@ impl Session {
             message => message?,
         };
 
-        // The end is an empty message; nobody is to leave descriptors here.
+        // An empty message means the end of the connection. Clients must not send descriptors.
         if message.len == 0 || message.is_truncated || message.descriptors > 0 {
             return Err(Errno::PROTO);
         }

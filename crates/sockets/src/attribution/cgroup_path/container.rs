@@ -1,19 +1,19 @@
 use super::{Ancestors, Name};
 
-/// Who runs a container, as far as the path says.
+/// The runtime of a container, as far as the path tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     Containerd,
     Crio,
     Docker,
-    /// Amazon ECS where the path does not name Docker.
+    /// Amazon ECS, if the path does not name Docker.
     Ecs,
     /// Cloud Foundry and Concourse.
     Garden,
     Kata,
     Lxc,
     Mesos,
-    /// systemd-nspawn, or whatever else registered a container with systemd-machined.
+    /// systemd-nspawn, or another program that registered a container with systemd-machined.
     Nspawn,
     Podman,
     /// A virtual machine that libvirt registered with systemd-machined.
@@ -41,7 +41,7 @@ impl Runtime {
 
 type Found<'a> = (Name<'a>, Option<Runtime>);
 
-/// Prefixes of names that end in the 64 digits of an id, longest first among those that begin alike.
+/// Prefixes of names that end in the 64 digits of an id. Of those that start alike, the longest comes first.
 const PREFIXES: &[(&str, Runtime)] = &[
     ("cri-containerd-", Runtime::Containerd),
     ("nerdctl-", Runtime::Containerd),
@@ -54,7 +54,7 @@ const PREFIXES: &[(&str, Runtime)] = &[
     ("kata_", Runtime::Kata),
 ];
 
-/// The container that a component below `above` is the directory of.
+/// The container whose directory is `component`, below `above`.
 pub(super) fn of<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
     prefixed(component)
         .or_else(|| in_three_parts(component))
@@ -64,7 +64,7 @@ pub(super) fn of<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<
         .or_else(|| named(component, above))
 }
 
-/// `docker-<id>.scope` and its like; without the suffix where the cgroupfs driver is used.
+/// `docker-<id>.scope` and similar; without the suffix under the cgroupfs driver.
 fn prefixed(component: &str) -> Option<Found<'_>> {
     let stem = component.strip_suffix(".scope").unwrap_or(component);
     let (id, runtime) = PREFIXES
@@ -73,7 +73,7 @@ fn prefixed(component: &str) -> Option<Found<'_>> {
     is_id(id).then(|| (Name::plain(id), Some(runtime)))
 }
 
-/// `<slice>:<prefix>:<id>`: what systemd's driver is given, written as it stands by the cgroupfs driver.
+/// `<slice>:<prefix>:<id>`: the form meant for the systemd driver, written verbatim by the cgroupfs driver.
 fn in_three_parts(component: &str) -> Option<Found<'_>> {
     let (slice_and_prefix, id) = component.rsplit_once(':')?;
     let (_, prefix) = slice_and_prefix.rsplit_once(':')?;
@@ -83,7 +83,7 @@ fn in_three_parts(component: &str) -> Option<Found<'_>> {
         "crio" => Some(Runtime::Crio),
         "docker" => Some(Runtime::Docker),
         "libpod" => Some(Runtime::Podman),
-        // The id is certain, who runs it is not.
+        // The id is certain, the runtime is not.
         _ => None,
     };
 
@@ -116,7 +116,7 @@ fn lxc<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
     Some((Name::plain(name), Some(Runtime::Lxc)))
 }
 
-/// An id with nothing around it: the directory above says who made it.
+/// An id with nothing around it: the directory above tells the runtime.
 fn bare<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
     if !is_id(component) {
         return None;
@@ -137,7 +137,7 @@ fn bare<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
     Some((Name::plain(component), runtime))
 }
 
-/// Names of another form, taken only where the directories above leave no doubt.
+/// Names of other forms, accepted only if the directories above leave no doubt.
 fn named<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
     let garden = above.parent == "garden"
         || (above.grandparent == "garden" && matches!(above.parent, "good" | "bad"));
@@ -146,7 +146,7 @@ fn named<'a>(component: &'a str, above: &Ancestors<'_>) -> Option<Found<'a>> {
         _ if above.ecs && is_fargate_id(component) => Runtime::Ecs,
         _ if garden && !matches!(component, "good" | "bad") => Runtime::Garden,
         "mesos" => Runtime::Mesos,
-        // Any name is a namespace in containerd; below the root only its usual ones cannot be something else.
+        // containerd allows any name for a namespace. Directly below the root, only its usual names cannot be something else.
         parent if above.depth == 1 && is_containerd_namespace(parent) => Runtime::Containerd,
         _ => return None,
     };
@@ -158,7 +158,7 @@ fn is_containerd_namespace(component: &str) -> bool {
     matches!(component, "default" | "k8s.io" | "moby" | "buildkit")
 }
 
-/// 64 digits as Docker, containerd, CRI-O and podman make them.
+/// 64 digits, as Docker, containerd, CRI-O and podman generate them.
 fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(is_lower_hex)
 }
@@ -177,7 +177,7 @@ fn is_lower_hex(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// A name that people give to containers: no white space, no control characters, nothing that means anything to a shell or in a path.
+/// A name that people give to containers: no white space, no control characters, and nothing special in a shell or a path.
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('.')

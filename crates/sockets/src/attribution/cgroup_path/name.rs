@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// A name inside a path, in the path's own escaping. Shown, it is unescaped.
+/// A name inside a path, in the path's own escaping. `Display` unescapes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a> {
     raw: &'a str,
@@ -9,9 +9,9 @@ pub struct Name<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escape {
-    /// Stands as it is.
+    /// Not escaped.
     None,
-    /// The kubelet writes `_` for `-`, which separates the levels of a slice.
+    /// The kubelet writes `_` for `-`, because `-` separates the levels of a slice.
     Underscores,
     /// systemd.unit(5): `-` for `/`, `\xHH` for a byte.
     Systemd,
@@ -30,7 +30,7 @@ impl<'a> Name<'a> {
         Name { raw, escape: Escape::Systemd }
     }
 
-    /// The slice of the path, escaped as it stands there.
+    /// The slice of the path, still escaped.
     pub fn raw(self) -> &'a str {
         self.raw
     }
@@ -70,8 +70,8 @@ fn parts<'a>(
     Ok(())
 }
 
-/// Writes `\xHH` as its character where that is printable ASCII and no slash; anything else stays escaped, so that a name
-/// made up to look like a path or to steer a terminal does neither.
+/// Writes `\xHH` as its character if that is printable ASCII and not a slash. Anything else stays escaped, so a name made to look
+/// like a path or to control a terminal does neither.
 fn unescape(f: &mut fmt::Formatter<'_>, raw: &str) -> fmt::Result {
     let mut rest = raw;
     while let Some((before, after)) = rest.split_once("\\x") {

@@ -1,6 +1,6 @@
 use super::Name;
 
-/// Longest uid that is taken, in bytes. Uids are 36 or 32 long; a static pod's manifest may name any.
+/// Longest uid that is accepted, in bytes. Uids are 36 or 32 long; the manifest of a static pod may name any.
 const MAX_UID_BYTES: usize = 63;
 
 /// Whether the kubelet keeps its pods below this directory: `kubepods`, `kubepods.slice`, `kubelet-kubepods.slice`.
@@ -18,7 +18,7 @@ pub(super) fn uid(component: &str, below_kubepods: bool) -> Option<Name<'_>> {
     }
 
     let uid = component.strip_prefix("pod")?;
-    // Outside the kubelet's directories anybody may use such a name: only what looks like a uid is believed.
+    // Outside the kubelet's directories anybody may use such a name, so only what looks like a uid is accepted.
     let known = is_uuid(uid, b'-') || is_hash(uid) || (below_kubepods && is_chosen(uid));
     known.then(|| Name::plain(uid))
 }
@@ -39,7 +39,7 @@ fn is_uuid(text: &str, separator: u8) -> bool {
         })
 }
 
-/// The kubelet's uid of a static pod: an MD5 in hexadecimal.
+/// The kubelet's uid for a static pod: an MD5 in hexadecimal.
 fn is_hash(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

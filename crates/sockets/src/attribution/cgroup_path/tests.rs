@@ -1,7 +1,7 @@
 use super::parse;
 use std::fmt::Write;
 
-/// Compares what a path says, written as `word=value` in a fixed order; what is absent is not written.
+/// Compares the parse result, written as `word=value` in a fixed order, without absent values.
 #[track_caller]
 fn check(path: &str, expected: &str) {
     let said = parse(path);
@@ -23,7 +23,7 @@ fn check(path: &str, expected: &str) {
     assert_eq!(text, expected, "{path}");
 }
 
-/// Puts ids in the place of the words `ID` and `OUTER`.
+/// Replaces the words `ID` and `OUTER` by ids.
 #[track_caller]
 fn check_ids(path: &str, expected: &str) {
     check(&path.replace("ID", ID).replace("OUTER", OUTER), expected);
@@ -169,7 +169,7 @@ fn podman() {
         "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-ID.scope/container",
         "id=ID by=podman unit=user@1000.service user_unit=libpod-ID.scope slice=user.slice owner=1000",
     );
-    // Quadlet: the container lies in its service's own cgroup.
+    // Quadlet: the container is in its service's own cgroup.
     check_ids(
         "/system.slice/web.service/libpod-payload-ID",
         "id=ID by=podman unit=web.service slice=system.slice",
@@ -254,7 +254,7 @@ fn the_innermost_container_wins() {
          slice=kubelet-kubepods-besteffort-pod31a4b2f6_9c0d_4e1f_8a2b_3c4d5e6f7081.slice",
     );
     check_ids("/docker/OUTER/docker/ID", "id=ID by=docker");
-    // Docker in a pod: the pod stands.
+    // Docker in a pod: the pod remains.
     check_ids(
         "/kubepods/burstable/pod31a4b2f6-9c0d-4e1f-8a2b-3c4d5e6f7081/OUTER/docker/ID",
         "pod=31a4b2f6-9c0d-4e1f-8a2b-3c4d5e6f7081 id=ID by=docker",
@@ -289,9 +289,9 @@ fn systemd_units() {
         r"unit=run-user-1000\x2dx.mount slice=system.slice",
     );
     check("/system.slice/cups.socket", "unit=cups.socket slice=system.slice");
-    // systemd's own escape for names that the kernel would take for its files.
+    // systemd's own escape for names that would clash with kernel files.
     check("/system.slice/_cpu.service", "unit=cpu.service slice=system.slice");
-    // Slices alone are no unit.
+    // A slice alone is not a unit.
     check("/system.slice", "slice=system.slice");
     check("/-.slice", "slice=-.slice");
     check("/user.slice/user-1000.slice", "slice=user-1000.slice owner=1000");
@@ -339,7 +339,7 @@ fn names_that_are_made_to_mislead() {
     check(&format!("/docker/{ID}0"), "");
     check(&format!("/docker/{}", ID.to_uppercase()), "");
     check(&format!("/docker/{}g", &ID[1..]), "");
-    // Control characters, white space, quotes, what a shell or HTML would take up, other scripts.
+    // Control characters, white space, quotes, characters special to a shell or HTML, other scripts.
     check("/lxc/a\u{1b}[2Jb", "");
     check("/lxc/a b", "");
     check("/lxc/<script>", "");
@@ -351,12 +351,12 @@ fn names_that_are_made_to_mislead() {
     check("/system.slice/\u{1b}]0;x\u{7}.scope", "slice=system.slice");
     check("/system.slice/.service", "slice=system.slice");
     check("/system.slice/@.service", "slice=system.slice");
-    // An escaped slash, control character or half an escape stays escaped.
+    // An escaped slash, an escaped control character, and half an escape stay escaped.
     check(
         r"/machine.slice/machine-a\x2f..\x2fetc\x0a\x1b\xff\x2.scope",
         r"id=a\x2f..\x2fetc\x0a\x1b\xff\x2 by=systemd-nspawn unit=machine-a\x2f..\x2fetc\x0a\x1b\xff\x2.scope slice=machine.slice",
     );
-    // No pods outside the kubelet's directories but with a uid that is one.
+    // No pods outside the kubelet's directories, unless the uid is a real one.
     check("/kubepods-ish/podcast", "");
     check("/podcast", "");
     check("/system.slice/notkubepods-podx.slice", "slice=notkubepods-podx.slice");

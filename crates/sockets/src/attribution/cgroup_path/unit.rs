@@ -1,13 +1,13 @@
 use super::CgroupPath;
 
-/// Kinds of units that have a directory of their own (systemd.resource-control(5)), slices aside.
+/// Unit types that have a directory of their own (systemd.resource-control(5)), except slices.
 const SUFFIXES: &[&str] = &[".service", ".scope", ".socket", ".mount", ".swap"];
 
-/// Directories that managers of containers put between a container's own and the first slice inside.
+/// Directories that container managers put between a container's own and the first slice inside.
 const WRAPPERS: &[&str] = &["payload", "supervisor", "container", "ns"];
 
-/// Follows systemd's rule (`cg_path_get_unit`, `cg_path_get_user_unit`): slices first, then one unit; below a user's
-/// manager the same once more. Inside a container it starts again, as a manager there would see it.
+/// Follows systemd's rule (`cg_path_get_unit`, `cg_path_get_user_unit`): slices first, then one unit; below a user's manager the
+/// same once more. Starts over inside a container, as a manager there would see it.
 #[derive(Default)]
 pub(super) struct Units {
     looking_for: Looking,
@@ -48,7 +48,7 @@ impl Units {
 
     fn slice<'a>(&self, name: &'a str, found: &mut CgroupPath<'a>) {
         found.systemd_slice = Some(name);
-        // A container names its slices as it likes: only those of the host identify a user.
+        // A container may name its slices freely: only those of the host identify a user.
         if !self.in_container && self.looking_for == Looking::Unit {
             let uid = between(name, "user-", ".slice").and_then(number);
             found.owner_uid = uid.or(found.owner_uid);
@@ -73,14 +73,14 @@ impl Units {
     }
 }
 
-/// Whether the text is a unit's name of this kind (`unit_name_is_valid`).
+/// Whether the text is a valid unit name of this type (`unit_name_is_valid`).
 fn is_named(text: &str, suffix: &str) -> bool {
     text.strip_suffix(suffix).is_some_and(|stem| {
         !stem.is_empty() && !stem.starts_with('@') && stem.bytes().all(is_unit_byte)
     })
 }
 
-/// Characters of a unit's name (`VALID_CHARS_WITH_AT` in systemd's `unit-name.c`).
+/// Characters allowed in a unit's name (`VALID_CHARS_WITH_AT` in systemd's `unit-name.c`).
 pub(super) fn is_unit_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'-' | b'_' | b'.' | b'\\' | b'@')
 }

@@ -4,12 +4,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Cgroups by id, bounded in number and bytes. What was not asked for since the hand passed goes first (the clock algorithm).
+/// Cgroups by id, limited in number and bytes. Entries not requested since the clock hand passed are evicted first (the clock
+/// algorithm).
 #[derive(Debug)]
 pub(super) struct Cache {
     index: HashMap<u64, u32, BuildHasherDefault<IdHasher>>,
     entries: Vec<Entry>,
-    /// The id found last and where: sockets of one cgroup often follow each other.
+    /// The last id found, and its place: sockets of one cgroup often follow each other.
     last: Option<(u64, Slot)>,
     hand: usize,
     bytes: usize,
@@ -18,7 +19,7 @@ pub(super) struct Cache {
     evicted: u64,
 }
 
-/// Where an entry is, until the next `put`.
+/// Place of an entry, valid until the next `put`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
@@ -69,7 +70,7 @@ impl Cache {
         Some(slot)
     }
 
-    /// Whether the answer stands: a cgroup, or that there is none for some time yet.
+    /// Whether the entry is current: a cgroup, or an unknown id not yet due for another try.
     pub(super) fn is_settled(&self, slot: Slot, now: Instant) -> bool {
         match self.entries.get(slot.0 as usize).map(|entry| &entry.state) {
             Some(State::Known(_)) => true,
@@ -89,7 +90,7 @@ impl Cache {
         self.index.get(&id).is_some_and(|slot| self.cgroup(Slot(*slot)).is_some())
     }
 
-    /// When an id that is unknown was looked for last.
+    /// When an unknown id was last searched for.
     pub(super) fn unknown_since(&self, id: u64) -> Option<Instant> {
         match self.entries.get(*self.index.get(&id)? as usize)?.state {
             State::Unknown { asked_at, .. } => Some(asked_at),
@@ -149,7 +150,7 @@ impl Cache {
     }
 
     fn take_out(&mut self, at: usize) {
-        // Entries change their places below.
+        // Entries change places below.
         self.last = None;
         let entry = self.entries.swap_remove(at);
         self.bytes -= entry.state.bytes();
@@ -171,7 +172,7 @@ impl State {
     }
 }
 
-/// Spreads ids over the table. They are the kernel's numbers in order of creation, which nobody chooses.
+/// Spreads ids over the table. The ids are kernel numbers in order of creation, which nobody chooses.
 #[derive(Debug, Default)]
 struct IdHasher(u64);
 
@@ -187,8 +188,8 @@ impl Hasher for IdHasher {
     }
 
     fn write_u64(&mut self, id: u64) {
-        // Fibonacci hashing. The table takes a tag from the highest bits and the place from the lowest, so these get a share of
-        // the upper half: ids lie some fifty apart, one for each file of a cgroup.
+        // Fibonacci hashing. The table takes a tag from the highest bits and the place from the lowest, so the lowest get a share
+        // of the upper half: ids are about fifty apart, one for each file of a cgroup.
         let product = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = product ^ (product >> 32);
     }
@@ -214,7 +215,7 @@ mod tests {
             cache.put(cgroup(id));
         }
         assert!(!cache.has_room());
-        // The hand takes every entry's first asking away once.
+        // The hand clears the initial mark of every entry once.
         cache.put(cgroup(101));
         assert_eq!(cache.evicted(), 1);
         let kept: Vec<u64> = (2..=50).filter(|id| known(&mut cache, *id)).collect();
@@ -233,7 +234,7 @@ mod tests {
             assert!(cache.bytes <= 80);
         }
         assert_eq!((cache.entries.len(), cache.bytes, cache.evicted()), (10, 80, 40));
-        // One that is larger than everything is kept alone.
+        // An entry larger than the limit is kept alone.
         cache.put(Cgroup::new(99, &"/x".repeat(100)));
         assert_eq!((cache.entries.len(), cache.bytes), (1, 200));
         cache.put(cgroup(1));

@@ -1,11 +1,11 @@
 use crate::attribution::cgroup_path::{self, MAX_PATH_BYTES, Runtime};
 use std::fmt::Write;
 
-/// A cgroup, and what its path says. Names are unescaped, and bounded by the path's length.
+/// A cgroup, and what its path says. Names are unescaped, and their length is limited by the path's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     id: u64,
-    /// The path, and after it the names that do not stand in it as they are.
+    /// The path, followed by the names whose unescaped form is not part of it.
     text: Box<str>,
     path: Span,
     pod_uid: Option<Span>,
@@ -18,7 +18,7 @@ pub struct Cgroup {
     owner_uid: Option<u32>,
 }
 
-/// A part of the text, in bytes.
+/// A range of the text, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u16,
@@ -26,12 +26,12 @@ struct Span {
 }
 
 impl Cgroup {
-    /// Parses the path. Of a path longer than [`MAX_PATH_BYTES`] the beginning is kept, and nothing is said of it.
+    /// Parses the path. A path longer than [`MAX_PATH_BYTES`] is truncated, and nothing is derived from it.
     pub fn new(id: u64, path: &str) -> Cgroup {
         let said = cgroup_path::parse(path);
         let path = path.get(..path.floor_char_boundary(MAX_PATH_BYTES)).unwrap_or(path);
 
-        // A name with escapes is appended without them; everything else is a part of the path.
+        // A name with escapes is appended without them; everything else is a range of the path.
         let mut text = path.to_owned();
         let mut append = |name: cgroup_path::Name<'_>| match name.as_plain() {
             Some(plain) => Span::within(path, plain),
@@ -67,8 +67,8 @@ impl Cgroup {
         self.id
     }
 
-    /// Path from the root of the hierarchy, as far as this process' mounts reach; at most [`MAX_PATH_BYTES`] long. Bytes that are not
-    /// UTF-8 are replaced; control characters stand as the cgroup's maker put them.
+    /// Path from the root of the hierarchy, as far as this process's mounts reach, at most [`MAX_PATH_BYTES`] long. Bytes that
+    /// are not UTF-8 are replaced; control characters are kept as they are.
     pub fn path(&self) -> &str {
         self.text(self.path)
     }
@@ -83,12 +83,12 @@ impl Cgroup {
         self.container_id.map(|span| self.text(span))
     }
 
-    /// Who runs that container.
+    /// The runtime of that container.
     pub fn container_runtime(&self) -> Option<Runtime> {
         self.container_runtime
     }
 
-    /// systemd unit, escaped as `systemctl` shows it.
+    /// The systemd unit, escaped as `systemctl` shows it.
     pub fn systemd_unit(&self) -> Option<&str> {
         self.systemd_unit.map(|span| self.text(span))
     }
@@ -108,12 +108,12 @@ impl Cgroup {
         self.session.map(|span| self.text(span))
     }
 
-    /// User whose slice it is.
+    /// Owner of the user slice.
     pub fn owner_uid(&self) -> Option<u32> {
         self.owner_uid
     }
 
-    /// What it takes in memory beyond its own size, in bytes.
+    /// Heap memory of the cgroup, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.text.len()
     }
@@ -132,9 +132,9 @@ impl Span {
         })
     }
 
-    /// Where a slice of `text` lies in it.
+    /// The range of `slice` within `text`.
     fn within(text: &str, slice: &str) -> Option<Span> {
-        // By address, without unsafe code; `None` for a text that is not a part of `text`.
+        // By address, without unsafe code. `None` for a slice that is not part of `text`.
         let start = slice.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
         Span::between(start, start.checked_add(slice.len())?)
             .filter(|_| start + slice.len() <= text.len())

@@ -3,21 +3,21 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What one walk may cost.
+/// Limits of one walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WalkLimits {
     pub(super) directories: usize,
     pub(super) time: Duration,
 }
 
-/// One visit of every directory of a hierarchy.
+/// One visit of every directory in a hierarchy.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     point: &'a Path,
     deadline: Instant,
     left: usize,
     cut: bool,
-    /// Directories still to be read, as paths below the mount point that begin with a slash.
+    /// Directories still to read, as paths below the mount point that start with a slash.
     waiting: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Walk<'a> {
         Walk { point, deadline, left: limits.directories, cut: false, waiting: Vec::new() }
     }
 
-    /// Calls `visit` with the id and the path of every directory. Those that vanish meanwhile are passed over.
+    /// Calls `visit` with the id and path of every directory. Skips those that vanish meanwhile.
     pub(super) fn run(mut self, mut visit: impl FnMut(u64, &str)) -> Walk<'a> {
         if let Ok(id) = sys::cgroup::id_of(self.point) {
             visit(id, "/");
@@ -45,7 +45,7 @@ impl<'a> Walk<'a> {
         self
     }
 
-    /// Whether a bound ended it.
+    /// Whether a limit ended the walk.
     pub(super) fn is_cut(&self) -> bool {
         self.cut
     }
@@ -74,8 +74,8 @@ fn is_directory(entry: &DirEntry) -> bool {
     entry.file_type().is_ok_and(|kind| kind.is_dir())
 }
 
-/// Whether it holds no directories: kernfs counts them in the number of links (`kernfs_refresh_inode`, fs/kernfs/inode.c). Asking is
-/// cheaper than reading the some fifty files of a cgroup.
+/// Whether the directory has no subdirectories: kernfs counts them in the link count (`kernfs_refresh_inode`, fs/kernfs/inode.c).
+/// This is cheaper than reading the fifty or so files of a cgroup.
 fn is_leaf(entry: &DirEntry) -> bool {
     entry.metadata().is_ok_and(|meta| meta.nlink() == 2)
 }

@@ -14,9 +14,9 @@ pub(super) struct Owners {
 struct Chain {
     first: u32,
     last: u32,
-    /// Pid of the process that was counted last.
+    /// Pid of the process counted last.
     pid: u32,
-    /// Processes, those that are not in the chain included.
+    /// Number of processes, including those not in the chain.
     count: u32,
 }
 
@@ -32,18 +32,18 @@ struct Named {
     name: Box<str>,
 }
 
-/// In the place of a link: there is none.
+/// Marks the end of a chain.
 const END: u32 = u32::MAX;
 
 fn index(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(END)
 }
 
-/// What became of a socket that was found.
+/// Result of adding a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
     Kept,
-    /// The process holds it by another descriptor too.
+    /// The process already holds it through another descriptor.
     Again,
     /// Only counted.
     Counted,
@@ -56,12 +56,12 @@ impl Owners {
         self.sockets.len()
     }
 
-    /// The process that `add` speaks of from now on.
+    /// Starts a process: `add` refers to it from now on.
     pub(super) fn begin(&mut self, pid: u32) {
         self.processes.push(Named { pid, name: Box::default() });
     }
 
-    /// Ends the process begun last. It is forgotten when it holds nothing.
+    /// Ends the current process, and forgets it if it holds nothing.
     pub(super) fn finish(&mut self, name: impl FnOnce() -> Box<str>) {
         let process = self.processes.len().saturating_sub(1);
         // If it holds anything, the last link is its own.
@@ -87,7 +87,7 @@ impl Owners {
             }
             Entry::Occupied(mut place) => {
                 let chain = place.get_mut();
-                // The descriptors of one process are added in a row, so the last pid says whether it is counted.
+                // The descriptors of one process are added consecutively, so the last pid shows whether it is already counted.
                 if chain.pid == pid {
                     return Added::Again;
                 }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Longest name that is kept, in bytes. Kernel threads have up to 63 (`TASK_COMM_LEN`, fs/proc/array.c), processes 15.
+/// Longest name kept, in bytes. Kernel threads have up to 63 (`TASK_COMM_LEN`, fs/proc/array.c), processes 15.
 const MAX_NAME_BYTES: u64 = 64;
 
 pub(super) fn all(options: &ProcessOptions) -> Processes {
@@ -43,7 +43,7 @@ fn process(pid: u32, path: &mut PathBuf, options: &ProcessOptions, found: &mut P
         })
     });
     path.pop();
-    // The name is read only of a process that holds a socket.
+    // The name is read only for a process that holds a socket.
     found.owners.finish(|| name(path));
 
     match outcome.map_err(|error| error.kind()) {
@@ -53,8 +53,8 @@ fn process(pid: u32, path: &mut PathBuf, options: &ProcessOptions, found: &mut P
     }
 }
 
-/// Fails only where nothing of the process may be read: the folder is a matter of its mode, its links one of ptrace(2) access
-/// (`proc_fd_access_allowed`, fs/proc/base.c), so with `CAP_DAC_READ_SEARCH` alone the links are listed and closed.
+/// Fails only if nothing of the process may be read. Listing the directory depends on its mode, reading its links on ptrace(2)
+/// access (`proc_fd_access_allowed`, fs/proc/base.c), so with only `CAP_DAC_READ_SEARCH` the links can be listed but not read.
 fn one_descriptor(path: &Path, options: &ProcessOptions, found: &mut Processes) -> io::Result<()> {
     found.summary.descriptors += 1;
     let target = match fs::read_link(path) {

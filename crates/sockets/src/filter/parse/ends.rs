@@ -1,4 +1,4 @@
-//! Questions about the two ends: addresses and ports, alone or as lists.
+//! Tests of the two ends: addresses and ports, single or as lists.
 
 use super::Parser;
 use super::predicate::{EVERY_SIGN, ONLY_EQUAL, Value, signed};
@@ -23,13 +23,13 @@ impl<'a> Parser<'a> {
         Ok(signed(sign, self.host_of(ends, &value)?))
     }
 
-    /// One of these ends is this host.
+    /// Matches if one of these ends is this host.
     fn host_of(&mut self, ends: &[End], value: &Value<'_>) -> Result<Expr, FilterError> {
         let host =
             host::host(&value.text, self.names).map_err(|problem| self.locate(problem, value))?;
         self.adopt(&host, value);
 
-        // A host's name may stand for several addresses, of which any will do.
+        // A host name may stand for several addresses, any of which will do.
         let tests = ends.iter().flat_map(|&end| -> Vec<Test> {
             match host.port {
                 _ if !host.prefixes.is_empty() => {
@@ -62,7 +62,7 @@ impl<'a> Parser<'a> {
             };
         };
 
-        // The kernel's programs compare ports by `=`, `>=` and `<=`; the other signs are the opposites of these.
+        // The kernel's programs compare ports with `=`, `>=` and `<=`; the other operators are the opposites of these.
         let test = |test| Expr::Test(Test::Port(end, test, port));
         Ok(match sign {
             Sign::Equal => test(PortTest::Equal),
@@ -74,7 +74,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A port or service; `None` for any.
+    /// Parses a port or service. `None` for any.
     fn one_port(&mut self, value: &Value<'_>) -> Result<Option<u16>, FilterError> {
         let host =
             host::port(&value.text, self.names).map_err(|problem| self.locate(problem, value))?;
@@ -82,11 +82,11 @@ impl<'a> Parser<'a> {
         Ok(host.port)
     }
 
-    /// An element of a list of ports: one, or a range of them.
+    /// Parses an element of a list of ports: one port, or a range.
     fn ports_of(&mut self, end: End, value: &Value<'_>) -> Result<Expr, FilterError> {
         let test = |test, port| Expr::Test(Test::Port(end, test, port));
         let as_one = self.one_port(value);
-        // The names of services may have a hyphen too.
+        // Service names may contain a hyphen too.
         let (first, last) = match (as_one, value.text.split_once('-')) {
             (Ok(Some(port)), _) => return Ok(test(PortTest::Equal, port)),
             (Err(error), None) => return Err(error),
@@ -111,7 +111,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether a list follows: `in`, or `not in`.
+    /// Parses `in` or `not in` if a list follows.
     fn list_sign(&mut self, word: &str) -> Result<Option<Sign>, FilterError> {
         match self.peek_kind() {
             Some(Kind::Word("in")) => {
@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands between commas. A comma may be followed by a space, and not have one before it.
+    /// Parses the elements between commas. A space may follow a comma but not precede it.
     fn elements(&mut self, word: &str, what: &str) -> Result<Vec<Value<'a>>, FilterError> {
         let mut elements = Vec::new();
         loop {
@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
             for text in value.text.split(',') {
                 let span = at..at + text.len();
                 at = span.end + 1;
-                // Nothing behind the last comma: the list goes on behind the space.
+                // Nothing after the last comma: the list continues after the space.
                 is_last = !(text.is_empty() && at > value.span.end && !value.quoted);
                 if text.is_empty() && is_last {
                     let message = format!("{what} is missing next to a comma");
@@ -171,7 +171,7 @@ impl<'a> Parser<'a> {
         self.notes.extend(notes);
     }
 
-    /// The place of a problem within a value; the whole value where quotes or escapes stand between.
+    /// The position of a problem within a value; the whole value if it has quotes or escapes.
     fn locate(&self, problem: Problem, value: &Value<'_>) -> FilterError {
         let inside = !value.quoted && !problem.span.is_empty();
         let span = if inside {
@@ -184,7 +184,7 @@ impl<'a> Parser<'a> {
 }
 
 impl Value<'_> {
-    /// Its two ends, of which one stands at the beginning and one at the end.
+    /// The two parts of a range, one at the start of the value and one at its end.
     fn split(&self, first: &str, last: &str) -> (Value<'static>, Value<'static>) {
         let part = |text: &str, span: Range<usize>| Value {
             text: text.to_owned().into(),
@@ -198,7 +198,7 @@ impl Value<'_> {
     }
 }
 
-/// Any of them, of which there is one at least.
+/// Matches any of these, of which there is at least one.
 fn one_of(each: Vec<Expr>) -> Expr {
     each.into_iter().reduce(Expr::or).unwrap_or(Expr::Any(Vec::new()))
 }

@@ -1,4 +1,4 @@
-//! One question: a word, a sign, and a value.
+//! Parses one test: a word, an operator, and a value.
 
 use super::Parser;
 use crate::Limit;
@@ -15,7 +15,7 @@ use std::ops::Range;
 use wire::inet_diag::bytecode::End;
 use wire::inet_diag::{Family, State, States};
 
-/// Words that begin a question and stand for no number.
+/// Words that start a test and do not name a number.
 const WORDS: &[&str] = &[
     "src",
     "dst",
@@ -46,7 +46,7 @@ const WORDS: &[&str] = &[
     "or",
 ];
 
-/// Columns of the table that are no words of the language, and why.
+/// Columns of the table that are not words of the language, and why.
 pub const COLUMNS_ONLY: &[(&str, &str)] = &[
     ("out", RATE),
     ("in", RATE),
@@ -65,7 +65,7 @@ pub(super) const ONLY_EQUAL: &[Sign] = &[Sign::Equal, Sign::NotEqual];
 pub(super) const EVERY_SIGN: &[Sign] =
     &[Sign::Equal, Sign::NotEqual, Sign::AtLeast, Sign::AtMost, Sign::Above, Sign::Below];
 
-/// A value and where it stands.
+/// A value and its position.
 pub(super) struct Value<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) span: Range<usize>,
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         self.error(span, format!("`{word}` is not a word of the filter language"), help)
     }
 
-    /// The sign after a word, `=` if there is none. Only those in `allowed` make sense of it.
+    /// Parses the operator after a word; `=` if there is none. Only those in `allowed` are accepted.
     pub(super) fn sign(&mut self, word: &str, allowed: &[Sign]) -> Result<Sign, FilterError> {
         let Some(Kind::Compare(sign)) = self.peek_kind() else { return Ok(Sign::Equal) };
         let sign = *sign;
@@ -168,7 +168,7 @@ impl<'a> Parser<'a> {
 
         let device = match parse_u32(&value.text) {
             Some(index) if !value.quoted => Device::Index(index),
-            // IFNAMSIZ is 16, the zero at the end included.
+            // IFNAMSIZ is 16, including the terminating zero.
             _ if value.text.is_empty() || value.text.len() > 15 => {
                 return Err(self.error(value.span, "an interface's name has 1 to 15 bytes", None));
             }
@@ -207,7 +207,7 @@ impl<'a> Parser<'a> {
         let sign = self.sign(word, ONLY_EQUAL)?;
         let value = self.value(word, "a path")?;
 
-        // A pattern is compared with paths, which the kernel's programs do not know: they compare ids.
+        // A pattern is matched against paths, which the kernel's programs do not know: they compare ids.
         if value.text.contains('*') {
             return Ok(signed(
                 sign,
@@ -232,7 +232,7 @@ impl<'a> Parser<'a> {
         Ok(signed(sign, Expr::Test(Test::State(states))))
     }
 
-    /// The name of a state or a group of states.
+    /// Parses the name of a state or of a group of states.
     pub(super) fn state_word(
         &mut self,
         keyword: &Range<usize>,
@@ -242,7 +242,7 @@ impl<'a> Parser<'a> {
         let printed =
             || State::KNOWN.iter().find(|state| state.printed().eq_ignore_ascii_case(&value.text));
         let states = States::from_word(&value.text).or_else(|| {
-            // What `ss` prints is taken too, such as ESTAB. Its UNDEF stands for two states, and so names none.
+            // What `ss` prints is accepted too, such as ESTAB. Its UNDEF stands for two states and so is not accepted.
             printed().filter(|state| state.printed() != "UNDEF").map(|state| States::of(*state))
         });
 
@@ -300,7 +300,7 @@ impl<'a> Parser<'a> {
         let sign = self.sign(word, allowed)?;
         let value = self.value(word, field.quantity().example())?;
 
-        // The name is looked up only if the text is not a number.
+        // The name is resolved only if the text is not a number.
         let user = || self.names.user(&value.text).map(u64::from);
         let number = match field.quantity().parse(&value.text) {
             Ok(number) => number,
@@ -350,7 +350,7 @@ fn text_field(word: &str) -> Option<TextField> {
     })
 }
 
-/// Decimal, or hexadecimal after `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 fn parse_u32(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),

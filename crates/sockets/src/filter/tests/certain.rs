@@ -1,9 +1,9 @@
-//! What is certain of little stays so when more is known.
+//! What is certain from little information stays so when more is known.
 
 use super::compiled::Random;
 use super::*;
 
-/// A close event of a socket: without what no event says, and in half of the cases without what an abort clears.
+/// A close event for a socket: without what no event reports and, in half of the cases, without what an abort clears.
 fn event<'a>(socket: &SocketMessage<'a>, random: &mut Random) -> SocketMessage<'a> {
     let mut event = *socket;
     (event.uid, event.inode) = (0, 0);
@@ -38,7 +38,7 @@ fn what_a_close_event_decides_its_row_would_have_decided_as_well() {
                 verdict => {
                     certain += 1;
                     let row = filter.evaluate(&socket, &facts);
-                    // Of TIME-WAIT the row does not know the owner either.
+                    // For TIME-WAIT the row does not know the owner either.
                     let is_sound = row == verdict || row == Verdict::Unknown;
                     assert!(is_sound, "{filter}: {verdict:?} of {event:?}, {row:?} of {socket:?}");
                 }
@@ -53,7 +53,7 @@ fn minisocks_have_no_owner_and_no_file() {
     let mut socket = message("10.0.0.1:40000", "10.0.0.2:443");
     let says =
         |socket: &SocketMessage<'_>, text: &str| parse(text).evaluate(socket, &Facts::default());
-    // Nobody has accepted it, or its program has closed it: the kernel says root up to Linux 6.16.
+    // Not accepted yet, or closed by its program: the kernel reports root up to Linux 6.16.
     assert_eq!(says(&socket, "uid = 0"), Verdict::Unknown);
     assert_eq!(says(&socket, "inode = 0"), Verdict::True);
     assert_eq!(says(&socket, "process = x"), Verdict::False);
@@ -68,7 +68,7 @@ fn minisocks_have_no_owner_and_no_file() {
         for text in ["uid = 0", "not uid = 0", "inode = 0", "not process = x", "cc = reno"] {
             assert_eq!(says(&minisock, text), Verdict::Unknown, "{text} of {state:?}");
         }
-        // As the kernel's programs have it.
+        // As in the kernel's programs.
         assert_eq!(says(&minisock, "cgroup = /c1"), Verdict::False);
     }
 }

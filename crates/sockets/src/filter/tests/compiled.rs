@@ -8,7 +8,7 @@ fn target() -> Target<'static> {
     Target { operations: Operations::ALL, ..Target::new(&FixedNames) }
 }
 
-/// What the kernel gets and what is left.
+/// Checks what goes to the kernel and what is left.
 fn splits(text: &str, program_bytes: usize, rest: &str) {
     let compiled = parse(text).compile(&target());
     let left = compiled.rest.map_or(String::new(), |rest| rest.to_string());
@@ -101,7 +101,7 @@ fn explanations_name_the_place() {
     assert!(without.last().unwrap().reason.contains("CAP_NET_ADMIN"));
 }
 
-/// A small xorshift generator: the same cases on every run.
+/// A small xorshift generator: the same cases in every run.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -208,7 +208,7 @@ fn the_parts_together_decide_as_the_whole() {
     for round in 0..6_000 {
         let text = random.text(round % 5);
         let Ok(filter) = Filter::parse_with(&text, &FixedNames) else {
-            // The only mistake that such texts can have.
+            // The only mistake that such texts can contain.
             assert!(
                 Filter::parse_with(&text, &FixedNames).unwrap_err().message.contains("no state"),
                 "{text}"

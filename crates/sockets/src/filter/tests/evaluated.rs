@@ -6,7 +6,7 @@ use crate::filter::{Facts, Names, Verdict};
 use std::time::Duration;
 use wire::inet_diag::TcpInfo;
 
-/// `tcp_info` with these fields, all else zero.
+/// A `tcp_info` with these fields, and zeros elsewhere.
 fn payload(fields: &[(&str, u64)]) -> [u8; 280] {
     let mut payload = [0; 280];
     for &(name, value) in fields {
@@ -93,7 +93,7 @@ fn evaluation_of_what_the_kernel_does_not_know() {
     check("state established and not state listening", true);
     check("state listening", false);
     check("cookie = 5", true);
-    // Without tcp_info nothing is known of it, and so neither comparison passes nor its opposite.
+    // Without tcp_info nothing is known about it, so neither a comparison nor its opposite passes.
     for text in ["rtt > 0", "rtt < 1s", "rtt != 1s", "not rtt > 0"] {
         assert_eq!(parse(text).evaluate(&listener, &facts), Verdict::Unknown, "{text}");
     }

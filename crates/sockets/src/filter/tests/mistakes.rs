@@ -5,7 +5,7 @@ fn word(word: &str) -> String {
     format!("`{word}` is not a word of the filter language")
 }
 
-/// The first line of the error, the marked part and the help.
+/// Checks the error's first line, the marked part, and the help.
 fn fails(text: &str, marked: &str, message: &str, help: Option<&str>) {
     let error = Filter::parse_with(text, &FixedNames).expect_err(text);
     assert_eq!(error.message, message, "{text}");
