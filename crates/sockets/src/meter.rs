@@ -103,7 +103,7 @@ impl Counts {
     }
 
     fn close_hop(&self) -> HopSnapshot {
-        // What the kernel had no room for entered and left in the same moment: one reading for both.
+        // Events that the kernel had no room for entered and left at the same moment: one reading for both.
         let lost = Amount { count: self.events_lost.load(), bytes: 0 };
         let mut hop = HopBuilder::new(HopKind::Close, &self.name, None, self.events.load() + lost)
             .left(&self.closed)
@@ -131,7 +131,7 @@ impl Meter for Counts {
     }
 }
 
-/// Row of a family in [`Counts::open`].
+/// Index of a family in [`Counts::open`].
 pub(crate) fn family_row(family: Family) -> usize {
     match family {
         Family::Inet => 0,

@@ -1,28 +1,28 @@
-//! Namespaces that came and went between two looks.
+//! Counts namespaces that came and went between two searches.
 
 use crate::access::{Found, Scope};
 use std::collections::HashMap;
 use sys::namespace::{FileChange, FileChanges};
 
-/// Names that are remembered, in addition to those that the last look found.
+/// Maximum number of names remembered beyond those that the last search found.
 const NAMES_MAX: usize = 65_536;
 
-/// Counts the mounted namespaces that no look has found, by the files that they were mounted over.
+/// Counts the mounted namespaces that no search has found, by the files that they were mounted on.
 #[derive(Default, Debug)]
 pub(crate) struct Missed {
     files: Option<FileChanges>,
-    /// Files that are there, and whether a look has found the namespace.
+    /// Existing files, and whether a search has found the namespace.
     seen: HashMap<String, bool>,
 }
 
 impl Missed {
-    /// Starts to watch. Where that is not possible nothing is counted.
+    /// Starts watching. If that is not possible, nothing is counted.
     pub(crate) fn new() -> Missed {
         Missed { files: FileChanges::open().ok(), seen: HashMap::new() }
     }
 
-    /// Namespaces of the scope that are gone and that no look has found, since the last call. Before a look: what it finds is
-    /// to be noted after what came before it.
+    /// Number of namespaces in the scope that are gone without any search having found them, since the last call. Call it before
+    /// a search: the results of the search must be recorded after what came before it.
     pub(crate) fn count(&mut self, scope: &Scope) -> u64 {
         let Some(files) = &mut self.files else { return 0 };
         files.watch();
@@ -31,7 +31,7 @@ impl Missed {
         missed
     }
 
-    /// Notes what a look has found.
+    /// Records the results of a search.
     pub(crate) fn note(&mut self, found: &[Found]) {
         for name in found.iter().filter_map(|found| found.name.as_ref()) {
             match self.seen.get_mut(name) {
@@ -41,14 +41,14 @@ impl Missed {
             }
         }
 
-        // All names are forgotten at once; namespaces that end before the next look are then not counted.
+        // All names are forgotten at once; namespaces that end before the next search are then not counted.
         if self.seen.len() > NAMES_MAX + found.len() {
             self.seen.clear();
         }
     }
 }
 
-/// Whether the change is the end of a namespace that no look has found.
+/// Whether the change is the end of a namespace that no search has found.
 fn follow(seen: &mut HashMap<String, bool>, scope: &Scope, change: FileChange<'_>) -> bool {
     let name = match change {
         FileChange::Created(name) | FileChange::Deleted(name) => String::from_utf8_lossy(name),
@@ -65,7 +65,7 @@ fn follow(seen: &mut HashMap<String, bool>, scope: &Scope, change: FileChange<'_
     }
 
     match change {
-        // A look may have found it before its file's creation was read.
+        // A search may have found it before its file's creation was read.
         FileChange::Created(_) => {
             seen.entry(name.into_owned()).or_insert(false);
             false

@@ -10,57 +10,58 @@ use sys::namespace::Identity;
 pub(crate) struct Known {
     pub(crate) id: Identity,
     pub(crate) name: Option<Arc<str>>,
-    /// It is the collector's own: its close events carry no id.
+    /// Whether it is the collector's own: its close events carry no id.
     pub(crate) is_own: bool,
-    /// The id by which close events name it.
+    /// The id that close events use for it.
     pub(crate) nsid: Option<i32>,
-    /// The kernel's number of it, which no other ever has; `None` before Linux 5.14.
+    /// The kernel's cookie for it, which no other namespace ever has. `None` before Linux 5.14.
     pub(crate) cookie: Option<u64>,
     /// The last poll that found it.
     found_poll: u32,
-    /// The last poll that walked it to the end.
+    /// The last poll that walked it completely.
     pub(crate) walked_poll: u32,
-    /// The kernel has reported its end. What was heard of it before may still be read.
+    /// Whether the kernel has reported its end. Earlier events from it may still be read.
     is_ended: bool,
-    /// It came after the first look, so that connections in it may have closed before anybody could hear them.
+    /// Whether it came after the first search, so that connections in it may have closed before they could be heard.
     is_newcomer: bool,
-    /// Connections whose close event came from there.
+    /// Number of close events received from it.
     pub(crate) heard: u64,
 }
 
 /// Whether a namespace is collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// It is at this place since an earlier look.
+    /// It has been at this place since an earlier search.
     Known(u32),
     /// It is at this place from now on.
     New(u32),
-    /// There are as many as are allowed.
+    /// The maximum number is reached.
     LeftOut,
 }
 
-/// Namespaces by place. A place stays the same while a namespace is found, and a few polls longer, for what refers to it.
+/// Namespaces by place. A place stays the same while a namespace is found, and for a few more polls, for whatever refers to it.
 #[derive(Default, Debug)]
 pub(crate) struct Namespaces {
     places: Vec<Option<Known>>,
     by_id: HashMap<Identity, u32>,
     by_nsid: HashMap<i32, u32>,
     own: Option<Identity>,
-    /// Polls after which the place of a namespace that is gone is used again, when its sockets have left the table.
+    /// Polls after which the place of a namespace that is gone is reused; by then its sockets have left the table.
     place_kept_polls: u32,
-    /// Most that are collected at a time.
+    /// Maximum number collected at a time.
     max: usize,
-    /// A look has found all that there were.
+    /// Whether a search has found all that there were.
     is_past_first_look: bool,
 }
 
 impl Namespaces {
-    /// None yet, and at most `max`. What refers to a namespace does so for at most `referred_polls` polls after it is gone.
+    /// An empty list of at most `max` namespaces. References to a namespace are kept for at most `referred_polls` polls after it
+    /// is gone.
     pub(crate) fn new(referred_polls: u32, max: usize) -> Namespaces {
         Namespaces { place_kept_polls: referred_polls + 2, max, ..Namespaces::default() }
     }
 
-    /// Notes what was found, if it is known from before. Returns its place.
+    /// Records a namespace that was found, if it is already known. Returns its place.
     pub(crate) fn note_known(&mut self, found: &Found, poll: u32) -> Option<u32> {
         let place = *self.by_id.get(&found.id)?;
         let known = self.places.get_mut(place as usize)?.as_mut()?;
@@ -71,12 +72,12 @@ impl Namespaces {
         Some(place)
     }
 
-    /// Notes what was found. The collector's own namespace is never left out.
+    /// Records a namespace that was found. The collector's own is never left out.
     pub(crate) fn admit(&mut self, found: &Found, poll: u32) -> Admission {
         if let Some(place) = self.note_known(found, poll) {
             return Admission::Known(place);
         }
-        // Those that are gone keep their places for a while, and are counted only when that matters.
+        // Namespaces that are gone keep their places for a while, and are counted only when that matters.
         let is_full = self.places.len() >= self.max && self.live(poll) >= self.max;
         if is_full && self.own != Some(found.id) {
             return Admission::LeftOut;
@@ -84,13 +85,13 @@ impl Namespaces {
         Admission::New(self.put_new(found, poll))
     }
 
-    /// Namespaces that the look of this poll, or one since, has found.
+    /// Number of namespaces that this poll's search, or a later one, has found.
     fn live(&self, poll: u32) -> usize {
         let is_live = |known: &&Known| known.found_poll == poll && !known.is_ended;
         self.places.iter().flatten().filter(is_live).count()
     }
 
-    /// The place of what was found, a new one if need be.
+    /// The place of a namespace that was found, a new one if necessary.
     #[cfg(test)]
     pub(crate) fn note(&mut self, found: &Found, poll: u32) -> u32 {
         match self.note_known(found, poll) {
@@ -99,7 +100,7 @@ impl Namespaces {
         }
     }
 
-    /// Notes that a look has found all that there are: others came later.
+    /// Records that a search has found all namespaces: any others come later.
     pub(crate) fn end_first_look(&mut self) {
         self.is_past_first_look = true;
     }
@@ -132,8 +133,8 @@ impl Namespaces {
         place as u32
     }
 
-    /// The place of the namespace that ended first, when those that have ended take too much room: some live for less than a
-    /// second, and the next poll may be an hour away. All events of the first one were read long ago.
+    /// The place of the namespace that ended first, if ended ones take too much room: some live for less than a second, and the
+    /// next poll may be an hour away. All events of the first one were read long ago.
     fn oldest_ended(&self) -> Option<usize> {
         if self.places.len() < self.max.saturating_mul(2) {
             return None;
@@ -142,13 +143,13 @@ impl Namespaces {
             let known = known.as_ref().filter(|known| known.is_ended)?;
             Some((known.nsid, place))
         });
-        // Ids that we give grow.
+        // The ids that we assign grow.
         ended.min().map(|(_, place)| place)
     }
 
     fn vacate(&mut self, place: usize) {
         let Some(known) = self.places.get_mut(place).and_then(Option::take) else { return };
-        // The inode, and the id, may have been given to another namespace since.
+        // The inode, and the id, may belong to another namespace by now.
         if self.by_id.get(&known.id) == Some(&(place as u32)) {
             self.by_id.remove(&known.id);
         }
@@ -159,8 +160,8 @@ impl Namespaces {
         }
     }
 
-    /// The place of the namespace of a socket that was opened in the one at this place. It is another when that has gone and
-    /// the kernel has given its inode to a new one, as it does soon.
+    /// The place of the namespace in which a socket was opened by way of this place. It is a different one if the namespace is
+    /// gone and the kernel has reused its inode, which happens soon.
     pub(crate) fn recognize(&mut self, place: u32, cookie: Option<u64>) -> u32 {
         let Some(Some(known)) = self.places.get_mut(place as usize) else { return place };
 
@@ -175,7 +176,7 @@ impl Namespaces {
             return place;
         }
 
-        // The inode is another namespace's now: what was learned of the one before does not hold for it.
+        // The inode belongs to another namespace now: what was learned about the old one does not apply to it.
         let successor = Known {
             nsid: None,
             cookie,
@@ -185,7 +186,7 @@ impl Namespaces {
             heard: 0,
             ..known.clone()
         };
-        // Marks the old one as not found by this poll, so that its place is used again after a while.
+        // Marks the old one as not found by this poll, so that its place is reused after a while.
         known.found_poll = known.found_poll.wrapping_sub(1);
         self.put(successor)
     }
@@ -194,29 +195,29 @@ impl Namespaces {
         self.places.get(place as usize)?.as_ref()
     }
 
-    /// Notes that the namespace at this place was walked to the end.
+    /// Records that the namespace at this place was walked completely.
     pub(crate) fn walked(&mut self, place: u32, poll: u32) {
         if let Some(Some(known)) = self.places.get_mut(place as usize) {
             known.walked_poll = poll;
         }
     }
 
-    /// Notes the id by which close events name the namespace at this place. Returns whether it is a newcomer: what closed there
-    /// before now was not heard.
+    /// Records the id that close events use for the namespace at this place. Returns whether it is a newcomer: closes in it
+    /// before now were not heard.
     pub(crate) fn set_nsid(&mut self, place: u32, nsid: i32) -> bool {
         let Some(Some(known)) = self.places.get_mut(place as usize) else { return false };
         self.by_nsid.insert(nsid, place);
         known.nsid.replace(nsid).is_none() && known.is_newcomer
     }
 
-    /// Notes that events of the own namespace carry this id, because somebody gave it one.
+    /// Records that events of the own namespace carry this id, because it was assigned one.
     pub(crate) fn set_own_nsid(&mut self, nsid: i32) {
         if let Some(own) = self.own() {
             self.by_nsid.insert(nsid, own);
         }
     }
 
-    /// Notes that the namespace with this id has ended. Its events may still be on their way, so the id keeps its meaning; but
+    /// Records that the namespace with this id has ended. Its events may still be on their way, so the id keeps its meaning, but
     /// another namespace may have its inode from now on.
     pub(crate) fn end(&mut self, nsid: i32) {
         let Some(&place) = self.by_nsid.get(&nsid) else { return };
@@ -228,7 +229,7 @@ impl Namespaces {
         }
     }
 
-    /// Notes that the namespace at this place has ended.
+    /// Records that the namespace at this place has ended.
     pub(crate) fn end_place(&mut self, place: u32) {
         let Some(Some(known)) = self.places.get_mut(place as usize) else { return };
         known.is_ended = true;
@@ -244,7 +245,7 @@ impl Namespaces {
         self.get(place).is_none_or(|known| known.is_ended)
     }
 
-    /// Notes that a namespace was given this id: it is not the one any more that had it before and has ended.
+    /// Records that this id was assigned: it no longer belongs to a namespace that had it before and has ended.
     pub(crate) fn given(&mut self, nsid: i32) {
         let place = self.by_nsid.get(&nsid).copied();
         if place.and_then(|place| self.get(place)).is_some_and(|known| known.is_ended) {
@@ -259,27 +260,27 @@ impl Namespaces {
         }
     }
 
-    /// Says which namespace is the collector's own.
+    /// Sets the collector's own namespace.
     pub(crate) fn set_own(&mut self, own: Option<Identity>) {
         self.own = own;
     }
 
-    /// The place of the collector's own namespace, if it is among those that are collected.
+    /// The place of the collector's own namespace, if it is collected.
     pub(crate) fn own(&self) -> Option<u32> {
         self.own.and_then(|own| self.by_id.get(&own)).copied()
     }
 
-    /// The place of the namespace that close events name by this id.
+    /// The place of the namespace with this id in close events.
     pub(crate) fn by_nsid(&self, nsid: i32) -> Option<u32> {
         self.by_nsid.get(&nsid).copied()
     }
 
-    /// Whether what this poll did not see there is not there: the namespace was walked to the end, or is gone.
+    /// Whether something this poll did not see there does not exist: the namespace was walked completely, or is gone.
     pub(crate) fn shows_absence(&self, place: u32, poll: u32) -> bool {
         self.get(place).is_none_or(|known| known.walked_poll == poll || known.found_poll != poll)
     }
 
-    /// Notes that nobody could look for namespaces in this poll: that it does not find one does not mean that it is gone.
+    /// Records that no search was possible in this poll: not finding a namespace does not mean that it is gone.
     pub(crate) fn keep_all(&mut self, poll: u32) {
         for known in self.places.iter_mut().flatten().filter(|known| !known.is_ended) {
             known.found_poll = poll;
@@ -296,7 +297,7 @@ impl Namespaces {
             }
         }
 
-        // Free places between others stay, because entries of the table refer to places by number.
+        // Free places between others stay, because table entries refer to places by number.
         while self.places.last().is_some_and(Option::is_none) {
             self.places.pop();
         }
@@ -422,7 +423,7 @@ mod tests {
         namespaces.set_nsid(place, 7);
         namespaces.end(7);
         assert_eq!(namespaces.admit(&found(4), 1), Admission::LeftOut, "three and the own one");
-        // The next poll does not find another of them.
+        // The next poll does not find another one of them.
         for inode in [3, 9] {
             namespaces.note_known(&found(inode), 2);
         }

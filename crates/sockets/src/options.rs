@@ -1,4 +1,4 @@
-//! How the collector is set up.
+//! Options of the collector.
 
 use crate::access::Scope;
 use crate::filter::{Filter, Needs};
@@ -7,57 +7,58 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use wire::inet_diag::{Extensions, States};
 
-/// The fields that records have unless the user chooses, as names for [`FieldSet::from_names`]: all but those few that the kernel
-/// looks up for every socket and hardly anybody reads. They cost it 8 % of a walk.
+/// The default fields of records, as names for [`FieldSet::from_names`]: all but the few that the kernel looks up for every
+/// socket and hardly anybody reads. Those would cost it 8 % of a walk.
 pub const DEFAULT_FIELDS: [&str; 6] = [
     "all",
     "-type_of_service",
     "-traffic_class",
     "-class_id",
-    // What an algorithm says of itself; not its name.
+    // The algorithm's own state, not its name.
     "-congestion",
     "congestion_algorithm",
 ];
 
-/// How the collector works. The caller has checked the ranges.
+/// Options of the collector. The caller has checked the ranges.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the collector in the ledger.
     pub name: String,
-    /// From the beginning of one poll to that of the next.
+    /// Time from the start of one poll to the start of the next.
     pub interval: Duration,
-    /// Each poll begins later than that by a random part of this, so that the hosts of a fleet do not poll at once.
+    /// Each poll starts later by a random part of this, so that the hosts of a fleet do not poll at once.
     pub jitter: Duration,
-    /// Which namespaces.
+    /// Which namespaces to collect.
     pub scope: Scope,
-    /// Which states, unless the filter names its own.
+    /// Which states to collect, unless the filter names its own.
     pub states: States,
-    /// Which of those sockets; `None` for all.
+    /// Which of those sockets to collect. `None` for all.
     pub filter: Option<Filter>,
-    /// Listening sockets are asked for in every `listen_every`th poll, and in keyframes: they change rarely.
+    /// Listening sockets are requested in every `listen_every`th poll, and in keyframes: they change rarely.
     pub listen_every: NonZeroU32,
-    /// Sockets without change are left out of all polls but every `keyframe_every`th, a keyframe. `None`: of none.
+    /// Unchanged sockets are recorded only in every `keyframe_every`th poll, a keyframe. `None` records all sockets in every
+    /// poll.
     pub keyframe_every: Option<NonZeroU32>,
-    /// One in `sample` sockets, by the hash of the cookie: a connection is in all polls or in none.
+    /// Collects one in `sample` sockets, chosen by the hash of the cookie: a connection is in all polls or in none.
     pub sample: NonZeroU32,
     /// Whether closing records are made.
     pub closes: Closes,
-    /// What becomes of a close that the filter cannot decide.
+    /// What to do with a close that the filter cannot decide.
     pub closes_undecided: Undecided,
-    /// Receive buffer for close events, in bytes of the kernel's accounting.
+    /// Size of the receive buffer for close events, in bytes of the kernel's accounting.
     pub event_buffer_bytes: usize,
-    /// Most namespaces that are collected at a time, the own one included. Those that are found after that many are left out.
+    /// Maximum number of namespaces collected at a time, including the own one. Further ones are left out.
     pub namespaces_max: usize,
-    /// Most sockets that are remembered between polls.
+    /// Maximum number of sockets remembered between polls.
     pub table_entries_max: usize,
-    /// Whether each poll looks which processes hold the sockets, at all descriptors of all processes.
+    /// Whether each poll finds the processes that hold the sockets, by scanning all descriptors of all processes.
     pub processes: bool,
-    /// Fields that any sink wants. What nobody wants is not asked of the kernel.
+    /// Fields that any sink uses. The kernel is not asked for the others.
     pub fields: FieldSet,
 }
 
 impl Options {
-    /// The attributes that anybody wants: each costs the kernel time.
+    /// The attributes that are needed: each costs the kernel time.
     pub(crate) fn extensions(&self) -> Extensions {
         let needs = self.filter.as_ref().map_or(Needs::NONE, Filter::needs);
         let mut wanted = Extensions::NONE;
@@ -83,9 +84,10 @@ impl Options {
         wanted
     }
 
-    /// The fields that no record has, because they are in attributes that the kernel is not asked for.
+    /// The fields that no record has, because they are in attributes that are not requested.
     ///
-    /// Where absent fields are not written at all, a sink may count them among its own, and writes all fields faster than most.
+    /// A sink that does not write absent fields may treat these as written, because writing all fields is faster than writing
+    /// most.
     #[must_use]
     pub fn absent_fields(&self) -> FieldSet {
         let asked = self.extensions().bits();
@@ -99,7 +101,7 @@ impl Options {
     }
 }
 
-/// The attribute that a field is in; `None` for what is in every reply.
+/// The attribute that contains a field. `None` for fields in every reply.
 fn extension_of(field: &Field) -> Option<Extensions> {
     Some(match (field.group, field.name) {
         ("tcp_info" | "raw" | "delta", _) | (_, "role") => Extensions::INFO,
@@ -119,20 +121,20 @@ fn extension_of(field: &Field) -> Option<Extensions> {
 /// Whether closing records are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closes {
-    /// Of every connection whose close the kernel reports.
+    /// For every connection whose close the kernel reports.
     On,
-    /// No.
+    /// Never.
     Off,
 }
 
-/// What becomes of a close that the filter cannot decide: no poll has seen the connection, and the event does not say what the
-/// filter asks for.
+/// What to do with a close that the filter cannot decide, because no poll has seen the connection and the event lacks what the
+/// filter needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Undecided {
-    /// No record, and counted: nothing leaks that the filter was to leave out.
+    /// Make no record, and count it: nothing leaks that the filter should leave out.
     #[default]
     Drop,
-    /// A record: nothing is missing that the filter was to let through.
+    /// Make a record: nothing is missing that the filter should let through.
     Keep,
 }
 

@@ -1,4 +1,4 @@
-//! What belongs to a poll as a whole: namespaces that fail, sockets that are gone, totals.
+//! What concerns a poll as a whole: failing namespaces, sockets that are gone, totals.
 
 use crate::engine::Engine;
 use crate::options::Closes;
@@ -12,10 +12,11 @@ use sys::clock::realtime_ns;
 use sys::namespace;
 use wire::inet_diag::{State, States};
 
-/// Polls for which a connection that is in none of them is remembered where its close event is heard, since that may still
-/// come: the peer has reset it, say, and the program has not looked at its descriptor since, or its last segment waits for a
-/// neighbor's address. Most do within seconds; a program that never looks would keep the entry for as long as it runs. After
-/// that it counts as unobserved, and a later event makes a record like that of a connection that no poll has seen.
+/// How many polls a connection missing from all of them is remembered, if its close event can be heard, because that may still
+/// come. For example, the peer has reset the connection and the program has not looked at its descriptor since, or the last
+/// segment waits for a neighbor's address. Most come within seconds, but a program that never looks would keep the entry for as
+/// long as it runs. After this many polls the connection counts as unobserved, and a later event makes a record like that of a
+/// connection that no poll has seen.
 pub(crate) fn missing_kept_polls(interval: Duration) -> u32 {
     const POLLS_MIN: u32 = 30;
     const MILLISECONDS_MIN: u128 = 5_000;
@@ -23,7 +24,7 @@ pub(crate) fn missing_kept_polls(interval: Duration) -> u32 {
     u32::try_from(polls).unwrap_or(POLLS_MIN).max(POLLS_MIN)
 }
 
-/// A poll ends when it has taken this many intervals: namespaces that anybody may make are to delay the others by no more.
+/// A poll ends after this many intervals: namespaces, which anybody may create, must not delay the others by more.
 pub(crate) const POLL_INTERVALS_MAX: u32 = 10;
 
 /// What the last poll did not get to.
@@ -31,13 +32,13 @@ pub(crate) const POLL_INTERVALS_MAX: u32 = 10;
 pub(crate) struct PutOff {
     /// Places of the namespaces, in order.
     pub(crate) places: Vec<u32>,
-    /// What it would have asked for there.
+    /// What it would have requested there.
     pub(crate) states: States,
     pub(crate) is_keyframe: bool,
 }
 
 impl Engine<'_> {
-    /// Notes how a walk went, and what it took until it ended, however it did.
+    /// Records the result of a walk, and what it took until it ended or failed.
     pub(crate) fn walked(
         &mut self,
         place: u32,
@@ -70,7 +71,7 @@ impl Engine<'_> {
         self.sums.bytes_read += walked.bytes;
     }
 
-    /// Notes that a namespace could not be entered.
+    /// Records that a namespace could not be entered.
     pub(crate) fn cannot_open(&mut self, error: &namespace::Error) {
         if *error == namespace::Error::Gone {
             return self.vanished();
@@ -91,7 +92,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Notes how many namespaces the poll did not get to.
+    /// Records how many namespaces the poll did not get to.
     pub(crate) fn put_off(&mut self, namespaces: usize) {
         self.sums.namespaces_put_off = namespaces as u64;
         if namespaces > 0 {
@@ -114,12 +115,12 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes sockets out of the table that are gone, and counts those whose end was not reported.
+    /// Removes sockets from the table that are gone, and counts those whose end was not reported.
     pub(crate) fn sweep(&mut self, asked: States) {
         let poll = self.moment.poll;
         let (namespaces, events) = (&self.namespaces, self.hearing.events.as_ref());
 
-        // A socket that moved to a state that is not asked for is absent as well.
+        // A socket that moved to a state that was not requested is absent as well.
         let shows_all = (States::CONNECTED - asked).is_empty();
         let missing_kept_polls = missing_kept_polls(self.options.interval);
 
@@ -135,12 +136,12 @@ impl Engine<'_> {
             }
 
             if entry.life == Life::Closed || !entry.was_socket {
-                // Its close is known already; or no poll saw more of it than a minisock, whose connection has another cookie
-                // where no poll saw it, and whose own end has no event.
+                // Either its close is already known, or no poll saw more of it than a minisock. The connection of such a minisock
+                // has another cookie if no poll saw it, and the minisock's own end has no event.
                 return false;
             }
 
-            // Only a close event that will be heard is worth waiting for. A handshake on the server's side has none.
+            // Waiting is worthwhile only for a close event that can be heard. A server-side handshake has none.
             let is_patient = state != State::SynReceived
                 && namespaces.get(entry.namespace).is_some_and(|known| {
                     events.is_some_and(|events| events.hears(known.is_own, known.nsid))
@@ -151,7 +152,7 @@ impl Engine<'_> {
                 return true;
             }
 
-            // One that never passed the filter is not missed.
+            // A connection that never passed the filter is not missed.
             unobserved += u64::from(is_connection(state) && entry.verdict.passes());
             false
         });
@@ -159,14 +160,14 @@ impl Engine<'_> {
         self.namespaces.forget_gone(poll);
         self.filter.rejected.sweep(poll, missing_kept_polls);
 
-        // A connection in a state that was not asked for is absent without having closed.
+        // A connection in a state that was not requested may be absent without having closed.
         if shows_all && self.options.closes == Closes::On {
             self.counts.unobserved.add(unobserved);
             self.sums.closes_unobserved += unobserved;
         }
     }
 
-    /// Publishes what the poll adds up to.
+    /// Publishes the totals of the poll.
     pub(crate) fn finish_poll(&mut self, began_unix_ns: u64) {
         for (gauges, counts) in self.counts.open.iter().zip(&self.open) {
             for (gauge, count) in gauges.iter().zip(counts) {
@@ -178,8 +179,8 @@ impl Engine<'_> {
         self.tell_totals(began_unix_ns);
     }
 
-    /// Makes totals of the closes since the last ones, before the thread ends, as of a poll that visits nothing: so all totals
-    /// together cover everything, and no record follows the last.
+    /// Makes totals of the closes since the last totals before the thread ends, as for a poll that visits nothing. So all totals
+    /// together cover everything, and no record follows the last one.
     pub(crate) fn finish(&mut self) {
         self.settle_newcomers();
         let sums = &self.sums;
@@ -195,7 +196,7 @@ impl Engine<'_> {
 
     pub(crate) fn tell_totals(&mut self, began_unix_ns: u64) {
         let evicted = self.table.evicted();
-        // The table counts since the start, and the counter has what was published so far.
+        // The table counts since the start, and the counter holds what was published so far.
         self.sums.evicted = evicted - self.counts.evicted.load();
         self.counts.evicted.add(self.sums.evicted);
         if self.sums.evicted > 0 {
@@ -236,9 +237,9 @@ impl Engine<'_> {
 
     fn table_is_full(&mut self) {
         let (capacity, missing) = (self.table.capacity(), self.sums.evicted);
-        // A quarter more, for what comes and goes.
+        // A quarter more, as a margin.
         let needed = ((capacity as u64 + missing).saturating_mul(5) / 4).next_power_of_two();
-        // The configuration takes no more.
+        // The configuration accepts no more.
         let needed = needed.min(4 << 20);
 
         self.problem("table_full", || {
@@ -250,17 +251,17 @@ impl Engine<'_> {
         });
     }
 
-    /// Time since the poll began, in microseconds.
+    /// Time since the poll started, in microseconds.
     pub(crate) fn since_us(&self) -> u64 {
         self.moment.at.elapsed().as_micros() as u64
     }
 }
 
-/// Memory for an entry, its part of the index included.
+/// Memory for one entry and its share of the index, in bytes.
 const TABLE_ENTRY_BYTES: u64 = 212;
 
-/// Whether a socket last seen in this state was a connection, or tried to become one, and so has a close event of its own.
+/// Whether a socket last seen in this state was a connection or was becoming one, and so has a close event of its own.
 pub(crate) fn is_connection(state: State) -> bool {
-    // A handshake that failed has no socket yet (SYN-RECV); the others have no peer.
+    // A failed handshake has no socket yet (SYN-RECV); the others have no peer.
     !matches!(state, State::SynReceived | State::Listen | State::Closed | State::BoundInactive)
 }

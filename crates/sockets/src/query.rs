@@ -1,8 +1,8 @@
-//! Questions to a running collector: the sockets of this moment, as JSON.
+//! Questions to a running collector: the current sockets, as JSON.
 //!
-//! One question is answered at a time, datagram by datagram of the kernel's dump, between everything else that the
-//! collector's thread does: a poll that is due comes first, and close events are read as always. A reader that takes nothing holds up
-//! the next answer for two seconds; then its own is ended, and set aside until it is taken.
+//! Questions are answered one at a time, one datagram of the kernel's dump after another, in between the other work of the
+//! collector's thread: a poll that is due comes first, and close events are read as always. A reader that takes nothing holds up
+//! the next answer for two seconds. Then its own answer is ended and set aside until it is taken.
 
 mod pipe;
 
@@ -29,26 +29,26 @@ use sys::socket::namespace_cookie;
 use wire::DecodeError;
 use wire::inet_diag::{Extensions, SocketMessage};
 
-/// Questions that wait for their turn; further ones are refused as [`QueryError::Busy`].
+/// Maximum number of questions that wait for their turn. Further ones are refused with [`QueryError::Busy`].
 pub(crate) const WAITING_MAX: usize = 8;
-/// From the beginning of one answer to that of the next, at least: each is a walk of everything.
+/// Minimum time from the start of one answer to the start of the next: each is a complete walk.
 const GAP: Duration = Duration::from_secs(1);
-/// Time that an answer is worked at before the thread looks at its other work.
+/// How long the thread works on an answer before it turns to its other work.
 const TURN: Duration = Duration::from_millis(5);
-/// Longest time from the first to the last socket of an answer.
+/// Maximum time from the first to the last socket of an answer.
 const WALK_MAX: Duration = Duration::from_secs(5);
-/// Longest time that a reader may take nothing while as much waits for it as may.
+/// How long a reader may take nothing while the maximum waits for it.
 const READER_WAIT_MAX: Duration = Duration::from_secs(2);
-/// Longest time until the reader has all of it.
+/// Maximum time until the reader has taken everything.
 const TAKEN_MAX: Duration = Duration::from_secs(9);
-/// Answers that are made and wait for their readers, besides the one under way; one more takes the oldest back.
+/// Maximum number of finished answers that wait for their readers, in addition to the current one. One more revokes the oldest.
 const UNTAKEN_MAX: usize = 2;
-/// After a search for namespaces that failed, answers do without one for this long: a helper that hangs holds up the thread
-/// for each poll already.
+/// How long answers skip the search for namespaces after one has failed: a helper that hangs already delays the thread in each
+/// poll.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
-/// Bytes of a piece of an answer, but for the end of its last socket.
+/// Size of a piece of an answer, in bytes, not counting the rest of its last socket.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Room for that.
+/// Room for that rest, in bytes.
 const SOCKET_BYTES: usize = 4 * 1024;
 
 /// Why a question has no answer.
@@ -56,11 +56,11 @@ const SOCKET_BYTES: usize = 4 * 1024;
 pub enum QueryError {
     /// Too many questions wait already.
     Busy,
-    /// The question's turn did not come in time: others were before it, or a poll takes long.
+    /// The question's turn did not come in time: others were ahead of it, or a poll takes long.
     Timeout,
-    /// The answer was broken off, because nobody took it or the collector's thread is gone.
+    /// The answer was cut off, because nobody took it or the collector's thread is gone.
     Broken,
-    /// The collector has stopped, or is stopping.
+    /// The collector has stopped or is stopping.
     Stopped,
 }
 
@@ -85,29 +85,29 @@ impl std::error::Error for QueryError {}
 pub(crate) struct Question {
     pub(crate) filter: Option<Filter>,
     pub(crate) limit: usize,
-    /// Nobody waits for the answer after this.
+    /// Nobody waits for the answer after this time.
     pub(crate) deadline: Instant,
     pub(crate) answer: Sender<Answer>,
 }
 
-/// The answers of a collector: one under way at most.
+/// The answers of a collector, at most one of them in progress.
 #[derive(Default)]
 pub(crate) struct Answers {
     under_way: Option<Answering>,
-    /// Those that are made and not taken yet, and when they began.
+    /// Finished answers that were not taken yet, and when they started.
     untaken: VecDeque<(Pen, Instant)>,
-    /// When the last one began.
+    /// When the last one started.
     began: Option<Instant>,
-    /// When the last search for namespaces has failed.
+    /// When the last search for namespaces failed.
     search_failed: Option<Instant>,
 }
 
-/// Whether an answer can go on at once.
+/// Whether work on an answer can continue at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// There is more to do.
     More,
-    /// Not before something happens, or this time is over.
+    /// Nothing to do until something happens or this time is over.
     Wait(Duration),
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum Turn {
 const IDLE: Turn = Turn::Wait(Duration::MAX);
 
 impl Answers {
-    /// Takes the next question if it is time for it, and goes on with the answer that is under way.
+    /// Takes the next question if it is time for it, and continues the current answer.
     pub(crate) fn turn(runner: &mut Runner<'_>, asked: &Receiver<Question>) -> Turn {
         let untaken = runner.answers.take_back();
         match Answers::work(runner, asked) {
@@ -133,7 +133,7 @@ impl Answers {
             }
 
             let now = Instant::now();
-            // Nobody waits any more for one whose time is over.
+            // Nobody waits any more for a question whose time is over.
             let Some(question) = asked.try_iter().find(|question| question.deadline > now) else {
                 return IDLE;
             };
@@ -141,7 +141,7 @@ impl Answers {
             runner.answers.under_way = Answering::begin(runner, question);
         }
 
-        // Taken out while it works: it needs the whole runner.
+        // Taken out while it works, because it needs the whole runner.
         let Some(mut answering) = runner.answers.under_way.take() else { return Turn::More };
         let turn = answering.turn(runner);
 
@@ -162,7 +162,7 @@ impl Answers {
         self.untaken.push_back((answering.text.pen, answering.began));
     }
 
-    /// Forgets answers that were taken, and takes back those that have waited too long. Returns how long what is left may still wait.
+    /// Forgets answers that were taken, and revokes those that have waited too long. Returns how long the rest may still wait.
     fn take_back(&mut self) -> Duration {
         self.untaken.retain(|(pen, began)| {
             let is_late = began.elapsed() >= TAKEN_MAX;
@@ -175,7 +175,7 @@ impl Answers {
         self.untaken.iter().map(left).min().unwrap_or(Duration::MAX)
     }
 
-    /// Ends the answer that is under way as it is: its reader gets what there is, which says that it is cut.
+    /// Ends the current answer as it is: its reader gets what there is, marked as truncated.
     pub(crate) fn stop(&mut self) {
         if let Some(mut answering) = self.under_way.take() {
             answering.end(Some(Cut::Stop));
@@ -183,7 +183,7 @@ impl Answers {
     }
 }
 
-/// Why an answer has not all that it should.
+/// Why an answer is incomplete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cut {
     SlowReader,
@@ -201,26 +201,26 @@ impl Cut {
     }
 }
 
-/// An answer that is under way.
+/// An answer in progress.
 ///
-/// The last poll is not kept for this: of 100,000 sockets it would be 50 MB, and nobody would ask for most of it. A walk
-/// with the filter in the kernel costs little and is newer.
+/// The last poll is not kept for this: 100,000 sockets would take 50 MB, most of which nobody would ask for. A walk with the
+/// filter in the kernel costs little and is more recent.
 struct Answering {
     text: Text,
     split: Compiled,
     needs: Needs,
     walker: Walker,
-    /// Namespaces that are still to be walked, the next one last.
+    /// Namespaces still to be walked, the next one last.
     left: Vec<Identity>,
     walk: Option<Walk>,
     failed: u64,
     began: Instant,
-    /// Since when as much waits for the reader as may.
+    /// Since when the maximum has been waiting for the reader.
     full_since: Option<Instant>,
     is_ended: bool,
 }
 
-/// The namespace that is being walked.
+/// The namespace being walked.
 struct Walk {
     socket: Socket,
     steps: Steps,
@@ -229,17 +229,17 @@ struct Walk {
 }
 
 impl Answering {
-    /// Begins the answer, and lets the asker have its end of the pipe. `None` if the asker has gone.
+    /// Starts the answer, and gives the asker its end of the pipe. `None` if the asker has gone.
     fn begin(runner: &mut Runner<'_>, question: Question) -> Option<Answering> {
         let Runner { engine, access, found, options, signal, answers, .. } = runner;
         let (pen, answer) = pipe(signal);
-        // The asker has its end from now on, and reads the answer while it is made.
+        // The asker has its end from now on, and reads the answer while it is being made.
         question.answer.send(answer).ok()?;
         answers.began = Some(Instant::now());
         engine.counts.queries.add(1);
 
         if answers.search_failed.is_none_or(|at| at.elapsed() >= SEARCH_PAUSE) {
-            // Anew, so that namespaces that were made since the last poll are in the answer.
+            // A new search, so that the answer includes namespaces created since the last poll.
             let result = access.discover(&options.scope, found);
             answers.search_failed = result.is_err().then(Instant::now);
         }
@@ -271,7 +271,7 @@ impl Answering {
         })
     }
 
-    /// Works on it for a moment. `None`: it is finished, or its reader has gone.
+    /// Works on the answer for a moment. `None` when it is finished or its reader has gone.
     fn turn(&mut self, runner: &mut Runner<'_>) -> Option<Turn> {
         let turn_began = Instant::now();
         while turn_began.elapsed() < TURN {
@@ -281,7 +281,7 @@ impl Answering {
                 _ if self.is_ended => return None,
                 _ if age >= WALK_MAX => self.end(Some(Cut::Time)),
                 Waiting::Full => {
-                    // The reader wakes the thread when it takes something; until then there is nothing to do.
+                    // The reader wakes the thread when it takes something. Until then there is nothing to do.
                     let since = self.full_since.get_or_insert_with(Instant::now);
                     let left = READER_WAIT_MAX.saturating_sub(since.elapsed());
                     if !left.is_zero() {
@@ -299,7 +299,7 @@ impl Answering {
         Some(Turn::More)
     }
 
-    /// Reads one datagram, or opens the next namespace, or ends the answer.
+    /// Reads one datagram, opens the next namespace, or ends the answer.
     fn step(&mut self, runner: &mut Runner<'_>) {
         let Runner { engine, access, found, .. } = runner;
         let Some(walk) = &mut self.walk else {
@@ -325,14 +325,14 @@ impl Answering {
             // Its socket is closed with it, and no longer keeps the namespace alive.
             Ok(Progress::Done) => self.walk = None,
             Err(_) => {
-                // The polls meet the same namespace, and report what went wrong.
+                // The polls meet the same namespace and report what went wrong.
                 self.failed += 1;
                 self.walk = None;
             }
         }
     }
 
-    /// Begins with a namespace. `found` is what the access found last, which may be later than this answer's beginning.
+    /// Starts walking a namespace. `found` is the access's last result, which may be newer than the start of this answer.
     fn open(
         &mut self,
         engine: &mut Engine<'_>,
@@ -348,7 +348,7 @@ impl Answering {
                 return None;
             };
 
-            // The inode may be another namespace's since it was found: the cookie shows it.
+            // The inode may belong to another namespace by now: the cookie tells.
             let cookie = namespace_cookie(socket.as_fd()).ok();
             let place = engine.namespaces.recognize(place, cookie);
             let known = engine.namespaces.get(place).cloned();
@@ -361,7 +361,7 @@ impl Answering {
         walk
     }
 
-    /// Writes the end of the object, and lets go of the kernel.
+    /// Writes the end of the object, and closes the kernel's socket.
     fn end(&mut self, cut: Option<Cut>) {
         if self.is_ended {
             return;
@@ -388,13 +388,13 @@ impl Answering {
     }
 }
 
-/// What is asked of the kernel.
+/// The request to the kernel.
 fn ask(split: &Compiled) -> Ask<'_> {
     let Compiled { states, bytecode, .. } = split;
     Ask { transport: Transport::Tcp, states: *states, extensions: Extensions::ALL, bytecode }
 }
 
-/// The answer's text, as far as it is made.
+/// The answer's text so far.
 struct Text {
     pen: Pen,
     encoder: Encoder,
@@ -423,7 +423,7 @@ impl Text {
         }
     }
 
-    /// Gives the reader what there is.
+    /// Passes what there is to the reader.
     fn send(&mut self) {
         // A short piece is the last one: nothing follows that would need room.
         let next = Vec::with_capacity(if self.json.len() < CHUNK_BYTES {
@@ -435,7 +435,7 @@ impl Text {
     }
 }
 
-/// Takes the sockets of one datagram.
+/// Receives the sockets of one datagram.
 struct Visit<'a, 'h> {
     engine: &'a mut Engine<'h>,
     text: &'a mut Text,
@@ -456,7 +456,7 @@ impl Visitor for Visit<'_, '_> {
             }
         }
 
-        // Counted beyond the limit too: the answer says how many there are.
+        // Counted beyond the limit too, because the answer includes the total.
         text.matched += 1;
         if text.shown >= text.limit {
             return;
@@ -474,7 +474,7 @@ impl Visitor for Visit<'_, '_> {
         describe(&mut record, message, &whose, &mut text.scratch);
 
         text.encoder.encode(&record, &mut text.json);
-        // The end of the line.
+        // Removes the line end.
         text.json.pop();
         if text.json.len() >= CHUNK_BYTES {
             text.send();

@@ -1,17 +1,17 @@
-//! Namespaces in which nothing has happened to TCP since they were walked: their sockets are still the same ones, and no walk is
-//! needed to find them.
+//! Namespaces without any TCP activity since they were walked: their sockets are still the same ones, and can be found without a
+//! walk.
 //!
 //! A walk reads the hash table that all namespaces share, 190 µs for 262,144 buckets, to find the three sockets of a container.
-//! The counts of a namespace take a tenth of that to read, and show that no socket can be missing:
-//! - Every socket in the kernel's tables of listeners and connections counts as in use (`sock_prot_inuse_add`), or in TIME-WAIT
-//!   (`tw_refcount`), from when it is put in. Here are only namespaces without any of the latter.
-//! - A handshake that waits for its last segment counts nowhere, but came with a segment, which does.
-//! - The counts are sums over processors, read one after another, so that one that rises on one while another falls may be missed.
-//!   Those of segments only rise: where their sum is the same as before the last walk, each of them is.
+//! Reading the counts of a namespace takes a tenth of that, and shows that no socket can be missing:
+//! - Every socket in the kernel's tables of listeners and connections counts as in use (`sock_prot_inuse_add`) or as in TIME-WAIT
+//!   (`tw_refcount`) from its insertion on. Only namespaces without the latter qualify.
+//! - A handshake that waits for its last segment counts nowhere, but it came with a segment, which does.
+//! - The counts are sums over processors, read one after another, so a rise on one during a fall on another may be missed. The
+//!   counts of segments only rise: if their sum is the same as before the last walk, each of them is.
 //!
-//! So a namespace is quiet if its counts are those from before the last walk, every connection which that found is still there by
-//! its cookie, and these and the listeners are as many as are in use. What is there is asked for one by one, with the attributes of
-//! a walk, so that the records are the same.
+//! So a namespace is quiet if its counts equal those from before the last walk, if every connection found by that walk is still
+//! there, by cookie, and if these and the listeners together are as many as are in use. The existing sockets are then queried one
+//! by one, with the attributes of a walk, so the records are the same.
 
 mod counts;
 
@@ -27,18 +27,18 @@ use wire::DecodeError;
 use wire::inet_diag::{SocketId, SocketMessage, State, States, decode};
 use wire::netlink::Messages;
 
-/// Most connections of a quiet namespace: a question takes 3 µs, and a walk that of some 60.
+/// Maximum number of connections in a quiet namespace: a query takes 3 µs, and a walk as long as about 60 queries.
 const CONNECTIONS_MAX: usize = 16;
-/// The first time of reading counts that is believed: 100 µs.
+/// Upper bound for the first measurement of the time to read counts, in nanoseconds: 100 µs.
 const FIRST_COUNTS_NS: u64 = 100_000;
-/// Most polls for which a namespace that was not quiet is not looked at again.
+/// Maximum number of polls for which a namespace that was not quiet is left alone.
 const REST_POLLS_MAX: u32 = 32;
 
-/// What is known of namespaces, by cookie: the kernel never gives one twice.
+/// What is known about namespaces, by cookie: the kernel never reuses one.
 #[derive(Default)]
 pub(crate) struct Quiet {
     known: HashMap<u64, Memory>,
-    /// What reading the counts took last.
+    /// How long the last reading of counts took, in nanoseconds.
     counts_ns: u64,
 }
 
@@ -46,22 +46,22 @@ pub(crate) struct Quiet {
 #[derive(Default)]
 struct Memory {
     poll: u32,
-    /// Its counts before that walk, where they were read.
+    /// Its counts before that walk, if they were read.
     before: Option<TcpCounts>,
-    /// What it found, but for listeners.
+    /// The sockets it found, except for listeners.
     connections: Vec<SocketId>,
     walk_ns: u64,
     /// Polls until its counts are read again.
     rest: u32,
-    /// What `rest` will be if the next two polls find it changed.
+    /// The next value of `rest` if the next two polls find it changed.
     next_rest: u32,
 }
 
 /// A namespace to read, and how.
 pub(crate) struct Visit<'a> {
-    /// Its place in the last discovery.
+    /// Its index in the last discovery.
     pub(crate) at: usize,
-    /// The kernel's number of it.
+    /// The kernel's cookie for it.
     pub(crate) cookie: Option<u64>,
     /// A socket in it.
     pub(crate) socket: &'a Socket,
@@ -83,7 +83,7 @@ impl Quiet {
         let poll = engine.moment.poll;
         let others = States::CONNECTED | States::LISTENING;
 
-        // Sockets without a connection are in a table that nobody counts.
+        // Sockets without a connection are in a table that has no counts.
         let Some(cookie) = visit.cookie.filter(|_| (visit.ask.states - others).is_empty()) else {
             return walker.walk(visit.socket, &visit.ask, engine);
         };
@@ -95,7 +95,7 @@ impl Quiet {
             counts = access.tcp_counts(visit.at).ok();
             took_ns = monotonic_ns().saturating_sub(began_ns);
 
-            // The thread may have had to wait for a processor meanwhile.
+            // The thread may have waited for a processor meanwhile.
             self.counts_ns = took_ns.min(self.counts_ns.saturating_mul(2).max(FIRST_COUNTS_NS));
         }
 
@@ -110,7 +110,7 @@ impl Quiet {
                 return Ok(walked);
             }
             if counts.in_use > memory.connections.len() as u64 {
-                // Its listeners have been visited.
+                // Its listeners have already been visited.
                 ask.states = ask.states - States::LISTENING;
             }
         }
@@ -135,20 +135,20 @@ impl Memory {
     /// Whether its counts are worth reading in this poll.
     fn is_candidate(&mut self, counts_ns: u64) -> bool {
         self.rest = self.rest.saturating_sub(1);
-        // A walk may be cheaper: the namespace may have a table of its own (`tcp_child_ehash_entries`), and many processors take time
-        // to add up.
+        // A walk may be cheaper: the namespace may have a table of its own (`tcp_child_ehash_entries`), and with many processors
+        // the sums take long.
         self.rest == 0 && self.walk_ns > counts_ns
     }
 
-    /// Whether nothing has happened since before the last walk, as far as counts say.
+    /// Whether nothing has happened since before the last walk, judging by the counts.
     fn is_same(&self, counts: &TcpCounts, ask: &Ask<'_>) -> bool {
-        // What the kernel's filter left out of the last walk may not be what it would leave out now.
+        // What the kernel's filter left out of the last walk may pass now.
         let is_complete = ask.bytecode.is_empty() || counts.in_use == 0;
         is_complete && counts.time_wait == 0 && self.before.as_ref() == Some(counts)
     }
 
-    /// Visits the listeners and the connections of the last walk. `None` when they are not all there is; then none of the
-    /// connections was visited.
+    /// Visits the listeners and the connections of the last walk. `None` when there are others too; then none of the connections
+    /// was visited.
     fn read_quiet(
         &self,
         counts: &TcpCounts,
@@ -159,7 +159,7 @@ impl Memory {
         let mut walked = Walked::default();
         let mut listeners = 0;
         if counts.in_use > self.connections.len() as u64 {
-            // What is in use besides the connections can only be listeners, and those are cheap to list.
+            // What is in use besides the connections can only be listeners, which are cheap to list.
             let is_wanted = visit.ask.states.contains(State::Listen);
             let ask = Ask { states: States::LISTENING, ..visit.ask };
             let mut visitor = Listeners { engine, is_wanted, count: 0 };
@@ -216,7 +216,7 @@ impl Memory {
 struct Finds<'a, 'h> {
     engine: &'a mut Engine<'h>,
     connections: Vec<SocketId>,
-    /// More than may be remembered, or what counts do not show: handshakes.
+    /// More connections than may be remembered, or handshakes, which the counts do not show.
     is_too_much: bool,
 }
 
@@ -241,7 +241,7 @@ impl Visitor for Finds<'_, '_> {
     }
 }
 
-/// Counts listeners, and gives them to the engine if they are wanted.
+/// Counts listeners, and passes them to the engine if they are wanted.
 struct Listeners<'a, 'h> {
     engine: &'a mut Engine<'h>,
     is_wanted: bool,

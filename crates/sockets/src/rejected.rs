@@ -4,8 +4,8 @@ use crate::table::mix;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Cookies of connections that did not pass, each with the poll that met it last: 17 bytes each, and twice that at most while
-/// the map is as empty as it gets. Bounded; what found no room is counted, and judged by its close event alone.
+/// Cookies of connections that did not pass, each with the last poll that met it: 17 bytes each, and up to twice that when the
+/// map is at its emptiest. Bounded; connections that found no room are counted, and judged by their close event alone.
 #[derive(Debug)]
 pub(crate) struct Rejected {
     polls: HashMap<u64, u32, BuildHasherDefault<Mixed>>,
@@ -13,16 +13,16 @@ pub(crate) struct Rejected {
     overflowed: u64,
 }
 
-/// Polls between two looks for what is gone.
+/// Polls between two sweeps.
 const SWEEP_POLLS: u32 = 8;
 
 impl Rejected {
-    /// Room for `capacity` connections.
+    /// An empty set with room for `capacity` connections.
     pub(crate) fn new(capacity: usize) -> Rejected {
         Rejected { polls: HashMap::default(), capacity, overflowed: 0 }
     }
 
-    /// Notes that a poll met a connection and the filter rejected it.
+    /// Records that a poll met a connection and the filter rejected it.
     pub(crate) fn note(&mut self, cookie: u64, poll: u32) {
         if self.polls.len() < self.capacity || self.polls.contains_key(&cookie) {
             self.polls.insert(cookie, poll);
@@ -31,26 +31,26 @@ impl Rejected {
         }
     }
 
-    /// Notes that a poll met what is left of a connection: if it was rejected it stays so.
+    /// Records that a poll met the remnant of a connection: if the connection was rejected, it stays so.
     pub(crate) fn see(&mut self, cookie: u64, poll: u32) {
         if let Some(seen) = self.polls.get_mut(&cookie) {
             *seen = poll;
         }
     }
 
-    /// Forgets a connection; whether it was rejected.
+    /// Forgets a connection. Returns whether it was rejected.
     pub(crate) fn take(&mut self, cookie: u64) -> bool {
         self.polls.remove(&cookie).is_some()
     }
 
-    /// Forgets, every few polls, those that `kept_polls` polls have not met.
+    /// Every few polls, forgets the connections that `kept_polls` polls have not met.
     pub(crate) fn sweep(&mut self, poll: u32, kept_polls: u32) {
         if poll.is_multiple_of(SWEEP_POLLS) {
             self.polls.retain(|_, seen| poll.wrapping_sub(*seen) <= kept_polls);
         }
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub(crate) fn len(&self) -> usize {
         self.polls.len()
     }
@@ -59,13 +59,13 @@ impl Rejected {
         self.polls.is_empty()
     }
 
-    /// How often one found no room, since the last time that this was asked.
+    /// How often a connection found no room since the last call.
     pub(crate) fn take_overflowed(&mut self) -> u64 {
         std::mem::take(&mut self.overflowed)
     }
 }
 
-/// Cookies are consecutive numbers, and nobody chooses them.
+/// Hashes cookies, which are consecutive numbers that nobody chooses.
 #[derive(Default)]
 struct Mixed(u64);
 

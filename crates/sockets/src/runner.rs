@@ -26,21 +26,21 @@ use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::socket::namespace_cookie;
 use wire::inet_diag::{Extensions, States};
 
-/// Turns of taking close events before the thread ends: 100,000 events and more.
+/// Turns of taking close events before the thread ends: at least 100,000 events.
 const DRAINS_AT_STOP_MAX: usize = 8;
-/// Longest time between two looks at the clock and the heartbeat.
+/// Maximum time between two checks of the clock and the heartbeat.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// Longest time that a closing record waits for others, so that few and full payloads are made of them.
+/// Maximum time that a closing record waits for others, so that payloads are few and full.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
-/// The thread: the engine, and what it needs to reach the kernel.
+/// The thread: the engine, and its means of reaching the kernel.
 pub(crate) struct Runner<'h> {
     pub(crate) engine: Engine<'h>,
     pub(crate) access: Box<dyn Access>,
     pub(crate) walker: Walker,
     pub(crate) found: Vec<Found>,
-    /// What a poll visits: the place in `found`, and among the namespaces that are known.
+    /// What a poll visits: the index in `found`, and the place among the known namespaces.
     visits: Vec<(usize, u32)>,
     put_off: PutOff,
     pub(crate) options: &'h Options,
@@ -53,7 +53,7 @@ pub(crate) struct Runner<'h> {
     jitter: u64,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     GoOn,
@@ -112,13 +112,13 @@ impl<'h> Runner<'h> {
     }
 
     pub(crate) fn run(&mut self, asked: &Receiver<Question>) {
-        // The first poll is at once: people who start the daemon want to see something.
+        // The first poll is immediate: people who start the daemon want to see something.
         let mut due = Instant::now();
         let mut slot = due;
 
         while self.wait(asked, due) == Next::GoOn {
             self.poll();
-            // The schedule itself has no jitter, so that polls do not drift.
+            // The schedule itself has no jitter, so polls do not drift.
             slot += self.options.interval;
             if slot <= Instant::now() {
                 self.engine.counts.overruns.add(1);
@@ -128,7 +128,7 @@ impl<'h> Runner<'h> {
         }
 
         self.answers.stop();
-        // What had come before the stop; more may come for as long as connections close.
+        // What arrived before the stop; more may come for as long as connections close.
         for _ in 0..DRAINS_AT_STOP_MAX {
             if self.engine.take_closes() == Drained::Wholly {
                 break;
@@ -139,7 +139,7 @@ impl<'h> Runner<'h> {
         self.engine.finish();
     }
 
-    /// Waits until the next poll, and does what there is to do until then.
+    /// Waits for the next poll, and does the other work until then.
     fn wait(&mut self, asked: &Receiver<Question>, due: Instant) -> Next {
         loop {
             self.engine.counts.heartbeat.add(1);
@@ -147,7 +147,7 @@ impl<'h> Runner<'h> {
                 return Next::Stop;
             }
 
-            // A poll is late by one turn of this at most.
+            // This delays a poll by at most one turn.
             let turn = Answers::turn(self, asked);
             self.engine.look_out_and_count();
             let left = due.saturating_duration_since(Instant::now());
@@ -173,16 +173,16 @@ impl<'h> Runner<'h> {
                 Turn::Wait(wait) => wait.min(idle).min(left),
             };
 
-            // An error here is a signal: the loop looks at everything again.
+            // An error here is a signal: the loop checks everything again.
             let _ = self.poll_set.wait(idle);
             self.signal.wake.clear();
-            // The time by which cgroups are looked up and waiting records are sent.
+            // The time for cgroup lookups and for sending records that wait.
             self.engine.moment.at = Instant::now();
             if let Some(scout) = &mut self.engine.scout {
                 scout.note_wait(&self.poll_set, scouts_at);
             }
 
-            // Namespaces first: events name them by the ids that are learned here.
+            // Namespaces first: events refer to them by the ids that are learned here.
             self.engine.look_out();
             self.engine.take_closes();
             self.engine.settle(&mut *self.access, &self.found, Settle::Due);
@@ -199,18 +199,18 @@ impl<'h> Runner<'h> {
         }
     }
 
-    /// A part of the configured jitter, another one each time (xorshift64, Marsaglia 2003).
+    /// A random part of the configured jitter (xorshift64, Marsaglia 2003).
     fn next_jitter(&mut self) -> Duration {
         let mut x = self.jitter | 1;
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
         self.jitter = x;
-        // The upper 53 bits, which a double holds exactly, as a number from 0 to below 1.
+        // The upper 53 bits, which a double holds exactly, as a number from 0 to just below 1.
         self.options.jitter.mul_f64((x >> 11) as f64 / (1_u64 << 53) as f64)
     }
 
-    /// Visits every namespace once, or until the thread is to end.
+    /// Visits every namespace once, or until the thread should end.
     fn poll(&mut self) {
         let (began_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
         let poll = self.engine.moment.poll + 1;
@@ -222,7 +222,7 @@ impl<'h> Runner<'h> {
         self.look_names_up();
         self.engine.is_keyframe = self.is_keyframe(poll);
         let states = self.states(poll);
-        // Of states that this poll does not ask for, the last count stands.
+        // For states that this poll does not request, the last count stands.
         self.engine.forget_open(states);
         self.discover();
         self.look_for_processes();
@@ -240,8 +240,8 @@ impl<'h> Runner<'h> {
         self.engine.finish_poll(unix_ns);
     }
 
-    /// Looks up again what the filter's paths and interfaces stand for: a service that was restarted has another cgroup, an
-    /// interface that was made again another index.
+    /// Resolves the filter's paths and interfaces again: a restarted service has another cgroup, and a recreated interface
+    /// another index.
     fn look_names_up(&mut self) {
         if self.options.filter.as_ref().is_some_and(Filter::names_may_change) {
             self.split = Compiled::of(self.options.filter.as_ref(), self.options.states);
@@ -249,7 +249,7 @@ impl<'h> Runner<'h> {
         }
     }
 
-    /// Finds out which processes hold which sockets, if that is wanted.
+    /// Finds which processes hold which sockets, if that is wanted.
     fn look_for_processes(&mut self) {
         if !self.options.processes {
             return;
@@ -269,14 +269,14 @@ impl<'h> Runner<'h> {
         self.engine.attribution.processes = Some(processes);
     }
 
-    /// Visits the namespaces that were found, first those that the last poll put off. When the thread is to end, or the poll takes
-    /// too long, those that are left are not visited, and their sockets not absent.
+    /// Visits the namespaces that were found, starting with those that the last poll put off. If the thread should end or the
+    /// poll takes too long, the rest is not visited, and its sockets do not count as absent.
     fn visit_all(&mut self, states: States) -> Next {
         let ends_at = Instant::now() + self.options.interval * POLL_INTERVALS_MAX;
         let is_keyframe = self.engine.is_keyframe;
         let put_off = std::mem::take(&mut self.put_off);
         let owed: HashMap<u32, usize> = put_off.places.iter().copied().zip(0..).collect();
-        // A stable sort: first those that are owed, as they were put off, then the others, as they were found.
+        // A stable sort: first those put off, in that order, then the others as they were found.
         self.visits.sort_by_key(|(_, place)| owed.get(place).copied().unwrap_or(usize::MAX));
 
         for visit in 0..self.visits.len() {
@@ -288,7 +288,7 @@ impl<'h> Runner<'h> {
 
             let (at, place) = self.visits[visit];
             let is_owed = owed.contains_key(&place);
-            // At least one is visited, so that even where every poll is late all have their turn.
+            // At least one is visited, so that all get their turn even if every poll is late.
             if visit > 0 && Instant::now() >= ends_at {
                 self.put_off = PutOff {
                     places: self.visits[visit..].iter().map(|(_, place)| *place).collect(),
@@ -298,10 +298,10 @@ impl<'h> Runner<'h> {
                 break;
             }
 
-            // A visit that was put off gets what it would have asked for then: listeners, unchanged sockets.
+            // A visit that was put off includes what it would have requested then: listeners, unchanged sockets.
             self.engine.is_keyframe = is_keyframe || is_owed && put_off.is_keyframe;
             self.visit((at, place), if is_owed { states | put_off.states } else { states });
-            // A namespace of few sockets has no pause of its own.
+            // A namespace with few sockets has no pause of its own.
             self.engine.pause();
         }
 
@@ -310,13 +310,13 @@ impl<'h> Runner<'h> {
         Next::GoOn
     }
 
-    /// Whether this poll makes records of all sockets, the unchanged ones included.
+    /// Whether this poll makes records of all sockets, including the unchanged ones.
     fn is_keyframe(&self, poll: u32) -> bool {
         self.options.keyframe_every.is_none_or(|every| (poll - 1).is_multiple_of(every.get()))
     }
 
-    /// The states that this poll asks for. Listening sockets are asked for rarely, since they change rarely; but a keyframe
-    /// has everything.
+    /// The states that this poll requests. Listening sockets are requested rarely, because they change rarely; but a keyframe has
+    /// everything.
     fn states(&self, poll: u32) -> States {
         let is_keyframe = self.options.keyframe_every.is_some() && self.is_keyframe(poll);
         let listening = is_keyframe || (poll - 1).is_multiple_of(self.options.listen_every.get());
@@ -337,7 +337,7 @@ impl<'h> Runner<'h> {
                 engine.closes_retry(&mut *self.access);
             }
             Err(error) => {
-                // Nobody has seen that they are gone.
+                // A failed search does not show that they are gone.
                 engine.namespaces.keep_all(engine.moment.poll);
                 engine.counts.namespace_error(NamespaceError::Open);
                 engine.problem("discovery", || {
@@ -355,7 +355,7 @@ impl<'h> Runner<'h> {
         engine.counts.discover_us.add(engine.since_us());
     }
 
-    /// Walks one namespace. What goes wrong with it is counted, reported once, and of no consequence for the others.
+    /// Walks one namespace. Failures are counted, reported once, and do not affect the others.
     fn visit(&mut self, (at, place): (usize, u32), states: States) {
         let engine = &mut self.engine;
         engine.moment.place = place;
@@ -370,11 +370,11 @@ impl<'h> Runner<'h> {
             Err(error) => return engine.cannot_open(&error),
         };
 
-        // The inode may be another namespace's since it was found: the cookie shows it.
+        // The inode may belong to another namespace by now: the cookie tells.
         let cookie = namespace_cookie(socket.as_fd()).ok();
         let place = engine.namespaces.recognize(place, cookie);
         engine.moment.place = place;
-        // Before the walk, so that what closes after it was listed is heard.
+        // Before the walk, so that closes after a socket was listed are heard.
         engine.learn_nsid(&mut *self.access, at, place);
         engine.stamp();
 
@@ -387,7 +387,7 @@ impl<'h> Runner<'h> {
         drop(socket);
 
         let spent_ns = monotonic_ns().saturating_sub(opened_ns);
-        // An error leaves what the walk took until then.
+        // After an error, this is what the walk took until then.
         let walked = *result.as_ref().unwrap_or(&self.walker.last());
         engine.walked(place, (spent_ns, walked), result.map(drop));
 

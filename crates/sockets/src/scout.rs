@@ -1,8 +1,9 @@
-//! Looking for namespaces between polls, so that connections in new ones are heard from the beginning.
+//! Searches for namespaces between polls, so that connections in new ones are heard from the beginning.
 //!
-//! The kernel delivers close events of a namespace only once it has an id here, and a poll may be far off. What points to a new
-//! namespace: a change of mounts (`ip netns`, container engines), and an id that somebody else gave it, as the kernel does for
-//! a container behind a veth pair. A namespace that only processes are in is found by a look each second.
+//! The kernel delivers close events of a namespace only once it has an id here, and the next poll may be far off. There are two
+//! hints of a new namespace: a change of mounts (`ip netns`, container engines), and an id that was assigned elsewhere, for
+//! example by the kernel for a container behind a veth pair. A namespace that only processes are in is found by a search once per
+//! second.
 
 use crate::access::{Access, Found, Scope};
 use crate::closing::Events;
@@ -21,60 +22,61 @@ use sys::Errno;
 use sys::namespace::{IdChange, IdChanges, MountChanges, Nsids, Target};
 use sys::poll::{Interest, PollSet};
 
-/// Longest time between two looks.
+/// Maximum time between two searches.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time until the next look after one that failed, or [`RETRY_FACTOR`] times what it took: a helper that hangs takes seconds.
+/// Time until the next search after a failed one, at least; or [`RETRY_FACTOR`] times its duration. A helper that hangs takes
+/// seconds.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_FACTOR: u32 = 20;
-/// A look is followed by a rest of this many times what it took, however often the mounts change, but of no more than [`REST`]
-/// or what it took, whichever is longer.
+/// After a search, the scout rests for this many times the search's duration, however often the mounts change, but no longer than
+/// [`REST`] or that duration, whichever is longer.
 const REST_FACTOR: u32 = 4;
 const REST: Duration = Duration::from_millis(20);
-/// Time between two questions whether anything changed, while a walk goes on: one takes a microsecond.
+/// Time between two checks for changes during a walk: one takes a microsecond.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
-/// Ids of namespaces that a look did not find, as many as are remembered.
+/// Maximum number of ids remembered for which a search found no namespace.
 const STRANGERS_MAX: usize = 4_096;
 
-/// What looks for namespaces. Its access is its own: the places of a poll's discovery stay as they are.
+/// Searches for namespaces. It has its own access, so the indices of a poll's discovery stay valid.
 pub(crate) struct Scout {
     pub(crate) access: Box<dyn Access>,
-    /// What its last look found.
+    /// The results of its last search.
     pub(crate) found: Vec<Found>,
     mounts: Option<MountChanges>,
     ids: Option<IdChanges>,
     missed: Missed,
-    /// When to look if nothing calls.
+    /// When to search if nothing calls for it.
     due: Instant,
-    /// When to look if something does.
+    /// When to search at the earliest if something does.
     rested: Instant,
     listened: Instant,
-    /// Something said that there may be a new one.
+    /// Something indicated that there may be a new namespace.
     called: Option<Call>,
-    /// Changes of ids wait to be read.
+    /// Whether changes of ids wait to be read.
     has_ids: bool,
-    /// An id was given that may be the own namespace's.
+    /// Whether an id was assigned that may be the own namespace's.
     may_be_own: bool,
-    /// Ids are not given before this, because the last try was refused.
+    /// No ids are assigned before this time, because the last attempt was refused.
     gives_from: Instant,
-    /// Close events of other namespaces are heard at all.
+    /// Whether close events of other namespaces are heard at all.
     hears_all: bool,
-    /// Ids that events carried and no look could explain.
+    /// Ids seen in events for which no search found a namespace.
     strangers: HashSet<i32>,
     pub(crate) newcomers: Vec<Newcomer>,
     pub(crate) walker: Walker,
 }
 
-/// What called for a look.
+/// What called for a search.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Call {
     /// Something was mounted.
     Mounts,
-    /// An id was given, or a time is over: any process may be in a new namespace.
+    /// An id was assigned, or the time is up: any process may be in a new namespace.
     Anything,
 }
 
 impl Scout {
-    /// Starts to watch, if there is anything to watch for.
+    /// Starts watching, if there is anything to watch for.
     pub(crate) fn start(access: &dyn Access, options: &Options) -> Option<Scout> {
         if options.scope == Scope::Own || options.closes == Closes::Off {
             return None;
@@ -84,7 +86,7 @@ impl Scout {
         Some(Scout {
             access: access.second()?,
             found: Vec::new(),
-            // Without either, the look of each second is left.
+            // Without either, there is still the search once per second.
             mounts: MountChanges::open().ok(),
             ids: IdChanges::open().ok(),
             missed: Missed::new(),
@@ -102,7 +104,7 @@ impl Scout {
         })
     }
 
-    /// Adds what wakes it.
+    /// Adds the descriptors that wake it.
     pub(crate) fn wait_in(&self, set: &mut PollSet) {
         if let Some(mounts) = &self.mounts {
             set.add(mounts.as_fd(), Interest::Priority);
@@ -112,7 +114,8 @@ impl Scout {
         }
     }
 
-    /// Takes over what a wait found of what [`Self::wait_in`] added from this index on. That mounts have changed is said once.
+    /// Processes the result of a wait for what [`Self::wait_in`] added from index `first` on. A change of mounts is reported only
+    /// once.
     pub(crate) fn note_wait(&mut self, set: &PollSet, first: usize) {
         let ids_at = first + usize::from(self.mounts.is_some());
         if self.mounts.is_some() && set.is_ready(first) {
@@ -121,21 +124,21 @@ impl Scout {
         self.has_ids |= self.ids.is_some() && set.is_ready(ids_at);
     }
 
-    /// Time until there is something to do; zero when it is due.
+    /// Time until there is something to do. Zero when it is due.
     pub(crate) fn due_in(&self) -> Duration {
         let look = if self.called.is_some() { self.rested.min(self.due) } else { self.due };
         let due = self.newcomers.iter().map(|newcomer| newcomer.due).fold(look, Instant::min);
         due.saturating_duration_since(Instant::now())
     }
 
-    /// Asks whether anything has changed.
+    /// Checks whether anything has changed.
     fn listen(&mut self, engine: &mut Engine<'_>) {
         let now = Instant::now();
         if now.duration_since(self.listened) >= LISTEN_INTERVAL {
             self.listened = now;
             let mut set = PollSet::default();
             self.wait_in(&mut set);
-            // An error here is a signal: the next turn asks again.
+            // An error here is a signal: the next turn checks again.
             let _ = set.wait(Duration::ZERO);
             self.note_wait(&set, 0);
         }
@@ -152,9 +155,9 @@ impl Scout {
         ids.drain(|change| match change {
             IdChange::Given(id) => {
                 engine.namespaces.given(id);
-                // The id is another namespace's now, which is worth a look.
+                // The id belongs to another namespace now, which is worth a search.
                 self.strangers.remove(&id);
-                // Those that we gave are known.
+                // The ids that we assigned are known.
                 let is_new = engine.namespaces.by_nsid(id).is_none();
                 if is_new {
                     self.called = Some(Call::Anything);
@@ -165,12 +168,12 @@ impl Scout {
                 engine.namespaces.end(id);
                 self.strangers.remove(&id);
             }
-            // The next poll recognizes an inode that is another's now.
+            // The next poll recognizes an inode that was reused.
             IdChange::Lost => self.called = Some(Call::Anything),
         });
     }
 
-    /// Looks, and makes sure that new namespaces are heard.
+    /// Searches, and makes sure that new namespaces are heard.
     fn look(&mut self, engine: &mut Engine<'_>, call: Call) {
         let began = Instant::now();
         self.called = None;
@@ -178,12 +181,13 @@ impl Scout {
             self.due = began + LOOK_INTERVAL;
         }
 
-        // Namespaces get ids so that their events are heard; where those of others cannot be heard, there is nothing to do.
+        // Namespaces get ids so that their events are heard. If events of other namespaces cannot be heard, there is nothing to
+        // do.
         if !self.hears_all {
             return;
         }
 
-        // Before the look: an inode that is found after the end of its namespace is a new one's.
+        // Before the search: an inode found after the end of its namespace belongs to a new one.
         self.read_ids(engine);
         for _ in 0..self.missed.count(&engine.options.scope) {
             engine.vanished();
@@ -196,7 +200,7 @@ impl Scout {
         };
 
         if looked.is_err() {
-            // The next poll says why.
+            // The next poll reports the reason.
             self.due = Instant::now() + RETRY_INTERVAL.max(began.elapsed() * RETRY_FACTOR);
             self.rested = self.due;
             return;
@@ -222,7 +226,7 @@ impl Scout {
         let poll = engine.moment.poll;
         let known = engine.namespaces.note_known(found, poll);
         if call == Call::Mounts && found.name.is_none() && known.is_none() {
-            // Only a process led there, and may be gone with its namespace since the look that asked it.
+            // Only a process led there, and it may be gone with its namespace since the search that examined it.
             return;
         }
 
@@ -238,33 +242,33 @@ impl Scout {
 
         match self.access.nsid(at) {
             Ok(nsid) => {
-                // Without a connection so far none was missed, and that is soon said.
+                // If there was no connection so far, none was missed, and that is quickly found.
                 if engine.namespaces.set_nsid(place, nsid)
                     && self.access.tcp_counts(at).map(|counts| counts.opened) != Ok(0)
                 {
                     self.newcomers.push(Newcomer::new(place, found.id));
                 }
             }
-            // A process that has left it may lead there for some looks more: counted once.
+            // A process that has left it may lead there for a few more searches: count it once.
             Err(Errno::NOENT) if known.is_none() => engine.vanished(),
             Err(Errno::NOENT) => {}
-            // It may not be opened: polls say so.
+            // It may not be opened, which the polls report.
             Err(Errno::ACCES) => {}
             Err(errno) => {
                 engine.has_no_nsid(errno);
-                // Nor will the others get one.
+                // The others will not get one either.
                 self.gives_from = Instant::now() + RETRY_INTERVAL;
             }
         }
     }
 
-    /// Makes it look at the next turn: a poll has found a namespace that it does not know.
+    /// Makes it search at the next turn: a poll has found a namespace that it does not know.
     pub(crate) fn call(&mut self) {
         self.called = Some(Call::Anything);
     }
 }
 
-/// Somebody may have given the own namespace an id of itself. Its events carry that on older kernels; Linux 6.18 leaves it out.
+/// The own namespace may have been assigned an id within itself. On older kernels its events carry that id; Linux 6.18 omits it.
 fn learn_own(engine: &mut Engine<'_>) {
     let Ok(own) = File::open("/proc/thread-self/ns/net") else { return };
     let Ok(mut nsids) = Nsids::open() else { return };
@@ -274,8 +278,8 @@ fn learn_own(engine: &mut Engine<'_>) {
 }
 
 impl Engine<'_> {
-    /// Looks for new namespaces, and has their closes heard, if something says that there may be one or a second has passed. Called
-    /// between two datagrams of a walk too.
+    /// Searches for new namespaces and makes their closes heard, if something indicates that there may be one or a second has
+    /// passed. Also called between two datagrams of a walk.
     pub(crate) fn look_out(&mut self) {
         let Some(mut scout) = self.scout.take() else { return };
         scout.hears_all = self.hearing.events.as_ref().is_some_and(Events::hears_all);
@@ -283,14 +287,14 @@ impl Engine<'_> {
         let now = Instant::now();
         let due = Some(Call::Anything).filter(|_| now >= scout.due);
         let called = scout.called.filter(|_| now >= scout.rested);
-        // `Anything` is the greater one, and looks at the mounts as well.
+        // `Anything` is the greater one, and includes the mounts.
         if let Some(call) = due.max(called) {
             scout.look(self, call);
         }
         self.scout = Some(scout);
     }
 
-    /// As [`Self::look_out`], and counts what could not be heard. Not during a walk: it takes close events.
+    /// As [`Self::look_out`], but also counts what could not be heard. Not for use during a walk: it takes close events.
     pub(crate) fn look_out_and_count(&mut self) {
         self.look_out();
         let now = Instant::now();
@@ -311,7 +315,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The place of the namespace that an event names by an id that nobody has learned yet: it was given by somebody else.
+    /// The place of the namespace behind an unknown id in an event: the id was assigned elsewhere.
     pub(crate) fn place_of_stranger(&mut self, nsid: i32) -> Option<u32> {
         let mut scout = self.scout.take()?;
         if scout.strangers.len() < STRANGERS_MAX && scout.strangers.insert(nsid) {
@@ -321,7 +325,7 @@ impl Engine<'_> {
         self.namespaces.by_nsid(nsid)
     }
 
-    /// Notes a namespace that was found, if it is one of those that are collected.
+    /// Records a namespace that was found, if it is one of those to collect.
     pub(crate) fn admit(&mut self, found: &Found) -> Admission {
         let admission = self.namespaces.admit(found, self.moment.poll);
         if let Admission::New(_) = admission {
@@ -331,9 +335,10 @@ impl Engine<'_> {
         admission
     }
 
-    /// Notes the namespaces that a poll's discovery found, and says which to visit: their places in `found` and here.
+    /// Records the namespaces that a poll's discovery found, and returns which to visit: their indices in `found` and their
+    /// places here.
     ///
-    /// Those that are known come first into the number that is allowed, so that a flood of new ones displaces nobody.
+    /// Known namespaces count first towards the maximum, so that a flood of new ones displaces none.
     pub(crate) fn take_up(&mut self, found: &[Found], visits: &mut Vec<(usize, u32)>) {
         let poll = self.moment.poll;
         visits.clear();
@@ -364,13 +369,13 @@ impl Engine<'_> {
         }
     }
 
-    /// Counts a namespace that ended between being found and being entered or given an id.
+    /// Counts a namespace that ended between being found and being entered or assigned an id.
     pub(crate) fn vanished(&mut self) {
         self.sums.namespaces_vanished += 1;
         self.counts.namespace_error(NamespaceError::Gone);
     }
 
-    /// Counts a namespace that cannot be given an id, so that its closes stay silent.
+    /// Counts a namespace that cannot be assigned an id, so that its closes are not heard.
     pub(crate) fn has_no_nsid(&mut self, errno: Errno) {
         self.counts.namespace_error(NamespaceError::NoId);
         self.problem("nsid", || {

@@ -1,4 +1,5 @@
-//! The table of known sockets: what the last poll saw of each, by cookie. Bounded; what it forgets for lack of room is counted.
+//! The table of known sockets: what the last poll saw of each, by cookie. Bounded; sockets forgotten for lack of room are
+//! counted.
 
 mod block;
 
@@ -8,7 +9,7 @@ use crate::filter::Verdict;
 use block::{BLOCK_ENTRIES, Block};
 use std::net::IpAddr;
 
-/// What is kept of one socket between polls.
+/// What is kept about one socket between polls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// The kernel's cookie: unique per boot, across namespaces.
@@ -17,16 +18,16 @@ pub(crate) struct Entry {
     pub(crate) fingerprint: u64,
     pub(crate) first_seen_unix_ns: u64,
     pub(crate) last_seen_unix_ns: u64,
-    /// When a poll first saw it, by the clock that nobody sets (`CLOCK_BOOTTIME`).
+    /// When a poll first saw it, on the clock that nobody sets (`CLOCK_BOOTTIME`).
     pub(crate) first_seen_boot_ns: u64,
-    /// Number of the poll that saw it last.
+    /// The last poll that saw it.
     pub(crate) seen_poll: u32,
-    /// Polls that saw it.
+    /// Number of polls that saw it.
     pub(crate) polls_seen: u32,
     /// Place of its namespace in the collector's list.
     pub(crate) namespace: u32,
     pub(crate) cgroup_id: u64,
-    /// As the last poll that knew it says.
+    /// From the last poll that knew it.
     pub(crate) uid: Option<u32>,
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
@@ -34,23 +35,23 @@ pub(crate) struct Entry {
     pub(crate) dport: u16,
     pub(crate) state: u8,
     pub(crate) life: Life,
-    /// Who opened the connection, as far as the polls say.
+    /// Who opened the connection, judging by the polls.
     pub(crate) role: Option<Role>,
-    /// A poll saw it with counters, and `last` holds them.
+    /// Whether a poll saw it with counters, which are in `last`.
     pub(crate) has_counters: bool,
-    /// When these were read, everything that was written had been sent and acknowledged.
+    /// Whether everything written had been sent and acknowledged when those were read.
     pub(crate) is_all_acked: bool,
-    /// A poll saw it as a socket, not only what is left of it as a minisock.
+    /// Whether a poll saw it as a socket, and not only its remnant as a minisock.
     pub(crate) was_socket: bool,
-    /// A poll saw what is left of it as a minisock, before its close event came.
+    /// Whether a poll saw its remnant as a minisock before its close event came.
     pub(crate) was_remnant: bool,
-    /// What the filter said of it: true once it has passed in a poll; else false if it was rejected in one.
+    /// The filter's verdict: true once it has passed in a poll; otherwise false if it was rejected in one.
     pub(crate) verdict: Verdict,
     /// Place of its congestion control's name in the collector's list.
     pub(crate) congestion: u8,
-    /// Counters as the last poll saw them: an aborted socket's event has only zeros.
+    /// Counters from the last poll: the event of an aborted socket has only zeros.
     pub(crate) last: LastCounters,
-    /// What differences are taken from, in addition to `last`.
+    /// The base for differences, in addition to `last`.
     pub(crate) recorded: Recorded,
 }
 
@@ -59,16 +60,16 @@ pub(crate) struct Entry {
 pub(crate) enum Life {
     /// It was in the last poll, or is new.
     Open,
-    /// It is absent from polls. A dump is not a snapshot: one absence proves nothing. And a connection that the peer has reset is in
-    /// no dump while its descriptor stays open, and its close event is still to come.
+    /// It is absent from polls. A dump is not a snapshot, so one absence proves nothing. And a connection that the peer has reset
+    /// is in no dump while its descriptor stays open, with its close event still to come.
     Missing,
-    /// Only a minisock is left of it in dumps. Its close event comes once its descriptor is closed, if it is not on its way.
+    /// Dumps show only a minisock of it. Its close event comes once its descriptor is closed, unless it is already on its way.
     Remnant,
     /// Its close event has come.
     Closed,
 }
 
-/// Counters of `tcp_info` that a closing record falls back to, and that the end is judged by.
+/// Counters of `tcp_info` that a closing record falls back on and that the end is judged by.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct LastCounters {
     pub(crate) bytes_sent: u64,
@@ -87,36 +88,36 @@ pub(crate) struct LastCounters {
 
 const _: () = assert!(size_of::<Entry>() <= 216);
 
-/// No place.
+/// Not a place.
 const EMPTY: u32 = u32::MAX;
 
-/// Where the table holds an entry, until one is removed or put in.
+/// Where the table holds an entry, until an entry is removed or inserted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(u32);
 
-/// Sockets by cookie: an index of 4-byte places, half empty, over blocks of entries.
+/// Sockets by cookie: an index of 4-byte places, at least half empty, over blocks of entries.
 #[derive(Debug)]
 pub(crate) struct Table {
     blocks: Vec<Block>,
     /// Places whose entry was removed.
     free: Vec<u32>,
-    /// Linear probing; a power of two long.
+    /// Linear probing; its length is a power of two.
     index: Vec<u32>,
     len: usize,
     capacity: usize,
-    /// Where the search for an entry to forget goes on.
+    /// Where the search for an entry to forget continues.
     hand: usize,
-    /// Insertions until the search is tried again, because it found nothing.
+    /// Insertions until the search is tried again after it found nothing.
     rest: usize,
-    /// What was to be put in last and found no room.
+    /// The last entry that found no room.
     spare: Option<Entry>,
-    /// After the entry that was found last.
+    /// The place after the entry that was found last.
     next: u32,
     evicted: u64,
 }
 
 impl Table {
-    /// An empty table for at most `capacity` sockets, at least 1. Memory grows with what is in it.
+    /// An empty table for at most `capacity` sockets, at least 1. Its memory grows with its content.
     pub(crate) fn new(capacity: usize) -> Table {
         Table {
             blocks: Vec::new(),
@@ -140,16 +141,16 @@ impl Table {
         self.capacity
     }
 
-    /// Entries forgotten, or not put in, for lack of room since the start.
+    /// Entries forgotten or not inserted for lack of room, since the start.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Where the entry with this cookie is.
+    /// The place of the entry with this cookie.
     ///
     /// The kernel lists the same sockets in the same order in each poll, and they were inserted in that order. So the place after
-    /// the last one is tried first: it is in the processor's cache, where an index slot in the order of a hash and the entry that
-    /// it leads to are not.
+    /// the last one is tried first: it is in the processor's cache, unlike an index slot in hash order and the entry that it
+    /// leads to.
     pub(crate) fn find(&mut self, cookie: u64) -> Option<Place> {
         let place = match self.cookie_if_used(self.next) {
             Some(next) if next == cookie => self.next,
@@ -169,8 +170,8 @@ impl Table {
         Some(self.at_mut(place))
     }
 
-    /// Puts an entry in whose cookie is not there yet. A full table forgets one whose socket is gone, or else the new one: what
-    /// is returned then is forgotten with the next.
+    /// Inserts an entry whose cookie is not in the table yet. A full table forgets one whose socket is gone, or else the new one:
+    /// the returned entry is then lost at the next such insertion.
     pub(crate) fn insert(&mut self, entry: Entry) -> &mut Entry {
         if self.len >= self.capacity {
             self.evicted += 1;
@@ -215,8 +216,8 @@ impl Table {
         Some(entry)
     }
 
-    /// Visits every entry and removes those for which `keep` is false. In the order of the blocks, which the processor reads ahead:
-    /// in that of the index each entry would be a miss of its caches.
+    /// Visits every entry and removes those for which `keep` returns false. In the order of the blocks, which the processor
+    /// prefetches; in index order, each entry would be a cache miss.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Entry) -> bool) {
         let mut gone = Vec::new();
         for Block { entries, used } in &mut self.blocks {
@@ -233,7 +234,7 @@ impl Table {
             }
         }
 
-        // The last first, so that what comes next fills the free places in their order.
+        // The last first, so that new entries fill the free places in order.
         for cookie in gone.into_iter().rev() {
             self.remove(cookie);
         }
@@ -243,7 +244,7 @@ impl Table {
         if self.blocks.last().is_none_or(|block| block.entries.len() == BLOCK_ENTRIES) {
             self.blocks.push(Block::new());
         }
-        // All blocks but the last are full, so that a place is a plain number.
+        // All blocks but the last are full, so a place is a plain number.
         let before = (self.blocks.len() - 1) * BLOCK_ENTRIES;
         let entries = &mut self.blocks[before / BLOCK_ENTRIES].entries;
         entries.push(entry);
@@ -260,14 +261,14 @@ impl Table {
         self.blocks[block].entries[at].cookie
     }
 
-    /// The cookie at a place that may be free or not there at all.
+    /// The cookie at a place that may be free or may not exist.
     fn cookie_if_used(&self, place: u32) -> Option<u64> {
         let (block, at) = split(place);
         let block = self.blocks.get(block).filter(|block| block.is_used(at))?;
         block.entries.get(at).map(|entry| entry.cookie)
     }
 
-    /// The slot that holds the cookie, or else the empty one where it would go.
+    /// The slot that holds the cookie, or else the empty slot where it would go.
     fn slot_of(&self, cookie: u64) -> Result<usize, usize> {
         let mask = self.index.len() - 1;
         let mut slot = mix(cookie) as usize & mask;
@@ -280,7 +281,7 @@ impl Table {
         }
     }
 
-    /// Empties a slot and moves those after it that would no longer be found (Knuth, The Art of Computer Programming, volume 3,
+    /// Empties a slot and moves those after it that could no longer be found (Knuth, The Art of Computer Programming, volume 3,
     /// section 6.4, algorithm R).
     fn vacate(&mut self, mut hole: usize) {
         let mask = self.index.len() - 1;
@@ -294,7 +295,7 @@ impl Table {
             }
 
             let home = mix(self.cookie_at(place)) as usize & mask;
-            // It may move if its home is not between the hole (exclusive) and where it is (inclusive).
+            // It may move if its home is not between the hole (exclusive) and its slot (inclusive).
             if slot.wrapping_sub(home) & mask >= slot.wrapping_sub(hole) & mask {
                 self.index[hole] = place;
                 hole = slot;
@@ -315,11 +316,11 @@ impl Table {
         }
     }
 
-    /// Forgets an entry whose socket is gone, if the hand meets one soon. Returns whether it did.
+    /// Forgets an entry whose socket is gone, if the hand soon meets one. Returns whether it did.
     ///
-    /// Polls meet the same sockets in the same order. A table that forgot one that is still there would forget each just before
-    /// its turn comes, and know nearly none once it is a little too small. And one that searched for each of a million sockets
-    /// that do not fit would do little else: each slot is another line of memory.
+    /// Polls meet the same sockets in the same order. A table that forgot existing sockets would forget each one just before its
+    /// turn, and know almost none as soon as it is slightly too small. And a table that searched for each of a million sockets
+    /// that do not fit would do little else: each slot is another cache line.
     fn forget_one(&mut self) -> bool {
         if self.rest > 0 {
             self.rest -= 1;
@@ -342,14 +343,14 @@ impl Table {
     }
 }
 
-/// The block of a place, and where it is in there.
+/// The block of a place, and its index in the block.
 fn split(place: u32) -> (usize, usize) {
     (place as usize / BLOCK_ENTRIES, place as usize % BLOCK_ENTRIES)
 }
 
-/// Slots that are looked at for an entry to forget.
+/// Slots examined when searching for an entry to forget.
 const TURN_SLOTS_MAX: usize = 32;
-/// Insertions without a search after one that found nothing: a slot for two insertions, then.
+/// Insertions without a search after one that found nothing: that makes one slot per two insertions.
 const REST_INSERTIONS: usize = 64;
 
 /// Spreads cookies, which are consecutive numbers, over the index and over samples (the finalizer of splitmix64).

@@ -1,4 +1,4 @@
-//! What one poll adds up to, on its way to a totals record.
+//! The totals of one poll, on their way to a totals record.
 
 use ledger::Reason;
 use record::PollTotals;
@@ -44,7 +44,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Counts a socket that the kernel listed and that became no record.
+    /// Counts a socket that the kernel listed but that got no record.
     pub(crate) fn left_out(&mut self, reason: Reason) {
         match reason {
             Reason::Unchanged => self.unchanged += 1,
@@ -56,7 +56,7 @@ impl Sums {
         }
     }
 
-    /// Counts a close event that became no record.
+    /// Counts a close event that got no record.
     pub(crate) fn close_left_out(&mut self, reason: Reason) {
         match reason {
             Reason::Sampled => self.closes_sampled += 1,

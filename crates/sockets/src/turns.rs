@@ -1,20 +1,20 @@
 //! When close events are read during a poll.
 
-/// Pauses of a walk in one of which close events are looked for while none come. A pause is some 100 µs after the last, and 8 MiB of
-/// event buffer hold 6,500 events; a look at nothing takes two system calls.
+/// While no close events come, they are checked for in one of this many pauses of a walk. A pause comes about 100 µs after the
+/// last, and 8 MiB of event buffer hold 6,500 events; checking in vain takes two system calls.
 const PAUSES: u8 = 4;
 
-/// Counts pauses.
+/// Decides in which pauses to read events.
 #[derive(Default, Debug)]
 pub(crate) struct Turns {
     pauses: u8,
-    /// Events that had been read by the last pause.
+    /// Events that had been read at the last pause.
     events: u64,
 }
 
 impl Turns {
-    /// Whether events should be read in this pause: in each while they come, else in one of [`PAUSES`]. `events` is how many have
-    /// been read since the start.
+    /// Whether to read events in this pause: in every pause while events come, otherwise in one of [`PAUSES`]. `events` is the
+    /// number read since the start.
     pub(crate) fn is_due(&mut self, events: u64) -> bool {
         let they_come = self.events != events;
         self.events = events;

@@ -1,7 +1,7 @@
-//! Connections of a new namespace that closed before anybody could hear them.
+//! Connections of a new namespace that closed before they could be heard.
 //!
-//! Only their number is known: the namespace itself counts the connections that were opened in it. Those that are neither
-//! there nor heard are *unheard*. That is too high by what the kernel has still to report, so it is counted again.
+//! Only their number is known: the namespace itself counts the connections opened in it. Those that are neither alive nor were
+//! heard closing are *unheard*. The number is too high by what the kernel has yet to report, so the count is repeated.
 
 use crate::closing::Drained;
 use crate::engine::Engine;
@@ -13,14 +13,14 @@ use sys::namespace::{Error, Identity};
 use wire::DecodeError;
 use wire::inet_diag::{Extensions, SocketMessage, States};
 
-/// Time from the first count of a newcomer's connections to the second; from there to the third it is four times that. Closes that
-/// the kernel was about to report at one are heard by the next (net/core/sock_diag.c, sock_diag_broadcast_destroy: a work queue).
+/// Time from the first count of a newcomer's connections to the second; four times that until the third. Closes that the kernel
+/// was about to report at one count are heard by the next (net/core/sock_diag.c, sock_diag_broadcast_destroy: a work queue).
 const RECOUNT_AFTER: Duration = Duration::from_millis(10);
-/// Tries to count while connections open and close.
+/// Attempts to count while connections open and close.
 const COUNT_TRIES: usize = 3;
-/// Turns of taking close events before a count: half a second of them at most, and the count is a guess then.
+/// Turns of taking close events before a count: at most half a second of them. The count is a guess if that is not enough.
 const DRAINS_MAX: usize = 4;
-/// Counts of one newcomer, if there seem to be unheard connections.
+/// Counts per newcomer, if there seem to be unheard connections.
 const COUNTS: u32 = 3;
 
 /// A namespace whose connections may have closed before it was heard.
@@ -30,29 +30,29 @@ pub(crate) struct Newcomer {
     /// When to count next.
     pub(crate) due: Instant,
     counts: u32,
-    /// The lowest of the counts in which nothing changed meanwhile, else of the others. Each is too high by what the kernel had
-    /// still to report.
+    /// The lowest count during which nothing changed, or else the lowest of the others. Each is too high by what the kernel had
+    /// yet to report.
     unheard: Option<Count>,
 }
 
-/// Unheard connections of a namespace. In the order of preference.
+/// Unheard connections of a namespace, in order of preference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Count {
-    /// As many, or fewer by what the kernel has still to report.
+    /// This many, or fewer by what the kernel has yet to report.
     Steady(u64),
-    /// About as many: connections were opened and closed meanwhile.
+    /// About this many: connections opened and closed meanwhile.
     Guess(u64),
 }
 
 impl Newcomer {
-    /// The one at this place, to be counted at once.
+    /// A newcomer at this place, to be counted at once.
     pub(crate) fn new(place: u32, id: Identity) -> Newcomer {
         Newcomer { place, id, due: Instant::now(), counts: 0, unheard: None }
     }
 }
 
 impl Engine<'_> {
-    /// Counts the connections of a newcomer that closed before they could be heard, and again if there seem to be any.
+    /// Counts the connections of a newcomer that closed before they could be heard, and repeats that if there seem to be any.
     pub(crate) fn count_unheard(&mut self, mut newcomer: Newcomer) {
         newcomer.counts += 1;
         let is_last = match self.unheard(&newcomer) {
@@ -75,7 +75,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Publishes what the counts so far say, before the end.
+    /// Publishes the results of the counts so far, before the end.
     pub(crate) fn settle_newcomers(&mut self) {
         let newcomers = self.scout.as_mut().map(|scout| std::mem::take(&mut scout.newcomers));
         for newcomer in newcomers.unwrap_or_default() {
@@ -85,27 +85,27 @@ impl Engine<'_> {
 
     fn tell_unheard(&mut self, newcomer: &Newcomer) {
         let Some(Count::Steady(unheard) | Count::Guess(unheard)) = newcomer.unheard else {
-            // It ended before anybody could count.
+            // It ended before it could be counted.
             return self.vanished();
         };
         self.sums.connections_unheard += unheard;
         self.counts.unheard.add(unheard);
     }
 
-    /// Connections of a namespace that were opened, and are neither there nor heard.
+    /// Number of connections of a namespace that were opened, and are neither alive nor were heard closing.
     fn unheard(&mut self, newcomer: &Newcomer) -> Result<Count, Error> {
         let mut guess = 0;
         for _ in 0..COUNT_TRIES {
             let opened = self.opened(newcomer.id)?;
             let heard = self.heard(newcomer.place);
-            // Each connection that was opened has been heard closing, so none is left to count.
+            // Every connection that was opened has been heard closing, so none is left to count.
             if opened <= heard {
                 return Ok(Count::Steady(0));
             }
 
             let alive = self.alive(newcomer.id)?;
             guess = opened.saturating_sub(heard + alive);
-            // Nothing was opened or heard between the readings, so that they belong together.
+            // Nothing was opened or heard between the readings, so they belong together.
             if self.opened(newcomer.id)? == opened && self.heard(newcomer.place) == heard {
                 return Ok(Count::Steady(guess));
             }
@@ -114,7 +114,7 @@ impl Engine<'_> {
         Ok(Count::Guess(guess))
     }
 
-    /// Closes heard from a namespace, those included that wait to be read.
+    /// Closes heard from a namespace, including those that wait to be read.
     fn heard(&mut self, place: u32) -> u64 {
         for _ in 0..DRAINS_MAX {
             if self.take_closes() == Drained::Wholly {
@@ -130,12 +130,12 @@ impl Engine<'_> {
         scout.access.tcp_counts(at).map(|counts| counts.opened)
     }
 
-    /// Connections that have a socket in a namespace: each has its close event before it.
+    /// Connections that have a socket in a namespace: their close events are still to come.
     fn alive(&mut self, id: Identity) -> Result<u64, Error> {
         let scout = self.scout.as_mut().ok_or(Error::Gone)?;
         let at = scout.found.iter().position(|found| found.id == id).ok_or(Error::Gone)?;
         let socket = scout.access.open(at)?;
-        // Without listeners, handshakes and TIME-WAIT: these have no close event of a connection to come.
+        // Without listeners, handshakes and TIME-WAIT, for which no close event of a connection will come.
         let ask = Ask {
             transport: Transport::Tcp,
             states: States::DEFAULT,

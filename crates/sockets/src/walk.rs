@@ -1,4 +1,4 @@
-//! One walk of the kernel's table of sockets in one namespace, with every answer checked.
+//! One walk of the kernel's socket table in one namespace, with every answer checked.
 
 mod steps;
 
@@ -14,7 +14,7 @@ use wire::inet_diag::request::{IPPROTO_TCP, IPPROTO_UDP, SOCK_DIAG_BY_FAMILY, TC
 use wire::inet_diag::{Extensions, Family, Kind, Request, SocketId, SocketMessage, States, decode};
 use wire::netlink::{Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, done_status, error_of};
 
-/// Whose sockets are walked.
+/// Which protocol's sockets are walked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transport {
     #[default]
@@ -23,7 +23,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The number of the IP protocol.
+    /// The IP protocol number.
     #[must_use]
     pub const fn protocol(self) -> u16 {
         match self {
@@ -33,27 +33,27 @@ impl Transport {
     }
 }
 
-/// What is asked of the kernel.
+/// A request to the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     pub transport: Transport,
-    /// States of the sockets that are wanted.
+    /// States of the wanted sockets.
     pub states: States,
-    /// Attributes that are wanted.
+    /// Wanted attributes.
     pub extensions: Extensions,
-    /// A filter that the kernel applies; empty for none.
+    /// A filter that the kernel applies. Empty for none.
     pub bytecode: &'a [u8],
 }
 
-/// Takes what a walk finds.
+/// Receives the results of a walk.
 pub trait Visitor {
-    /// One socket, and its message as the kernel sent it, with the netlink header.
+    /// One socket, and its message as the kernel sent it, including the netlink header.
     fn socket(&mut self, message: &SocketMessage<'_>, raw: &[u8]);
 
-    /// A message that is not what its format says.
+    /// A message that violates its format.
     fn malformed(&mut self, error: DecodeError);
 
-    /// Called after each datagram, a few milliseconds apart at most: a moment for other work.
+    /// Called after each datagram, at most a few milliseconds apart: a chance for other work.
     fn pause(&mut self) {}
 }
 
@@ -64,28 +64,28 @@ pub struct Walked {
     pub bytes: u64,
     /// Datagrams read.
     pub datagrams: u64,
-    /// Dumps asked for: one, or one for each family.
+    /// Dumps requested: one, or one per family.
     pub dumps: u64,
     /// Time in the kernel: the walk itself.
     pub kernel_ns: u64,
-    /// The kernel said that its table changed meanwhile. `inet_diag` of Linux up to 6.18 never does.
+    /// Whether the kernel reported that its table changed meanwhile. `inet_diag` of Linux up to 6.18 never does.
     pub interrupted: bool,
 }
 
-/// Why a walk ended early. What was visited until then counts.
+/// Why a walk ended early. What was visited before counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalkError {
     /// Sending or receiving failed.
     Syscall { call: &'static str, errno: Errno },
-    /// The kernel refused the request or broke off its answer.
+    /// The kernel refused the request or cut off its answer.
     Refused(Errno),
-    /// This kernel has no socket diagnosis of TCP or UDP, or its module (`tcp_diag`, `udp_diag`) is not loaded.
+    /// This kernel has no socket diagnosis for TCP or UDP, or its module (`tcp_diag`, `udp_diag`) is not loaded.
     NoDiag(Transport),
-    /// The kernel's datagram was larger than our buffer, which no known kernel sends.
+    /// A datagram was larger than our buffer. No known kernel sends one.
     Truncated,
-    /// The framing of a datagram is broken.
+    /// The framing of a datagram is invalid.
     Malformed(DecodeError),
-    /// The answer stopped without its end mark.
+    /// The answer ended without its end mark.
     Incomplete,
 }
 
@@ -96,7 +96,7 @@ impl WalkError {
         match self {
             WalkError::Syscall { .. } => NamespaceError::Syscall,
             WalkError::Refused(_) => NamespaceError::Refused,
-            // What is counted are walks of the collector, which are of TCP.
+            // Only walks of the collector are counted, and those are of TCP.
             WalkError::NoDiag(_) => NamespaceError::NoTcpDiag,
             WalkError::Truncated => NamespaceError::Truncated,
             WalkError::Malformed(_) => NamespaceError::Malformed,
@@ -129,22 +129,22 @@ impl fmt::Display for WalkError {
 
 impl std::error::Error for WalkError {}
 
-/// Which request the kernel answers.
+/// Which form of request the kernel answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     /// One walk for both families.
     Both,
-    /// One walk each.
+    /// One walk per family.
     Each,
 }
 
-/// Walks tables; keeps its buffer, and no socket.
+/// Walks tables. Keeps its buffer, but no socket.
 #[derive(Debug)]
 pub struct Walker {
     buffer: Box<[u8]>,
     request: Vec<u8>,
     sequence: u32,
-    /// That of the last request.
+    /// Transport of the last request.
     transport: Transport,
     form: Form,
     last: Walked,
@@ -164,8 +164,8 @@ impl Default for Walker {
 }
 
 impl Walker {
-    /// Visits every socket of the socket's namespace. One walk of the kernel's table serves both families where the kernel
-    /// knows the older request (all do so far), else there are two; of UDP always.
+    /// Visits every socket in the namespace of `socket`. One walk of the kernel's table serves both families if the kernel knows
+    /// the older request (all do so far); otherwise there are two. For UDP there are always two.
     ///
     /// # Errors
     /// See [`WalkError`]. What was visited before stays visited.
@@ -181,7 +181,7 @@ impl Walker {
         result.map(|()| walked)
     }
 
-    /// What the last walk took, to its end or to the error that ended it.
+    /// What the last walk took, up to its end or its error.
     #[must_use]
     pub fn last(&self) -> Walked {
         self.last
@@ -194,7 +194,7 @@ impl Walker {
         visitor: &mut impl Visitor,
         walked: &mut Walked,
     ) -> Result<(), WalkError> {
-        // The request that asks for both is TCP's.
+        // Only TCP has the request for both families.
         if self.form == Form::Both && ask.transport == Transport::Tcp {
             match self.dump(socket, Kind::Both, ask, visitor, walked) {
                 // Nothing was answered yet, and the request itself may be unknown (net/core/sock_diag.c, sock_diag_rcv_msg).
@@ -241,7 +241,7 @@ impl Walker {
         Ok(())
     }
 
-    /// Asks for the sockets of one kind. The kernel makes the first part of its answer while the request is sent.
+    /// Requests the sockets of one kind. The kernel produces the first part of its answer while the request is being sent.
     fn request(
         &mut self,
         socket: &Socket,
@@ -273,8 +273,8 @@ impl Walker {
         Ok(())
     }
 
-    /// Asks for one socket by addresses and cookie, with the attributes of a walk, and appends the kernel's message about it. Returns
-    /// whether the kernel has it.
+    /// Queries one socket by addresses and cookie, with the attributes of a walk, and appends the kernel's message about it.
+    /// Returns whether the kernel has the socket.
     pub(crate) fn look_up(
         &mut self,
         socket: &Socket,
@@ -289,7 +289,7 @@ impl Walker {
             return false;
         }
 
-        // The kernel has answered before `send` returns; what else is queued is an answer to an earlier request.
+        // The kernel has answered before `send` returns. Anything else in the queue answers an earlier request.
         loop {
             let received = match socket.receive(&mut self.buffer) {
                 Err(Errno::INTR) => continue,
@@ -313,7 +313,7 @@ impl Walker {
             }
 
             out.extend_from_slice(message.raw);
-            // As in a datagram, where the next message begins at a multiple of 4 (NLMSG_ALIGN).
+            // As in a datagram, where the next message starts at a multiple of 4 (NLMSG_ALIGN).
             out.resize(out.len().next_multiple_of(4), 0);
             return true;
         }
@@ -330,8 +330,8 @@ impl Walker {
         let received = loop {
             match socket.receive(&mut self.buffer) {
                 Err(Errno::INTR) => {}
-                // Each receive makes the next part (netlink_recvmsg in net/netlink/af_netlink.c), so that until its end a dump
-                // always has something to read.
+                // Each receive produces the next part (netlink_recvmsg in net/netlink/af_netlink.c), so there is always something
+                // to read until the end of a dump.
                 Err(Errno::AGAIN) => return Err(WalkError::Incomplete),
                 Err(errno) => return Err(WalkError::Syscall { call: "recvmsg", errno }),
                 // The borrow checker cannot follow a borrow out of the loop: the length is enough.
@@ -343,7 +343,7 @@ impl Walker {
 
         let (len, truncated, sender) = received;
         walked.kernel_ns += monotonic_ns().saturating_sub(asked_ns);
-        // Any process may send to our port; the kernel's own port is 0.
+        // Any process may send to our port. The kernel's own port id is 0.
         if sender != 0 {
             return Ok(Progress::GoesOn);
         }
@@ -371,7 +371,7 @@ impl Walker {
                     return self.status(done_status(message.body)).map(|()| Progress::Done);
                 }
                 NLMSG_ERROR => {
-                    // 0 is an acknowledgement.
+                    // 0 is an acknowledgment.
                     self.status(error_of(message.body))?;
                 }
                 _ => {}
@@ -384,7 +384,7 @@ impl Walker {
     fn status(&self, code: Result<i32, DecodeError>) -> Result<(), WalkError> {
         match code.map_err(WalkError::Malformed)? {
             0 => Ok(()),
-            // net/ipv4/inet_diag.c, inet_diag_lock_handler: no handler of this protocol is loaded.
+            // net/ipv4/inet_diag.c, inet_diag_lock_handler: no handler for this protocol is loaded.
             code if code == -Errno::NOENT.0 => Err(WalkError::NoDiag(self.transport)),
             code => Err(WalkError::Refused(Errno(code.saturating_neg()))),
         }

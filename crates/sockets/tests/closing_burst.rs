@@ -1,4 +1,4 @@
-//! Many connections that close: none is missing, or it is counted.
+//! Many connections that close: none is missing without being counted.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn only_closes() -> Keep {
     Keep { rows: Rows::Closes, ..Keep::default() }
 }
 
-/// One connection with data both ways, closed in order by its client, and the time it lived.
+/// Opens one connection with data in both directions, closed in order by its client. Returns how long it lived.
 fn live_shortly(listener: &TcpListener) -> Duration {
     let began = Instant::now();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -48,7 +48,7 @@ fn ten_thousand_short_connections_between_two_polls_are_all_told() {
     let listener = netns.inside(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let (mut short, mut opened) = (0, 0);
     netns.inside(|| {
-        // One that took longer, because the machine was busy, is told as well but does not count.
+        // One that took longer, because the machine was busy, is reported as well but does not count.
         while short < CONNECTIONS {
             short += usize::from(live_shortly(&listener) < SHORT);
             opened += 1;
@@ -103,14 +103,14 @@ fn what_overruns_the_buffer_is_counted_exactly() {
     drop(listener);
     let sockets = ROUNDS * PAIRS * 2 + 1;
     assert!(within(Duration::from_secs(20), || run.closed() == sockets), "{}", run.closed());
-    // What was lost for want of room can only be fewer than what was closed; the count does not go on.
+    // Events lost for lack of room can only be fewer than the closes; the count does not go on.
     run.poll();
     let hop = run.close_hop();
     let lost = hop.dropped_for(Reason::EventBuffer).count;
     let told = run.stop();
     say(&format!("overrun: {sockets} closed, {} told, {lost} lost", told.rows.len()));
     assert!(lost > 0 && !told.rows.is_empty());
-    // The listener is no connection, if its event was not among the lost.
+    // The listener is not a connection, if its event was not among those lost.
     assert_eq!(told.rows.len() as u64 + told.never_connected + lost, sockets);
     assert_eq!((told.observed, told.lost, told.emitted), (sockets, lost, told.rows.len() as u64));
     assert_eq!(hop.unaccounted, 0);
@@ -154,7 +154,7 @@ fn namespaces_that_go_right_after_their_connections_lose_none() {
     assert_eq!((told.lost, told.unobserved), (0, 0));
 }
 
-/// One end of a pair of interfaces goes with the namespace of the other.
+/// One end of a pair of interfaces disappears with the namespace of the other.
 #[test]
 fn a_namespace_is_gone_within_a_second_of_its_last_user() {
     if !need_root_netns() {

@@ -1,5 +1,5 @@
 //! Namespaces that come and go during collection. Alone in its process, so that its descriptors, threads and memory are the
-//! collector's. `WEIR_CHURN` is the number of namespaces, 2,000 without it.
+//! collector's. `WEIR_CHURN` is the number of namespaces, by default 2,000.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ fn namespaces_that_come_and_go_leave_nothing_behind() {
     let rounds: usize =
         std::env::var("WEIR_CHURN").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
     let home = Netns::new();
-    // What else goes on on this machine has no part in it, and names are used again at once.
+    // Other activity on this machine does not interfere, and names are reused at once.
     let name = |number: usize| format!("weir-churn-{}-{number}", std::process::id());
     let scope = Scope::Named((0..NAMES).map(name).collect());
     let mut options = options(Duration::from_millis(100), scope);
@@ -55,7 +55,7 @@ fn namespaces_that_come_and_go_leave_nothing_behind() {
     run.stop();
 }
 
-/// What this process uses.
+/// The resources that this process uses.
 #[derive(Debug)]
 struct Usage {
     descriptors: usize,

@@ -1,14 +1,14 @@
-//! From the collector's thread to the asker: pieces of an answer, in bounded memory, and without a wait of the collector.
+//! Passes pieces of an answer from the collector's thread to the asker, in bounded memory and without blocking the collector.
 
 use super::QueryError;
 use crate::collector::Signal;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that wait for the reader before the collector reads no further.
+/// Bytes waiting for the reader at which the collector stops reading ahead.
 const WAITING_BYTES: usize = 1 << 20;
 
-/// Both ends of a pipe. Whenever the reader takes something, or goes, it wakes the collector.
+/// Both ends of a pipe. The reader wakes the collector whenever it takes something or goes.
 pub(super) fn pipe(signal: &Arc<Signal>) -> (Pen, Answer) {
     let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
     (Pen(Arc::clone(&shared)), Answer { shared, signal: Arc::clone(signal) })
@@ -21,7 +21,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -34,29 +34,29 @@ struct State {
     is_reader_gone: bool,
 }
 
-/// What follows what waits.
+/// What follows the waiting pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum End {
     /// More, later.
     #[default]
     Open,
-    /// Nothing: the answer is whole.
+    /// Nothing: the answer is complete.
     Whole,
-    /// Nothing: the answer was broken off.
+    /// Nothing: the answer was cut off.
     Broken,
 }
 
-/// The collector's end. Dropped before [`finish`](Self::finish), it breaks the answer off.
+/// The collector's end. Dropping it before [`finish`](Self::finish) cuts the answer off.
 pub(super) struct Pen(Arc<Shared>);
 
-/// How much of an answer is still on its way.
+/// How much of an answer is still waiting for the reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waiting {
     /// The reader has taken everything.
     Nothing,
-    /// Less than the bound.
+    /// Less than the limit.
     Some,
-    /// As much as may wait.
+    /// The limit or more.
     Full,
     /// The reader has gone.
     Nobody,
@@ -73,25 +73,25 @@ impl Pen {
         }
     }
 
-    /// Gives the reader one piece more, whatever waits: the writer looks at [`waiting`](Self::waiting) first.
+    /// Adds a piece, no matter how much waits: the writer checks [`waiting`](Self::waiting) first.
     pub(super) fn write(&self, chunk: Vec<u8>) {
         let mut state = self.0.lock();
         if !chunk.is_empty() && !state.is_reader_gone {
             state.bytes += chunk.len();
             state.chunks.push_back(chunk);
         }
-        // Unlocked first, because the reader that is woken takes the lock.
+        // Unlocked first, because the awakened reader takes the lock.
         drop(state);
         self.0.changed.notify_one();
     }
 
-    /// Says that the answer is whole.
+    /// Marks the answer as complete.
     pub(super) fn finish(&self) {
         self.0.lock().end = End::Whole;
         self.0.changed.notify_one();
     }
 
-    /// Takes back what waits, and says so to the reader when it comes.
+    /// Discards what waits, and reports that to the reader when it comes.
     pub(super) fn break_off(&self) {
         let mut state = self.0.lock();
         *state =
@@ -112,19 +112,19 @@ impl Drop for Pen {
     }
 }
 
-/// An answer as it is made, in pieces of some 64 KiB; all of them together are one JSON object. The collector reads no further than
-/// about 1 MiB ahead. It ends an answer that is not taken for two seconds (`truncated` in the object's end says so), and
-/// takes one back that is not taken at all: then the last item is an error.
+/// An answer as it is made, in pieces of about 64 KiB; together they form one JSON object. The collector reads at most about 1
+/// MiB ahead. It ends an answer from which nothing was taken for two seconds (with `truncated` at the end of the object), and
+/// discards one that is not taken at all: its last item is then an error.
 pub struct Answer {
     shared: Arc<Shared>,
     signal: Arc<Signal>,
 }
 
 impl Answer {
-    /// Waits for all of it, in memory.
+    /// Waits for the whole answer and returns it.
     ///
     /// # Errors
-    /// It was broken off.
+    /// The answer was cut off.
     pub fn whole(self) -> Result<Vec<u8>, QueryError> {
         let mut whole = Vec::new();
         for chunk in self {
@@ -154,7 +154,7 @@ impl Iterator for Answer {
                 }
                 End::Whole => return None,
                 End::Broken => {
-                    // The error is returned once; after it the answer is over.
+                    // The error is returned once; then the answer ends.
                     state.end = End::Whole;
                     return Some(Err(QueryError::Broken));
                 }

@@ -1,37 +1,37 @@
-//! What the kernel counts of TCP in one network namespace.
+//! The kernel's TCP counters of one network namespace.
 
 use std::fs::File;
 use std::io::Read;
 
-/// Counts of one namespace, as two readings of them can be compared.
+/// Counts of one namespace, for comparing two readings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TcpCounts {
     /// Sockets of both families in the kernel's tables of connections and listeners.
     pub in_use: u64,
-    /// Minisocks in TIME-WAIT and, with the same timer, FIN-WAIT-2, of both families.
+    /// Minisocks of both families in TIME-WAIT and, with the same timer, in FIN-WAIT-2.
     pub time_wait: u64,
-    /// Connections that were opened since the namespace was made, by either side: one for each socket that sent a SYN and one for
-    /// each that was accepted (`ActiveOpens` and `PassiveOpens` of RFC 4022). A socket that connects twice counts twice.
+    /// Connections opened since the namespace was created, by either side: one for each socket that sent a SYN, and one for each
+    /// that was accepted (`ActiveOpens` and `PassiveOpens` of RFC 4022). A socket that connects twice counts twice.
     pub opened: u64,
-    /// Segments in and out, connections opened and accepted, and so on: the line as it stands, since only its change matters.
+    /// Segments in and out, connections opened and accepted, and so on: the line verbatim, because only its change matters.
     pub activity: Box<str>,
 }
 
-/// More than any kernel writes into these files: 1.5 kB on Linux 6.18.
+/// More than any kernel writes into these files, in bytes: 1.5 kB on Linux 6.18.
 const FILE_BYTES_MAX: usize = 8 * 1024;
 
 impl TcpCounts {
-    /// Reads those of the calling thread's namespace; `None` where `/proc` does not have them.
+    /// Reads the counts of the calling thread's namespace. `None` when `/proc` does not have them.
     ///
-    /// The files are looked up anew with each call, also after `setns(2)` (`proc_net_d_revalidate` in fs/proc/generic.c, Linux 5.0).
+    /// Each call looks the files up again, even after `setns(2)` (`proc_net_d_revalidate` in fs/proc/generic.c, Linux 5.0).
     #[must_use]
     pub fn read() -> Option<TcpCounts> {
         let mut buffer = [0; FILE_BYTES_MAX];
         let v4 = read_file("/proc/thread-self/net/sockstat", &mut buffer)?;
-        // `inuse` is by family, `tw` is of both.
+        // `inuse` is per family, `tw` covers both.
         let (mut in_use, time_wait) = (value(v4, "TCP:", "inuse")?, value(v4, "TCP:", "tw")?);
 
-        // Without IPv6 there is no such file, and no such socket.
+        // Without IPv6 there is no such file and no such socket.
         if let Some(v6) = read_file("/proc/thread-self/net/sockstat6", &mut buffer) {
             in_use += value(v6, "TCP6:", "inuse")?;
         }
@@ -43,7 +43,7 @@ impl TcpCounts {
     }
 }
 
-/// The text of a file; `None` if it does not fit.
+/// The text of a file. `None` if it does not fit the buffer.
 fn read_file<'b>(path: &str, buffer: &'b mut [u8; FILE_BYTES_MAX]) -> Option<&'b str> {
     let mut file = File::open(path).ok()?;
     let mut len = 0;
@@ -56,7 +56,7 @@ fn read_file<'b>(path: &str, buffer: &'b mut [u8; FILE_BYTES_MAX]) -> Option<&'b
     }
 }
 
-/// The number after `name` in the line that begins with `line`.
+/// The number after `name` in the line that starts with `line`.
 fn value(text: &str, line: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|text| text.strip_prefix(line))?;
     let mut words = line.split_ascii_whitespace();
@@ -64,7 +64,7 @@ fn value(text: &str, line: &str, name: &str) -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-/// The names, and then the values.
+/// The line of names, and the line of values.
 fn tcp_lines(snmp: &str) -> Option<(&str, &str)> {
     let mut lines = snmp.lines().filter(|line| line.starts_with("Tcp:"));
     Some((lines.next()?, lines.next()?))

@@ -2,14 +2,14 @@
 
 use super::Entry;
 
-/// Entries come in blocks of this many, so that growing copies none and frees nothing.
+/// Entries per block. Growing the table by blocks copies and frees nothing.
 pub(super) const BLOCK_ENTRIES: usize = 1_024;
 
 /// Consecutive places.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) entries: Vec<Entry>,
-    /// One bit for each place that is in use: what was in the others has been removed.
+    /// One bit for each place in use; the entries in the others have been removed.
     pub(super) used: [u64; BLOCK_ENTRIES / 64],
 }
 

@@ -72,7 +72,7 @@ fn the_entry_behind_the_last_one_is_found_only_if_it_is_there() {
         table.remove(gone);
         assert!(table.find(gone - 1).is_some());
         assert_eq!(table.find(gone), None, "it was removed");
-        // Another one takes its place.
+        // Another entry takes its place.
         table.insert(entry(gone + 10_000, 1));
         assert!(table.find(gone - 1).is_some());
         assert_eq!(table.find(gone), None, "another one is there");

@@ -1,11 +1,11 @@
-//! A walk taken one datagram at a time, by a caller that has other work in between.
+//! A walk done one datagram at a time, by a caller that has other work in between.
 
 use super::{Ask, Progress, Visitor, WalkError, Walked, Walker};
 use sys::Errno;
 use sys::netlink::Socket;
 use wire::inet_diag::{Family, Kind};
 
-/// How far such a walk is. The kernel keeps its place for as long as the socket is open.
+/// Progress of such a walk. The kernel keeps its position for as long as the socket is open.
 #[derive(Debug)]
 pub(crate) struct Steps {
     kind: Kind,
@@ -13,7 +13,7 @@ pub(crate) struct Steps {
 }
 
 impl Walker {
-    /// Begins a walk that [`Self::step`] goes on with. Only one walk of a walker is under way at a time.
+    /// Starts a walk that [`Self::step`] continues. A walker does only one walk at a time.
     ///
     /// # Errors
     /// The request cannot be sent.
@@ -23,11 +23,10 @@ impl Walker {
         Ok(steps)
     }
 
-    /// Reads the next datagram. The request that asks for both families at once falls back to one for each, as in
-    /// [`Self::walk`].
+    /// Reads the next datagram. The request for both families at once falls back to one per family, as in [`Self::walk`].
     ///
     /// # Errors
-    /// See [`WalkError`]. What was visited before stays visited.
+    /// See [`WalkError`]. What was visited before remains visited.
     pub(crate) fn step(
         &mut self,
         steps: &mut Steps,

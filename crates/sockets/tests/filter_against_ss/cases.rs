@@ -1,6 +1,6 @@
-//! The expressions.
+//! The expressions under test.
 
-/// What `ss` and we must agree on. `{cgroup}` is the path of a cgroup of its own; where there is none such cases are left out.
+/// Cases on which `ss` and we must agree. `{cgroup}` is the path of a cgroup of its own; without one, such cases are left out.
 pub(crate) const SAME: &[&str] = &[
     // Everything, and states in front.
     "",
@@ -93,7 +93,7 @@ pub(crate) const SAME: &[&str] = &[
     "src inet:127.0.0.1",
     "src inet6:*:8003",
     "src inet6:any",
-    // With a family: ss mixes up the addresses of a host that has both.
+    // With a family, because ss mixes up the addresses of a host that has both.
     "src inet:localhost",
     "dst inet:localhost:8001",
     // Booleans.
@@ -158,7 +158,7 @@ pub(crate) const SAME: &[&str] = &[
     "not cgroup = {cgroup} and sport = :8001",
 ];
 
-/// Expression, one that means what is right, and what `ss` does.
+/// An expression, one that means what is right, and what `ss` does.
 pub(crate) const DIFFERENT: &[(&str, &str, &str)] = &[
     (
         "not autobound",
@@ -184,7 +184,7 @@ pub(crate) const DIFFERENT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Words that `ss` does not have, alone and beside those of the kernel's.
+/// Words that `ss` does not have, alone and next to the kernel's words.
 pub(crate) const OWN: &[&str] = &[
     "family inet6",
     "family inet",

@@ -1,4 +1,4 @@
-//! The filter language beside `ss` itself: on one prepared set of sockets, every expression must give the same sockets.
+//! Compares the filter language with `ss` itself: on a fixed set of sockets, every expression must select the same ones.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ fn every_expression_gives_the_sockets_that_ss_gives() {
     }
     let scene = Scene::new();
     let mut cases: Vec<String> = cases::SAME.iter().map(|case| scene.fill_in(case)).collect();
-    // A program of 9 kB: `yes` holds 252 bytes at most, so this one needs far jumps.
+    // A program of 9 kB: `yes` jumps at most 252 bytes, so this one needs far jumps.
     let many: Vec<String> =
         (1..=250).map(|last| format!("src 127.0.0.{last} or dst [::{last:x}]")).collect();
     cases.push(format!("( {} ) and sport > :8001", many.join(" or ")));
@@ -46,7 +46,7 @@ fn every_expression_gives_the_sockets_that_ss_gives() {
             Operations { cgroup: true, mark: true, ..Operations::BASIC },
         );
         assert_eq!(basic, ours, "{expression} without port equality");
-        // Names of interfaces are resolved by `compile`, and only the kernel knows who chose a port.
+        // Interface names are resolved by `compile`, and only the kernel knows who chose a port.
         let filter = Filter::parse(expression).unwrap();
         if !filter.depends_on_namespace() && !expression.contains("autobound") {
             assert_eq!(whole(&scene, &filter), ours, "{expression} evaluated here");
@@ -80,7 +80,7 @@ fn without_states_the_same_ones_are_shown() {
     }
 }
 
-/// Where `ss` and we differ, with what is right. The third column says why.
+/// Known differences between `ss` and us, with what is right. The third column says why.
 #[test]
 fn differences_from_ss_are_known() {
     if !need_root_and_ss() {
@@ -97,7 +97,7 @@ fn differences_from_ss_are_known() {
     }
 }
 
-/// Own words change nothing about what the kernel's part means: what is split is what is evaluated as a whole.
+/// Our own words do not change the meaning of the kernel's part: the split filter selects what the whole one does.
 #[test]
 fn the_split_gives_what_the_whole_gives() {
     if !need_root_and_ss() {
@@ -113,15 +113,15 @@ fn the_split_gives_what_the_whole_gives() {
     }
 }
 
-/// What passes of all sockets when nothing of the filter is in the request.
+/// The sockets that pass when no part of the filter is in the request.
 fn whole(scene: &Scene, filter: &Filter) -> Cookies {
     let states = States::ALL - State::BoundInactive.into();
     scene.inside(|| collect(states, &[], &|message| filter.matches(message, &Facts::default())))
 }
 
-/// Asking for every kind of privilege that this process has.
+/// A target with all the operations that this process has the privilege for.
 fn target(operations: Operations) -> Target<'static> {
-    // `ss` of iproute2 6.1 knows no bound sockets.
+    // `ss` of iproute2 6.1 does not know bound sockets.
     let default_states = States::ALL - State::BoundInactive.into();
     Target { operations, default_states, ..Target::new(&SystemNames) }
 }
@@ -137,12 +137,12 @@ fn ours(scene: &Scene, expression: &str, operations: Operations) -> (Cookies, St
 
 fn dump(filter: &Filter, target: &Target<'_>) -> Cookies {
     let compiled = filter.compile(target);
-    // The names of ss's groups hold bound sockets in later versions than the one at hand.
+    // In later versions of ss than the one at hand, the names of its groups include bound sockets.
     let states = compiled.states - State::BoundInactive.into();
     collect(states, &compiled.bytecode, &|message| compiled.matches(message, &Facts::default()))
 }
 
-/// One walk for both families and two walks for one each give the same; every socket once.
+/// One walk for both families and one walk per family must list the same sockets, each once.
 fn collect(states: States, bytecode: &[u8], keep: &dyn Fn(&SocketMessage<'_>) -> bool) -> Cookies {
     let both = walk(&[Kind::Both], states, bytecode, keep);
     let each =
@@ -192,7 +192,7 @@ fn walk(
 }
 
 impl Scene {
-    /// The cookies that `ss` prints for a filter, with every state (`-a`) or with those that it shows by itself.
+    /// The cookies that `ss` prints for a filter, with every state (`-a`) or with its default ones.
     fn ss(&self, filter: &str, every_state: bool) -> Cookies {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", self.path().display())).args(["ss", "-tnHOe"]);
@@ -200,7 +200,7 @@ impl Scene {
             command.arg("-a");
         }
         let output = command.args(filter.split_whitespace()).output().unwrap();
-        // Of a socket whose cgroup is gone ss complains, and shows it all the same.
+        // ss complains about a socket whose cgroup is gone, but still shows it.
         let errors = String::from_utf8_lossy(&output.stderr);
         let error = errors.lines().find(|line| *line != "Failed to open cgroup2 by ID");
         assert!(output.status.success() && error.is_none(), "ss {filter}: {errors}");

@@ -1,4 +1,4 @@
-//! A namespace with sockets of every kind, which stay as they are.
+//! A namespace with sockets of every kind, which do not change.
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use sys::namespace::{Home, OpenNamespace};
 use testkit::{need_root_netns, need_tool, run};
 
-/// Whether namespaces can be made and `ss` is there. Prints `skipped:` otherwise, and fails where they are meant to be there.
+/// Whether namespaces can be created and `ss` is available. Prints `skipped:` if not, and fails if they are required.
 pub(crate) fn need_root_and_ss() -> bool {
     need_root_netns() && need_tool("ss") && need_tool("nsenter")
 }
 
-/// The namespace and its sockets. Both go with their owner.
+/// The namespace and its sockets. Both are removed when dropped.
 pub(crate) struct Scene {
     name: String,
     home: Home,
@@ -42,7 +42,7 @@ impl Scene {
             for address in [format!("{v4}.1/24"), format!("{v6}:1/64 nodad")] {
                 scene.ip(&format!("addr add {address} dev {device}"));
             }
-            // Who is known to be there and never answers: a connection to it waits for minutes.
+            // A neighbor with a known address that never answers: a connection to it waits for minutes.
             for silent in [format!("{v4}.99"), format!("{v6}:99")] {
                 scene.ip(&format!("neigh add {silent} lladdr 02:00:00:00:00:99 dev {device}"));
             }
@@ -61,12 +61,12 @@ impl Scene {
         Path::new("/run/netns").join(&self.name)
     }
 
-    /// Runs something in the namespace, on this thread.
+    /// Runs `f` in the namespace, on this thread.
     pub(crate) fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         enter(&self.home, &self.path(), f)
     }
 
-    /// The expression with the path of the cgroup. Without cgroups an expression that holds wherever one is asked for.
+    /// The expression with the path of the cgroup. Without cgroups, an expression that is valid anywhere.
     pub(crate) fn fill_in(&self, case: &str) -> String {
         match &self.cgroup {
             Some(cgroup) => case.replace("{cgroup}", cgroup.path.to_str().unwrap()),
@@ -91,10 +91,10 @@ fn enter<R: Send>(home: &Home, path: &Path, f: impl FnOnce() -> R + Send) -> R {
     home.enter(&OpenNamespace::open(path).unwrap(), f).unwrap()
 }
 
-/// Held while the process, with all its tests, is in a cgroup of one test.
+/// Held while the process, with all its tests, is in the cgroup of one test.
 static MOVED: Mutex<()> = Mutex::new(());
 
-/// A cgroup of its own, where there is a version 2 hierarchy that can be written.
+/// A cgroup of its own, if there is a writable version 2 hierarchy.
 struct Cgroup {
     path: PathBuf,
     home: PathBuf,
@@ -116,7 +116,7 @@ impl Cgroup {
         Some(Cgroup { path, home: Path::new(mount).join(own) })
     }
 
-    /// Sockets that are made in here belong to the cgroup. All of the process moves, and back.
+    /// Runs `f` with the whole process in the cgroup, so that new sockets belong to it. Moves the process back afterwards.
     fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
         let _moved = MOVED.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = std::process::id().to_string();
@@ -135,7 +135,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// What a socket is asked for before it is bound.
+/// Options set on a socket before it is bound.
 #[derive(Clone, Copy, Default)]
 struct Options {
     device: Option<&'static str>,
@@ -154,7 +154,7 @@ fn prepare() -> Vec<Socket> {
         ("127.0.0.1:8080", Options { mark: 0x20, ..Options::default() }),
         ("10.2.0.1:8007", Options { device: Some("d1"), ..Options::default() }),
         ("[2001:db8:1::1]:8006", Options::default()),
-        // Bound, to a port of those that the kernel chooses from.
+        // Bound, to one of the ports that the kernel chooses from.
         ("127.0.0.1:45000", Options::default()),
     ] {
         kept.push(listen(address, options));
@@ -197,7 +197,7 @@ fn prepare() -> Vec<Socket> {
     kept
 }
 
-/// For the cgroup: listener and connection.
+/// For the cgroup: a listener and a connection.
 fn connection_of_its_own() -> Vec<Socket> {
     let listener = listen("127.0.0.9:8001", Options::default());
     let mut kept = Vec::from(connection(&listener, "127.0.0.9:8001", Options::default()));
@@ -233,7 +233,7 @@ fn connection(listener: &Socket, address: &str, options: Options) -> [Socket; 2]
     [client, server]
 }
 
-/// FIN-WAIT-2 here and CLOSE-WAIT there.
+/// FIN-WAIT-2 here, and CLOSE-WAIT at the other end.
 fn half_closed(listener: &Socket) -> [Socket; 2] {
     let [client, mut server] = connection(listener, "127.0.0.1:8001", Options::default());
     client.shutdown(std::net::Shutdown::Write).unwrap();
@@ -241,7 +241,7 @@ fn half_closed(listener: &Socket) -> [Socket; 2] {
     [client, server]
 }
 
-/// TIME-WAIT, which outlives both descriptors. Returns a socket that holds nothing of it.
+/// TIME-WAIT, which outlives both descriptors. Returns an unrelated socket.
 fn time_wait(listener: &Socket) -> Socket {
     let [client, mut server] =
         connection(listener, "127.0.0.1:8001", Options { mark: 0x10, ..Options::default() });
@@ -254,7 +254,7 @@ fn time_wait(listener: &Socket) -> Socket {
     Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap()
 }
 
-/// Data that the receiving side does not read, all of it acknowledged.
+/// Data that the receiver does not read, all of it acknowledged.
 fn unread(listener: &Socket) -> [Socket; 2] {
     let [mut client, server] = connection(listener, "127.0.0.1:8001", Options::default());
     client.write_all(&[7; 2_000]).unwrap();

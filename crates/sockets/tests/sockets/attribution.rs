@@ -70,7 +70,7 @@ fn a_cgroup_that_is_gone_stays_known_if_it_was_asked_for_and_unknown_if_not() {
     for _ in 0..10 {
         assert!(cgroups.lookup(second_id, now).is_none());
     }
-    // Asked for ten times, looked for once; and once more when the time has come.
+    // Looked up ten times, searched for once; and once more when the time has come.
     assert_eq!((cgroups.counts().misses, cgroups.counts().unknown), (2, 1));
     assert!(cgroups.lookup(second_id, now + Duration::from_secs(61)).is_none());
     assert_eq!((cgroups.counts().misses, cgroups.counts().unknown), (3, 2));
@@ -95,7 +95,7 @@ fn a_walk_finds_what_handles_find() {
             skip("file handles need CAP_DAC_READ_SEARCH", &REQUIRED_BY);
             return;
         }
-        // Other tests make and remove directories meanwhile.
+        // Other tests create and remove directories meanwhile.
         if directory.exists() && by_walk.is_some() {
             assert_eq!(by_walk, by_handle, "{}", directory.display());
             compared += 1;
@@ -122,7 +122,7 @@ fn walks_are_few_and_bounded() {
     assert_eq!(cgroups.lookup(container, start).unwrap().container_id(), Some(ID));
     assert_eq!((cgroups.counts().walks, cgroups.counts().misses), (1, 1));
 
-    // A directory made since is found by the next walk, which waits.
+    // A directory created since is found by the next walk, which has to wait.
     fs::create_dir(tree.0.join("late")).unwrap();
     let late = inode(&tree.0.join("late"));
     for millis in 0..100 {
@@ -134,7 +134,7 @@ fn walks_are_few_and_bounded() {
         "/above/late"
     );
     assert_eq!(cgroups.counts().walks, 2);
-    // No cgroup has id 0, and none is looked for.
+    // No cgroup has id 0, and it is not searched for.
     assert!(cgroups.lookup(0, start + Duration::from_secs(60)).is_none());
     assert_eq!(cgroups.counts().walks, 2);
 
@@ -142,7 +142,7 @@ fn walks_are_few_and_bounded() {
     let mut cut = Cgroups::by_walk(Some(mount.clone()), options);
     assert!(cut.lookup(u64::MAX, start).is_none());
     assert_eq!(cut.counts().walks_cut, 1);
-    // Of a small cache the one that was asked for has a place.
+    // A small cache has room for the requested cgroup.
     let options = CgroupOptions { max_cgroups: 1, ..CgroupOptions::default() };
     let mut small = Cgroups::by_walk(Some(mount), options);
     assert_eq!(small.lookup(deep, start).unwrap().path(), "/above/a/b/c");
@@ -272,7 +272,7 @@ fn this_host() {
     assert_eq!(host.tags().collect::<Vec<_>>(), [("rack", "b7")]);
 }
 
-/// Not a test by itself: what the other process of a test does, started with the name of its part in the environment.
+/// Not a test by itself: what the other process of a test does. It is started with the name of its part in the environment.
 #[test]
 fn helper_process() {
     let Ok(part) = env::var(PART) else { return };
@@ -310,7 +310,7 @@ const REQUIRED_BY: [&str; 2] = ["REQUIRE_NETNS", "REQUIRE_ALL"];
 const PART: &str = "WEIR_ATTRIBUTION_TEST_PART";
 const ANSWER: &str = "answer: ";
 
-/// A process that waits for a word, does its part, answers, and goes with its owner.
+/// A process that waits for a word, does its part, answers, and is killed when dropped.
 struct Helper {
     child: Child,
     answers: BufReader<std::process::ChildStderr>,
@@ -319,7 +319,7 @@ struct Helper {
 
 impl Helper {
     fn start(part: &str, uid: Option<u32>) -> Helper {
-        // Another user gets a copy of this program, and may not enter the folder where the program lies.
+        // Another user gets a copy of this program, and may not enter the folder that contains the original.
         let program = OwnProgram::copy(part);
         let mut command = program.command(&["attribution::helper_process"]);
         command.env(PART, part);
@@ -360,7 +360,7 @@ impl Drop for Helper {
     }
 }
 
-/// A cgroup with others in it. They go with their owner.
+/// A cgroup with others in it, removed when dropped.
 struct Group(PathBuf);
 
 impl Group {
@@ -374,7 +374,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(5);
-        // A process leaves its cgroup a moment after its parent heard of its end.
+        // A process leaves its cgroup a moment after its parent learns of its end.
         while fs::exists(&self.0).unwrap_or(false) && Instant::now() < deadline {
             for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
                 let _ = fs::remove_dir(entry.path());
@@ -406,7 +406,7 @@ fn path_in_hierarchy(mount: &CgroupMount, directory: &Path) -> String {
     format!("{}/{}", mount.root, directory.strip_prefix(&mount.point).unwrap().display())
 }
 
-/// A directory of a test's own, removed with its owner.
+/// A directory for one test, removed when dropped.
 struct Tree(PathBuf);
 
 impl Tree {

@@ -1,4 +1,4 @@
-//! What filters say of sockets, and of connections that have ended, in the own and in another namespace.
+//! The verdicts of filters on sockets and on ended connections, in the own and in another namespace.
 
 mod cases;
 pub(crate) mod scene;
@@ -14,10 +14,10 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use testkit::{Netns, need_root_netns, within};
 
-/// The connections of a scene end by these many events in two namespaces.
+/// Number of events with which the connections of a scene end, in two namespaces.
 const EVENTS: u64 = 2 * 2 * SUBJECTS.len() as u64;
 
-/// A filter and its answers in the own namespace and in the other.
+/// A filter and its answers in the own namespace and in the other one.
 struct Case {
     filter: String,
     own: &'static str,
@@ -33,7 +33,7 @@ fn cases(home: &Netns) -> Vec<Case> {
     all.map(|(filter, own, other)| Case { filter: fill_in(filter), own, other }).collect()
 }
 
-/// Whether there is a record of this kind of the client at the subject's port.
+/// Whether there is a record of this kind for the client at the subject's port.
 fn has(told: &Told, kind: RecordKind, netns: &Netns, subject: Subject) -> bool {
     let is_it = |row: &&crate::support::Row| {
         row.kind == kind
@@ -45,7 +45,7 @@ fn has(told: &Told, kind: RecordKind, netns: &Netns, subject: Subject) -> bool {
     count == 1
 }
 
-/// The answers that two collectors gave: one that drops what is undecided, and one that keeps it.
+/// The answers of two collectors: one that drops undecided closes, and one that keeps them.
 fn answers(dropping: &Told, keeping: &Told, netns: &Netns) -> String {
     let polled = has(dropping, RecordKind::POLL, netns, Subject::PolledClose);
     assert_eq!(polled, has(keeping, RecordKind::POLL, netns, Subject::PolledClose));
@@ -102,7 +102,7 @@ fn every_filter_says_of_polls_closes_and_aborts_what_can_be_known() {
     for subject in [Subject::Close, Subject::Abort] {
         open(subject).for_each(Ends::close);
     }
-    // Only these two namespaces have an id in the collectors' one, so that no other's closes are heard.
+    // Only these two namespaces have an id in the collectors' namespace, so closes in others are not heard.
     for run in runs.iter().flatten() {
         assert!(within(Duration::from_secs(20), || run.closed() == EVENTS), "{}", run.closed());
     }

@@ -1,4 +1,4 @@
-//! Each way in which a connection ends, made to happen, and told by both ends.
+//! Provokes each way in which a connection can end, and checks the records of both ends.
 
 use crate::support::{Keep, RARELY, Run, options};
 use ledger::Event;
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use testkit::{Netns, need_root_netns};
 
-/// Below the ports that the kernel chooses (`ip_local_port_range`).
+/// Below the ports that the kernel chooses from (`ip_local_port_range`).
 const FIRST_PORT: u16 = 20_001;
 
 const POLLED: Duration = Duration::from_millis(50);
 
-/// Two namespaces with a cable between them. The collector is in the first, and looks into the second.
+/// Two namespaces joined by a veth pair. The collector runs in the first and looks into the second.
 struct Pair {
     here: Netns,
     there: Netns,
-    /// The local port of the next client. The kernel may give two clients of different servers the same one, also while
-    /// both are open, and an aborted connection's record says of its end no more than this.
+    /// The local port of the next client. The kernel may give two clients of different servers the same port, even while both are
+    /// open, and the record of an aborted connection identifies its end only by that port.
     next_port: AtomicU16,
 }
 
@@ -34,7 +34,7 @@ impl Pair {
             netns.ip(&format!("addr add 10.79.0.{number}/24 dev {device}"));
             netns.ip(&format!("addr add fd79::{number}/64 dev {device} nodad"));
         }
-        // Nobody has this address, and what is sent there is lost on the way.
+        // Nobody has this address, and what is sent to it is lost.
         here.ip("neigh add 10.79.0.77 lladdr 02:00:00:00:00:77 dev va nud permanent");
         Pair { here, there, next_port: AtomicU16::new(FIRST_PORT) }
     }
@@ -45,7 +45,7 @@ impl Pair {
         Run::start(&self.here, options(interval, scope), Keep::default())
     }
 
-    /// A connection whose client is here. Its listener is its own, so that each port tells one end.
+    /// A connection whose client is here. It has a listener of its own, so that each port identifies one end.
     fn open(&self, family: Family) -> Connection {
         let listener = self.there.inside(|| TcpListener::bind((family.listens_at(), 0)).unwrap());
         let port = listener.local_addr().unwrap().port();
@@ -55,7 +55,7 @@ impl Pair {
         Connection { client_port, server_port: port, client: client.into(), server, listener }
     }
 
-    /// A socket here with a port that no other has had: what a failed connect leaves of it has lost the peer.
+    /// A socket here with an unused port: after a failed connect, the peer is lost from its record.
     fn bound(&self, family: Family) -> (Socket, u16) {
         let domain = match family {
             Family::V6 => Domain::IPV6,
@@ -107,10 +107,10 @@ struct Connection {
     server_port: u16,
 }
 
-/// One end, by namespace and local port, and how it should be told to have ended.
+/// One end, by namespace and local port, and the end that its record should report.
 type Expected = BTreeMap<(String, u16), (CloseReason, String)>;
 
-/// What has happened to connections, and what should be told of it.
+/// What happened to connections, and what should be reported about it.
 struct Ends<'a> {
     pair: &'a Pair,
     run: &'a Run,
@@ -120,8 +120,8 @@ struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// Opens a connection, sends data both ways, has it polled if that is wanted, and ends it. The names say who does it; an
-    /// end that the client makes is made by the server too, the other way round.
+    /// Opens a connection, sends data in both directions, lets it be polled if that is wanted, and ends it. The names say which
+    /// side acts; every end made by the client is also made by the server, the other way round.
     fn make(
         &mut self,
         family: Family,
@@ -189,7 +189,7 @@ fn exchange(client: &mut TcpStream, server: &mut TcpStream) {
 }
 
 fn read_to_end(stream: &mut TcpStream) {
-    // A reset is an error; either way nothing more comes.
+    // A reset is an error; either way nothing more arrives.
     let _ = stream.read_to_end(&mut Vec::new());
 }
 
@@ -210,7 +210,7 @@ fn reset(first: TcpStream, mut second: TcpStream) {
     read_to_end(&mut second);
 }
 
-/// Closing with data unread is a reset, too (RFC 2525, section 2.17).
+/// Closing with unread data is a reset, too (RFC 2525, section 2.17).
 fn close_unread(first: TcpStream, mut second: TcpStream) {
     second.write_all(&[4; 700]).unwrap();
     first.peek(&mut [0; 700]).unwrap();
@@ -265,7 +265,7 @@ fn ends_of_connections_that_no_poll_saw_are_told() {
         ends.make(family, "close", in_order, close_in_order);
         ends.make(family, "close with last data", in_order, close_in_order_with_last_data);
         ends.make(family, "reset", (CloseReason::OUR_RESET, CloseReason::PEER_RESET), reset);
-        // Data came from the peer, and whether a reset did cannot be told.
+        // Data arrived from the peer, and whether a reset did cannot be told.
         let unread = (CloseReason::UNKNOWN, CloseReason::PEER_RESET);
         ends.make(family, "close with data unread", unread, close_unread);
         let (client, port) = pair.bound(family);
@@ -287,7 +287,7 @@ fn connects_that_nobody_answers_are_told() {
         let run = pair.collect(interval);
         let (client, port) = pair.bound(Family::V4);
         let nobody: SocketAddr = "10.79.0.77:9".parse().unwrap();
-        // One second is the first retransmission timeout (RFC 6298, section 2).
+        // One second is the initial retransmission timeout (RFC 6298, section 2).
         client.connect_timeout(&nobody.into(), Duration::from_millis(1_300)).unwrap_err();
         drop(client);
         run.wait("closing record", |told| told.closes().count() == 1);
@@ -303,7 +303,7 @@ fn connections_whose_peer_falls_silent_are_told() {
     if !need_root_netns() {
         return;
     }
-    // No poll: a timeout and a reset during the retransmissions look the same.
+    // Without a poll, a timeout and a reset during retransmissions look the same.
     for (interval, reason) in [(POLLED, CloseReason::TIMED_OUT), (RARELY, CloseReason::UNKNOWN)] {
         let pair = Pair::new();
         let run = pair.collect(interval);
@@ -330,7 +330,7 @@ fn connections_whose_peer_falls_silent_are_told() {
     }
 }
 
-/// A reset takes a connection out of every dump, but its event comes when its descriptor is closed.
+/// A reset removes a connection from every dump, but its event comes when its descriptor is closed.
 #[test]
 fn a_connection_that_vanished_is_told_once_its_descriptor_is_closed() {
     if !need_root_netns() {
@@ -355,7 +355,7 @@ fn a_connection_that_vanished_is_told_once_its_descriptor_is_closed() {
     assert_eq!(told.unobserved, 0);
 }
 
-/// Where the descriptor is never closed, the connection is gone all the same.
+/// If the descriptor is never closed, the connection is gone anyway.
 #[test]
 fn a_connection_that_vanished_for_good_is_counted() {
     if !need_root_netns() {

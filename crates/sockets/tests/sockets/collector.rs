@@ -1,4 +1,4 @@
-//! The collector on the running kernel: what it tells of the sockets of a test's own network namespaces.
+//! The collector on the running kernel: what it reports about the sockets in a test's own network namespaces.
 
 mod attributed;
 mod bounds;

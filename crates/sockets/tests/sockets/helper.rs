@@ -1,4 +1,4 @@
-//! The collector's side of the helper, with helpers that are gone, stuck, full or lying, and without any privilege.
+//! The collector's side of the helper, with helpers that are missing, hang, are full or lie, and without any privilege.
 
 use sockets::helper::{Allowed, Remote, serve};
 use sockets::{Access, Found, Hears, Scope};
@@ -14,7 +14,7 @@ use sys::namespace::{self, Error};
 use sys::pass::{Channel, Listener};
 use sys::poll::EventFd;
 
-/// A path that nothing is at, and that is gone with its owner.
+/// A path with nothing at it, which is removed when dropped.
 struct SocketPath(PathBuf);
 
 impl SocketPath {
@@ -32,7 +32,7 @@ impl Drop for SocketPath {
     }
 }
 
-/// A helper in this process, with the rights that this process has.
+/// A helper in this process, with this process's rights.
 struct Helper {
     stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
@@ -99,7 +99,7 @@ fn a_helper_that_ends_and_comes_again_is_found_again() {
     remote.discover(&Scope::All, &mut found).unwrap_err();
     assert!(own_only(&found), "{found:?}");
     std::fs::remove_file(&path.0).unwrap();
-    // Between two polls this time, so that nothing fails in between.
+    // Between two polls this time, so nothing fails in between.
     for _ in 0..2 {
         let helper = Helper::start(&path);
         remote.discover(&Scope::All, &mut found).unwrap();
@@ -120,7 +120,7 @@ fn a_user_who_connects_again_and_again_loses_the_connection_unused_for_longest()
     for other in &mut others {
         other.discover(&Scope::All, &mut found).unwrap();
     }
-    // It connects again by itself.
+    // It reconnects by itself.
     first.discover(&Scope::All, &mut found).unwrap();
     assert_eq!(found[0].id, namespace::own().unwrap());
 }
@@ -128,7 +128,7 @@ fn a_user_who_connects_again_and_again_loses_the_connection_unused_for_longest()
 /// What a fake helper does with each request.
 type Behave = fn(&Channel);
 
-/// Accepts clients one after the other and answers every request as told, until the last client is gone.
+/// Accepts clients one after another and answers every request as told, until the last client is gone.
 fn fake(path: &SocketPath, behave: Behave) -> JoinHandle<()> {
     let listener = Listener::bind(&path.0).unwrap();
     thread::spawn(move || {
@@ -159,7 +159,7 @@ fn lies_are_errors() {
     check_lie(|channel| channel.send(b"\xff nonsense", &[]).unwrap());
     check_lie(|channel| channel.send(b"", &[]).unwrap());
     check_lie(|channel| channel.send(&[1; 17], &[]).unwrap());
-    // More namespaces than it has.
+    // More namespaces than it lists.
     check_lie(|channel| {
         let mut scanned = vec![1];
         scanned.extend([0; 12]);
@@ -187,7 +187,7 @@ fn what_is_passed_must_be_the_socket_that_was_asked_for() {
                 answer.extend(1_u32.to_ne_bytes());
             }
             1 => {
-                // A namespace that is not this one.
+                // A namespace other than this one.
                 answer = vec![2];
                 answer.extend([0; 21]);
             }
@@ -226,7 +226,7 @@ fn a_helper_that_hangs_costs_a_limited_time() {
     assert!(error.to_string().contains("does not answer"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     assert!(own_only(&found), "{found:?}");
-    // Nothing is asked of it again until the next discovery.
+    // It is not asked again until the next discovery.
     let began = Instant::now();
     assert!(remote.open(1).is_err() && remote.nsid(1).is_err());
     assert!(began.elapsed() < Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! Namespaces that come between two polls, which never come here: what closes in them is told, or counted as unheard.
-//! `WEIR_NEWCOMERS` is the number of short ones, 100 without it.
+//! Namespaces that come and go between two polls: what closes in them is reported, or counted as unheard. `WEIR_NEWCOMERS` is the
+//! number of short-lived ones, by default 100.
 
 use crate::support::{Keep, RARELY, Run, options};
 use ledger::{Event, NamespaceError};
@@ -23,9 +23,9 @@ use testkit::{Netns, need_root_netns, run as run_command, say, wait_for, within}
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECTIONS: usize = 20;
-/// How long a short namespace lives.
+/// How long a short-lived namespace exists.
 const LIFE: Duration = Duration::from_millis(300);
-/// Namespaces that live at the same time.
+/// Number of namespaces that exist at the same time.
 const AT_ONCE: usize = 8;
 
 /// Connections over loopback, both ends.
@@ -39,7 +39,7 @@ fn connect(connections: usize) -> Vec<(TcpStream, TcpStream)> {
     pairs.collect()
 }
 
-/// Makes a namespace as `ip netns` does, has connections in it at once, and removes it.
+/// Creates a namespace as `ip netns` does, opens connections in it at once, and removes it.
 fn live_shortly(name: &str) {
     run_command(Command::new("ip").args(["netns", "add", name]));
     let born = Instant::now();
@@ -56,13 +56,13 @@ fn live_shortly(name: &str) {
     });
 }
 
-/// Has that many namespaces come and go, some at the same time, and holds the collector's account against what happened.
+/// Creates and removes `count` namespaces, some at the same time, and compares the collector's counts with what happened.
 fn check_short_lives(kind: &str, count: usize, access: impl FnOnce(&Netns) -> MakeAccess) {
     let home = Netns::new();
     let names: Vec<String> = (0..count)
         .map(|number| format!("weir-new-{kind}-{}-{number}", std::process::id()))
         .collect();
-    // What else comes and goes on this machine has no part in it.
+    // Other namespaces on this machine do not interfere.
     let options = options(RARELY, Scope::Named(names.clone()));
     let run = Run::start_with(&home, options, Keep::default(), access(&home));
     let next = AtomicUsize::new(0);
@@ -91,10 +91,9 @@ fn check_short_lives(kind: &str, count: usize, access: impl FnOnce(&Netns) -> Ma
     ));
     assert!(came, "{hop:?}");
     assert_eq!(closes + told.unheard, wanted, "{:?}", told.problems);
-    // Most are heard from the beginning; on a machine that has other things to do, fewer. By looks each second it would be next to
-    // none.
+    // Most are heard from the beginning; on a busy machine, fewer. With only one search per second it would be almost none.
     assert!(closes >= wanted / 10, "{closes} of {wanted}");
-    // None took the place of another: each closes no more than it had.
+    // No namespace was taken for another: each has no more closes than it had connections.
     for name in &names {
         let of = told.closes().filter(|row| row.netns_name.as_ref() == Some(name)).count();
         assert!(of <= CONNECTIONS * 2, "{name}: {of}");
@@ -123,7 +122,7 @@ fn through_the_helper_it_is_the_same() {
     let stops = Arc::clone(&stop);
     let mut helper = None;
     check_short_lives("helper", 40, |home| {
-        // In the collector's own namespace: ids are those that it knows others by.
+        // In the collector's own namespace, because ids are valid there.
         let serving = move || serve(&listener, &Allowed::default(), stops.as_fd(), |_| {}).unwrap();
         helper = Some(home.inside(|| std::thread::spawn(serving)));
         let path = path.clone();
@@ -134,14 +133,14 @@ fn through_the_helper_it_is_the_same() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// A process in a namespace that nothing but it leads to.
+/// A process in a namespace that only the process leads to.
 struct Container {
     process: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Of connections that closed before it said so.
+    /// Cookies of connections that closed before it reported them.
     early: BTreeSet<u64>,
-    /// Of those that it holds.
+    /// Cookies of the connections that it holds.
     held: BTreeSet<u64>,
 }
 
@@ -186,7 +185,7 @@ impl Container {
     }
 }
 
-/// Not a test but what a [`Container`] does.
+/// Not a test, but what a [`Container`] does.
 #[test]
 fn inside_a_container() {
     if std::env::var_os(IS_CONTAINER).is_none() {
@@ -221,7 +220,7 @@ fn every_close_in_a_container_is_told_once_it_was_found() {
     assert!(found, "not one after the other within {PATIENCE:?}");
     let held: BTreeSet<u64> = containers.iter().flat_map(|one| one.held.clone()).collect();
     let early: BTreeSet<u64> = containers.iter().flat_map(|one| one.early.clone()).collect();
-    // Others come and go on this machine, and have their own: as many or more.
+    // Others come and go on this machine with their own connections, so there may be more.
     let are_counted = || {
         let unheard = run.close_hop().event(Event::Unheard);
         let told = run.keep.told.lock().unwrap();
@@ -275,7 +274,7 @@ fn more_namespaces_than_are_allowed_are_left_out_and_counted_until_there_is_room
     run.wait("poll of three again", |told| {
         (told.namespaces_visited, told.namespaces_left_out) == (3, 1)
     });
-    // The one that takes the place is heard a moment after it was visited first.
+    // The one that takes the place is heard a moment after its first visit.
     let are_heard = || spaces.iter().filter(|space| heard(space)).count() == 3;
     wait_for("three that are heard", || are_heard().then_some(()));
     let told = run.stop();
@@ -288,7 +287,7 @@ fn more_namespaces_than_are_allowed_are_left_out_and_counted_until_there_is_room
     );
 }
 
-/// Direct access that looks between polls only while nobody holds it up.
+/// Direct access whose searches between polls can be blocked by the test.
 struct HeldUp {
     direct: Direct,
     is_held: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! A collector of a test, and what it has told.
+//! A test's collector, and what it has reported.
 
 #![allow(dead_code, reason = "each executable that compiles this file uses a part of it")]
 
@@ -22,7 +22,7 @@ pub(crate) struct Row {
     pub(crate) kind: RecordKind,
     pub(crate) cookie: u64,
     pub(crate) src_port: u16,
-    /// 0 where the record has none.
+    /// 0 if the record has none.
     pub(crate) dst_port: u16,
     pub(crate) dst_address: Option<IpAddr>,
     pub(crate) netns_name: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Row {
     pub(crate) polls_seen: u32,
 }
 
-/// What a collector has told so far.
+/// What a collector has reported so far.
 #[derive(Default, Debug)]
 pub(crate) struct Told {
     pub(crate) rows: Vec<Row>,
@@ -45,7 +45,7 @@ pub(crate) struct Told {
     pub(crate) unobserved: u64,
     pub(crate) unheard: u64,
     pub(crate) namespaces_new: u64,
-    /// Of the last totals.
+    /// From the last totals.
     pub(crate) namespaces_left_out: u64,
     pub(crate) namespaces_visited: u64,
     pub(crate) problems: Vec<String>,
@@ -57,7 +57,7 @@ impl Told {
     }
 }
 
-/// Keeps what it is told, and takes its time.
+/// An output that keeps what it receives, and is slow.
 #[derive(Clone, Default)]
 pub(crate) struct Keep {
     pub(crate) told: Arc<Mutex<Told>>,
@@ -116,19 +116,19 @@ impl Output for Keep {
     }
 }
 
-/// A collector, and what it has told.
+/// A collector, and what it has reported.
 pub(crate) struct Run {
     pub(crate) collector: Collector,
     pub(crate) keep: Keep,
 }
 
 impl Run {
-    /// Starts one inside a namespace, and waits for its first poll.
+    /// Starts a collector inside a namespace, and waits for its first poll.
     pub(crate) fn start(netns: &Netns, options: Options, keep: Keep) -> Run {
         Run::start_with(netns, options, keep, Box::new(|| Box::new(Direct::new())))
     }
 
-    /// As [`Self::start`], through another access.
+    /// As [`Self::start`], but through another access.
     pub(crate) fn start_with(
         netns: &Netns,
         options: Options,
@@ -150,7 +150,7 @@ impl Run {
         assert!(within(Duration::from_secs(20), &mut is_so), "no {what}");
     }
 
-    /// Waits for a poll that begins after this call.
+    /// Waits for a poll that starts after this call.
     pub(crate) fn poll(&self) {
         let polls = self.keep.told.lock().unwrap().polls;
         self.wait("poll", |told| told.polls >= polls + 2);

@@ -1,28 +1,29 @@
-//! Filters, and what each must say. The collector is held to it here, and the command and the daemon in the tests of `weir`.
+//! Filters, and the answers that each must give. The collector is checked against them here, and the command and the daemon in
+//! the tests of `weir`.
 //!
-//! The connections are those of `scene.rs`: clients at ports 21001 to 21004 of 0.0.0.0, of user 1000, with mark 7 and the congestion
-//! control reno; each has sent 10 bytes to 127.0.0.1:443 and got 5. The collector is the host's root, sees two namespaces, and
-//! has polled once while the first two clients were connected.
+//! The connections are those of `scene.rs`: clients at ports 21001 to 21004 of 0.0.0.0, of user 1000, with mark 7 and the
+//! congestion control reno; each has sent 10 bytes to 127.0.0.1:443 and received 5. The collector runs as root on the host, sees
+//! two namespaces, and has polled once while the first two clients were connected.
 
-/// `{home}` is the name of the collector's own namespace, `{cgroup}` the path of the cgroup of all sockets. The answers are, in
-/// this order:
+/// `{home}` is the name of the collector's own namespace, and `{cgroup}` the path of the cgroup of all sockets. The answers, in
+/// this order, are for:
 ///
-/// 1. the poll: `Y` there is a record, `N` there is none;
+/// 1. the poll: `Y` with a record, `N` without;
 /// 2. the close of a client that the poll met;
-/// 3. the abort of one that the poll met;
-/// 4. the close of one that no poll met;
-/// 5. the abort of one that no poll met.
+/// 3. the abort of a client that the poll met;
+/// 4. the close of a client that no poll met;
+/// 5. the abort of a client that no poll met.
 ///
-/// Of closes `Y` is a record, `N` none, and `?` is undecided: a record if they are kept.
+/// For closes, `Y` is a record, `N` none, and `?` is undecided: a record if those are kept.
 pub(crate) const CASES: &[(&str, &str)] = &[
     ("", "YYYYY"),
-    // Addresses and ports. An abort clears the peer's port, and our address where the socket was not bound to it.
+    // Addresses and ports. An abort clears the peer's port, and our address if the socket was not bound to it.
     ("sport >= :21000 and sport <= :21999", "YYYYY"),
     ("sport < :21000", "NNNNN"),
     ("not sport < :21000", "YYYYY"),
     ("dport = :443", "YYYY?"),
     ("dport != :80", "YYYY?"),
-    // What the kernel leaves out no poll meets, so that the event decides.
+    // No poll meets what the kernel leaves out, so the event decides.
     ("dport = :80", "NN?N?"),
     ("not dport = :443", "NN?N?"),
     ("src 127.0.0.1", "YYYY?"),
@@ -36,7 +37,7 @@ pub(crate) const CASES: &[(&str, &str)] = &[
     ("dev = 0", "YYYYY"),
     ("dev = 1", "NNNNN"),
     ("autobound", "NNNNN"),
-    // Who owns it is in no event, where 0 stands for nothing.
+    // No event names the owner: its 0 means nothing.
     ("uid = 0", "NNN??"),
     ("user = root", "NNN??"),
     ("uid = 1000", "YYY??"),
@@ -53,7 +54,7 @@ pub(crate) const CASES: &[(&str, &str)] = &[
     ("inode > 0", "YYY??"),
     ("cookie > 0", "YYYYY"),
     ("cookie = 0", "NNNNN"),
-    // So are the mark, the cgroup, the congestion control and the memory.
+    // Nor the mark, the cgroup, the congestion control and the memory.
     ("fwmark = 7", "YYY??"),
     ("fwmark != 7", "NNN??"),
     ("fwmark = 0x1/0x1", "YYY??"),
@@ -68,7 +69,7 @@ pub(crate) const CASES: &[(&str, &str)] = &[
     ("cc != reno", "NNN??"),
     ("drops = 0", "YYY??"),
     ("not drops < 1M", "NNN??"),
-    // Counters are in the event, but not in that of an abort.
+    // Events have counters, but not those of an abort.
     ("bytes_acked >= 10", "YYYY?"),
     ("bytes_acked < 10", "NNNN?"),
     ("not bytes_received >= 5", "NNNN?"),
@@ -79,12 +80,12 @@ pub(crate) const CASES: &[(&str, &str)] = &[
     ("unacked < 1000", "YYY??"),
     ("uid = 0 or bytes_sent = 10", "YYYY?"),
     ("uid = 0 and bytes_sent = 11", "NNNN?"),
-    // For how long the polls have seen it.
+    // How long the polls have seen it.
     ("age < 1h", "YYY??"),
     ("age > 1h", "NNN??"),
     ("not age > 1h", "YYY??"),
     ("age > 1h or sport >= :21000", "YYYYY"),
-    // A poll could have met it in any state that it went through.
+    // A poll could have met it in any of the states that it went through.
     ("state established", "YYYYY"),
     ("state listening", "NNNNN"),
     ("exclude established", "NYYYY"),
@@ -98,7 +99,7 @@ pub(crate) const CASES: &[(&str, &str)] = &[
     ("netns != weir-no-such", "YYYYY"),
 ];
 
-/// The same with the answers for the own namespace, and those for the other one.
+/// The same with answers for the own namespace, and for the other one.
 pub(crate) const BY_NAMESPACE: &[(&str, &str, &str)] = &[
     ("netns = {home}", "YYYYY", "NNNNN"),
     ("not netns = {home}", "NNNNN", "YYYYY"),

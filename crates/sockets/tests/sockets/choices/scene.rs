@@ -1,4 +1,4 @@
-//! The connections that filters are held against, in two namespaces.
+//! The connections on which filters are tested, in two namespaces.
 
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::fchown;
 use std::time::Duration;
 
-/// What a connection is there for, by its client's port.
+/// The purpose of a connection, by its client's port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Subject {
     PolledClose,
@@ -26,12 +26,12 @@ impl Subject {
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 443);
 
-/// A listener of the namespace that the calling thread is in.
+/// A listener in the namespace that the calling thread is in.
 pub(crate) fn listen() -> TcpListener {
     TcpListener::bind(SERVER).unwrap()
 }
 
-/// Both ends of a connection that has carried something each way, in the namespace that the calling thread is in.
+/// Both ends of a connection that has carried data in both directions, in the namespace that the calling thread is in.
 pub(crate) struct Ends {
     subject: Subject,
     client: TcpStream,
@@ -54,14 +54,14 @@ impl Ends {
         Ends { subject, client, server }
     }
 
-    /// The client closes in order or aborts; then the server, which has seen the end of the stream.
+    /// The client closes in order or aborts; then the server does, after seeing the end of the stream.
     pub(crate) fn close(self) {
         let Ends { subject, client, mut server } = self;
         if matches!(subject, Subject::PolledAbort | Subject::Abort) {
             SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
         }
         drop(client);
-        // The end, or a reset.
+        // The end of the stream, or a reset.
         let _ = server.read(&mut [0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Whose socket it is.
+//! Tests of attribution: the owners of sockets.
 
 use super::watch::Watch;
 use crate::support::{OWN_CGROUP, RARELY, options};
@@ -16,7 +16,7 @@ use testkit::{Netns, need_root_netns, skip};
 const POD: &str = "0a1b2c3d-1111-2222-3333-0123456789ab";
 const CONTAINER: &str = "3f0e1d2c3b4a5968778695a4b3c2d1e0f00f1e2d3c4b5a69788796a5b4c3d2e1";
 
-/// A cgroup below those of the test, removed with its owner.
+/// A cgroup below those of the test, removed when dropped.
 struct Group {
     mount: PathBuf,
     root: String,
@@ -47,7 +47,7 @@ impl Group {
         format!("{}/{}", self.root.trim_end_matches('/'), path.display())
     }
 
-    /// A listener that was made in this cgroup: the whole process is there for a moment.
+    /// A listener created in this cgroup: the whole process is in it for a moment.
     fn listener(&self, netns: &Netns) -> TcpListener {
         let _moved = OWN_CGROUP.lock().unwrap_or_else(PoisonError::into_inner);
         let own = fs::read_to_string("/proc/self/cgroup").unwrap();
@@ -64,7 +64,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for part in self.parts.iter().rev() {
-            // Busy for a moment after the last process left.
+            // Busy for a moment after the last process has left.
             testkit::within(Duration::from_secs(2), || fs::remove_dir(part).is_ok());
         }
     }
@@ -96,7 +96,7 @@ fn a_socket_has_its_cgroup_its_pod_and_its_namespace() {
         serde_json::from_slice::<Value>(&json).unwrap()["sockets"].as_array().unwrap().len()
     };
     let pod = format!("pod = {POD}");
-    // The collector's own filter does not ask for cgroups.
+    // The collector's own filter does not need cgroups.
     assert_eq!((answer(&pod), answer("container = nothing")), (1, 0));
     assert_eq!((answer("age >= 0"), answer("age > 1000000s")), (2, 0));
     let (told, _) = watch.stop();

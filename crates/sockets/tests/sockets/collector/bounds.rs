@@ -1,4 +1,4 @@
-//! What is bounded: memory, time, lateness.
+//! Tests of limits: memory, time, lateness.
 
 use super::law::check_all;
 use super::people::{Crowd, Ends};
@@ -40,7 +40,7 @@ fn a_full_table_forgets_and_counts_and_no_socket_is_missing() {
         assert_eq!(totals["closes_unobserved"], 0);
         assert_eq!(totals["sockets_dropped_duplicate"], 0);
         if (1..19).contains(&at) {
-            // What is forgotten is new when it is seen again.
+            // A forgotten socket counts as new when it is seen again.
             assert_eq!(totals["sockets_emitted"], totals["table_evicted"], "poll {}", at + 1);
             assert!(totals["sockets_unchanged"] >= 1_000, "poll {}", at + 1);
         }
@@ -76,7 +76,7 @@ fn a_poll_that_takes_longer_than_the_interval_is_an_overrun() {
     assert!(overruns >= 5 && overruns <= told.totals.len() as u64, "{overruns}");
     for pair in told.totals.windows(2) {
         assert!(pair[0]["poll_ns"] >= 60_000_000);
-        // Times are those of the beginning.
+        // Times are those of the start.
         assert!(pair[1]["time_unix_ns"] - pair[0]["time_unix_ns"] >= 60_000_000);
     }
     check_all(&told, &hops);
@@ -92,7 +92,8 @@ fn namespaces_that_a_poll_does_not_come_to_are_first_in_the_next_and_lose_no_key
     let crowds: Vec<_> = spaces.iter().map(|space| Crowd::new(space, Ends::V4, 1)).collect();
     let names: Vec<_> = spaces.iter().map(|space| space.name.clone()).collect();
     let options = Options {
-        // Every third poll, each of which comes to a third of them: to the same third, if nothing were owed.
+        // Every third poll is a keyframe, and each poll covers a third of the namespaces: always the same third, if nothing were
+        // owed.
         keyframe_every: NonZeroU32::new(3),
         ..options(Duration::from_millis(10), Scope::Named(names.clone()))
     };
@@ -135,12 +136,12 @@ fn polls_begin_in_their_slot_late_by_the_jitter_at_most() {
     let late: Vec<i64> = late.collect();
     say(&format!("late by {late:?} us"));
     if hops[0].event(Event::Overruns) > 0 {
-        // The machine held the thread for longer than the interval, and the slots began anew.
+        // The machine held the thread for longer than the interval, and the slots started over.
         return;
     }
     assert!(late.iter().all(|&late| late >= -1_000), "none is early");
     let in_range = late.iter().filter(|&&late| late <= 45_000).count();
-    // Most are in time even where others use the machine.
+    // Most are on time even if others use the machine.
     assert!(in_range * 2 >= late.len(), "{late:?}");
     let spread = late[1..].iter().max().unwrap() - late[1..].iter().min().unwrap();
     assert!(spread > 15_000, "{late:?}");

@@ -1,4 +1,4 @@
-//! What a closing record says of a connection, and what it leaves out because nobody knows it.
+//! What a closing record says about a connection, and what it leaves out because it is not known.
 
 use super::law::check_all;
 use super::people::{self, Crowd};
@@ -13,7 +13,7 @@ use sockets::{Options, Scope};
 use std::time::Duration;
 use testkit::{Netns, need_root_netns, within};
 
-/// Fields of `tcp_info` that a poll's counters stand in for after an abort.
+/// Fields of `tcp_info` for which a poll's counters stand in after an abort.
 const OF_LAST_POLL: [&str; 12] = [
     "bytes_sent",
     "bytes_acked",
@@ -29,7 +29,7 @@ const OF_LAST_POLL: [&str; 12] = [
     "unacked_segments",
 ];
 
-/// The fields of `tcp_info` that a record has.
+/// The `tcp_info` fields present in a record.
 fn counters(record: &Value) -> Vec<&'static str> {
     let set = FieldSet::named("tcp_info").unwrap();
     let raw = FieldSet::named("raw").unwrap();
@@ -126,7 +126,7 @@ fn of_more_rejected_connections_than_there_is_room_for_the_close_events_decide()
     assert!(within(Duration::from_secs(20), came));
     let (told, hops) = watch.stop();
     check_all(&told, &hops);
-    // Whose they are the events do not say.
+    // The events do not name the owners.
     assert_eq!((told.sum("closes_filtered"), told.sum("closes_undecided")), (10, 30));
     assert_eq!(told.closed().count(), 0);
 }

@@ -1,4 +1,4 @@
-//! Every socket that `ss` lists is a record, field by field, once; also the odd ones.
+//! Every socket that `ss` lists is recorded, field by field, exactly once, including the odd ones.
 
 use super::people::{Crowd, Ends, ss};
 use super::watch::Watch;
@@ -47,7 +47,7 @@ fn every_socket_of_ss_is_there_once_with_the_same_fields() {
     assert_eq!(mapped, 500, "accepted by a listener of both families");
 }
 
-/// Compares a record with a line of `ss -tinemHOa`, as far as nothing moves.
+/// Compares a record with a line of `ss -tinemHOa`, for everything that does not change.
 #[track_caller]
 fn compare(fields: &Value, words: &[String]) {
     let value = |prefix: &str| words.iter().find_map(|word| word.strip_prefix(prefix));
@@ -64,7 +64,7 @@ fn compare(fields: &Value, words: &[String]) {
     for (side, word) in [("src", 3), ("dst", 4)] {
         let (address, port) = words[word].rsplit_once(':').unwrap();
         let address = address.trim_start_matches('[').trim_end_matches(']');
-        // One peer has one text in records, whatever socket has it.
+        // A peer has one text in records, whichever socket has it.
         let address = address.trim_start_matches("::ffff:");
         // `ss` prints a listener of both families as a star.
         let ours = text(fields, &format!("{side}_address"));
@@ -94,7 +94,7 @@ fn compare(fields: &Value, words: &[String]) {
             ("snd_wnd_bytes", "snd_wnd:"),
         ] {
             let ours = fields[name].as_u64();
-            // What is zero `ss` leaves out.
+            // `ss` leaves out zeros.
             assert_eq!(ours.filter(|&count| count != 0), number(prefix), "{name} of {words:?}");
         }
         assert_eq!(
@@ -118,14 +118,14 @@ fn what_is_left_of_connections_and_handshakes_is_there_as_ss_has_it() {
     here.connect("va", &there, "vb");
     here.ip("addr add 10.81.0.1/24 dev va");
     there.ip("addr add 10.81.0.2/24 dev vb");
-    // Two of 1,000 have an end of each kind: client ends stay in TIME-WAIT.
+    // Two of 1,000 end each way: client ends stay in TIME-WAIT.
     let mut crowd = Crowd::new(&there, Ends::V4, 1_000);
     let more = Crowd::new(&there, Ends::Mapped, 200);
     for (client, server) in crowd.pairs.drain(..) {
         drop(client);
         drop(server);
     }
-    // Answers to the client's SYN get lost.
+    // Answers to the client's SYN are lost.
     there.ip("neigh add 10.81.0.1 lladdr 02:00:00:00:00:77 dev vb nud permanent");
     let listener = there.inside(|| TcpListener::bind("10.81.0.2:0").unwrap());
     let to = listener.local_addr().unwrap();
@@ -147,7 +147,7 @@ fn what_is_left_of_connections_and_handshakes_is_there_as_ss_has_it() {
         let fields = seen.fields();
         if matches!(text(&fields, "state"), "time_wait" | "syn_recv") {
             assert!(fields["rtt_us"].is_null() && fields["rcvbuf_bytes"].is_null(), "{fields}");
-            // The kernel writes 0 for both, and root is not their owner.
+            // The kernel writes 0 for both, but root is not their owner.
             assert!(fields["inode"].is_null() && fields["uid"].is_null(), "{fields}");
         }
     }
@@ -169,7 +169,7 @@ fn connect(to: SocketAddr) -> Socket {
     socket
 }
 
-/// A namespace with a name that nobody types.
+/// A namespace with a name that nobody would type.
 struct Odd(Vec<u8>);
 
 impl Odd {

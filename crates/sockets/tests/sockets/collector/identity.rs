@@ -1,4 +1,4 @@
-//! What tells records and runs apart, and what lets a store prove that it has them all.
+//! What distinguishes records and runs, and what lets a store prove that it has them all.
 
 use super::law::check_all;
 use super::people::{Crowd, Ends, cookie};
@@ -12,13 +12,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use testkit::{Netns, need_root_netns};
 
-/// The number in a field, which must be there.
+/// The number in a field, which must be present.
 #[track_caller]
 fn number(record: &Value, field: &str) -> u64 {
     record[field].as_u64().unwrap_or_else(|| panic!("no {field}: {record}"))
 }
 
-/// All records of one socket: those of polls, the closing one, and those of what is left in TIME-WAIT.
+/// All records of one socket: from polls, from its close, and from its remnant in TIME-WAIT.
 fn records_of(told: &Told, cookie: u64) -> Vec<Value> {
     let of = told.seen.iter().filter(|seen| seen.cookie == cookie);
     of.map(super::watch::Seen::fields).collect()
@@ -62,7 +62,7 @@ fn records_of_two_runs_are_told_apart_and_those_of_one_belong_together() {
     assert_ne!(runs[0], runs[1]);
 }
 
-/// As systemd has it, where it is installed and there is a machine id.
+/// The host id as systemd computes it, if it is installed and there is a machine id.
 fn host_id() -> Option<String> {
     let host = sockets::attribution::Host::read(Default::default());
     let ours = host.host_id().map(str::to_owned);
@@ -89,7 +89,7 @@ const COUNTERS: [(&str, &str); 7] = [
     ("busy_time_us", "busy_time_us_delta"),
 ];
 
-/// The first record says what was before it, and the differences after it add up to the last one's counters.
+/// The first record has the counters so far, and the differences after it must add up to the last one's counters.
 #[track_caller]
 fn check_sums(records: &[Value]) {
     let (first, last) = (records.first().unwrap(), records.last().unwrap());
@@ -121,7 +121,7 @@ fn differences_add_up_to_the_counters_of_the_close_whatever_was_left_out() {
     let (home, netns) = (Netns::new(), Netns::new());
     let mut crowd = Crowd::new(&netns, Ends::Mapped, 4);
     talk(&mut crowd, 5_000);
-    // Most polls leave out what has not changed, and some what the filter does not want.
+    // Most polls leave out unchanged sockets, and some leave out what the filter rejects.
     let watch = Watch::start(
         &home,
         Options {
@@ -173,7 +173,7 @@ fn an_abort_has_no_differences_and_the_sum_is_what_the_last_poll_saw() {
     watch.wait("close", |told| told.closed().any(|seen| seen.cookie == aborted));
     let (told, _) = watch.stop();
     let records = records_of(&told, aborted);
-    // An abort leaves nothing behind that a later poll could list.
+    // An abort leaves nothing that a later poll could list.
     let last = records.last().unwrap();
     assert_eq!(
         (&last["record_kind"], &last["close_reason"]),

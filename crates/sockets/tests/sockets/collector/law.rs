@@ -1,4 +1,4 @@
-//! What comes in and what becomes of it: each totals record, their sum, and the ledger at any moment.
+//! What enters and what becomes of it: in each totals record, in their sum, and in the ledger at any moment.
 
 use super::people::{Crowd, Ends, storm};
 use super::watch::{RECORDS_BEFORE, Told, Totals, Watch};
@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use testkit::{Netns, need_root_netns, say, within};
 
-/// Each way that a totals record has for what became of a socket, and the ledger's reason; `None` is a record, or the rest of
-/// all reasons.
+/// Each outcome of a socket in a totals record, with the ledger's reason. `None` is a record, or the remaining reasons together.
 type Ways<'a> = &'a [(&'static str, Option<Reason>)];
 
 const POLL_WAYS: Ways<'_> = &[
@@ -45,7 +44,7 @@ fn check_totals(totals: &Totals) {
     assert_eq!(totals["closes_observed"], sum(CLOSE_WAYS), "{totals:?}");
 }
 
-/// Holds what was told against the ledger's hops after the end.
+/// Compares the reports with the ledger's hops after the end.
 #[track_caller]
 pub(crate) fn check_all(told: &Told, hops: &[HopSnapshot]) {
     told.totals.iter().for_each(check_totals);
@@ -56,7 +55,7 @@ pub(crate) fn check_all(told: &Told, hops: &[HopSnapshot]) {
         assert_eq!(totals["poll"], at as u64 + 1);
         assert_eq!(totals["next_sequence"], totals[RECORDS_BEFORE], "{totals:?}");
     }
-    // So that a store can prove itself complete.
+    // So that a store can prove that it is complete.
     let last = told.totals.last().map_or(0, |totals| totals["next_sequence"]);
     assert_eq!(last, told.seen.len() as u64, "no record follows the last totals");
     for (kind, received, records, ways) in [
@@ -81,7 +80,7 @@ fn everything_on(netns: &Netns) -> Options {
         keyframe_every: NonZeroU32::new(5),
         sample: NonZeroU32::new(2).unwrap(),
         listen_every: NonZeroU32::new(3).unwrap(),
-        // Of these the kernel decides the port, and the collector the rest.
+        // The kernel decides about the port, and the collector about the rest.
         filter: Some(Filter::parse("sport != :1 and not bytes_received = 7").unwrap()),
         ..options(Duration::from_millis(20), Scope::Named(vec![netns.name.clone()]))
     }
@@ -126,7 +125,7 @@ fn every_socket_and_every_close_is_counted_once_through_a_storm() {
     watch.next_poll();
     let (told, hops) = watch.stop();
     check_all(&told, &hops);
-    // Most of the storm is aborted, and says nothing of its bytes.
+    // Most of the storm is aborted, and its events lack the bytes.
     let closes = ["closes_emitted", "closes_undecided", "closes_sampled"];
     for way in POLL_WAYS[..4].iter().map(|(way, _)| *way).chain(closes) {
         assert!(told.sum(way) > 0, "{way}");
@@ -149,8 +148,8 @@ fn closes_after_the_last_poll_are_told_and_in_the_totals() {
     let watch = Watch::start(&netns, options(crate::support::RARELY, Scope::Own));
     watch.wait_polls(1);
     drop(crowd);
-    // The kernel tells of a close a moment later (a work queue: net/core/sock_diag.c, sock_diag_broadcast_destroy). The
-    // listener's counts too.
+    // The kernel reports a close a moment later (a work queue: net/core/sock_diag.c, sock_diag_broadcast_destroy). The listener's
+    // counts too.
     let came = || watch.hops()[1].received.count >= 101;
     assert!(within(Duration::from_secs(10), came));
     let (told, hops) = watch.stop();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use testkit::Netns;
 
-/// Which sockets a connection has at its ends.
+/// The kinds of sockets at the ends of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ends {
     V4,
@@ -63,7 +63,7 @@ pub(crate) fn cookie(socket: &TcpStream) -> u64 {
     SockRef::from(socket).cookie().unwrap()
 }
 
-/// Connections that are opened, used and closed or aborted as fast as it goes, until the storm is dropped.
+/// Connections that are opened, used and closed or aborted as fast as possible, until the storm is dropped.
 pub(crate) struct Storm<'s> {
     is_over: &'s AtomicBool,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Storm<'s> {
 pub(crate) fn storm<R>(netns: &Netns, threads: usize, f: impl FnOnce(&AtomicU64) -> R) -> R {
     let (is_over, connections) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        // Over also when `f` panics: the scope waits for its threads.
+        // Ends even if `f` panics: the scope waits for its threads.
         let _storm = Storm { is_over: &is_over };
         for thread in 0..threads {
             let (is_over, connections) = (&is_over, &connections);
@@ -82,7 +82,7 @@ pub(crate) fn storm<R>(netns: &Netns, threads: usize, f: impl FnOnce(&AtomicU64)
                     let listener = TcpListener::bind((listens_at, 0)).unwrap();
                     let port = listener.local_addr().unwrap().port();
                     while !is_over.load(Ordering::Relaxed) {
-                        // Ports run out for a moment: what closes in order stays for a minute.
+                        // Ports run out for a moment: connections closed in order stay for a minute.
                         let Ok(client) = TcpStream::connect((server, port)) else { continue };
                         let (accepted, _) = listener.accept().unwrap();
                         let count = connections.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Drop for Storm<'_> {
     }
 }
 
-/// What `ss` prints of each socket, word by word, by cookie.
+/// The words that `ss` prints for each socket, by cookie.
 pub(crate) fn ss(netns: &Netns) -> BTreeMap<u64, Vec<String>> {
     let output = Command::new("nsenter")
         .arg(format!("--net={}", netns.path().display()))

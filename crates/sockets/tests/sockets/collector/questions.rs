@@ -90,7 +90,7 @@ fn questions_from_all_sides_delay_no_poll_and_end_with_the_collector() {
                             let answer = questions.ask(None, 100_000, WAIT).and_then(Answer::whole);
                             let answer = match answer {
                                 Ok(answer) => parse(&answer),
-                                // One a second is answered: the others wait, or try again.
+                                // One question a second is answered: the others wait, or try again.
                                 Err(QueryError::Busy | QueryError::Timeout) => continue,
                                 Err(error) => return error,
                             };
@@ -156,7 +156,7 @@ fn a_question_whose_asker_has_gone_costs_nothing() {
     watch.stop();
 }
 
-/// Asks without reading, until the collector has begun to answer.
+/// Asks without reading, until the collector has started to answer.
 fn ask_and_wait(questions: &Questions) -> Answer {
     let mut answer = questions.ask(None, 100_000, WAIT).unwrap();
     assert!(answer.next().unwrap().is_ok());
@@ -181,7 +181,7 @@ fn a_slow_reader_delays_no_poll_and_is_told_that_its_answer_is_cut() {
     let mut answer = questions.ask(None, 100_000, WAIT).unwrap();
     let first = answer.next().unwrap().unwrap();
     let (polls, began) = (watch.polls(), Instant::now());
-    // Two seconds and more.
+    // More than two seconds.
     watch.wait_polls(polls + 25);
     match whole(&first, answer) {
         Ok(text) => {
@@ -201,7 +201,7 @@ fn a_slow_reader_delays_no_poll_and_is_told_that_its_answer_is_cut() {
             began.elapsed()
         ),
     }
-    // One that reads gets all of it.
+    // A reader that reads gets all of it.
     let answer = parse(&watch.query(None, 100_000, WAIT).unwrap());
     if answer["truncated"] == false {
         assert_eq!(answer["shown"].as_u64(), Some(2 * crowd.pairs.len() as u64 + 1));
@@ -225,7 +225,7 @@ fn one_question_a_second_is_answered_and_few_wait() {
     };
     let (one, other) = (time(), time());
     assert!(other - one > 990_000_000, "{} ns apart", other - one);
-    // While one does not read its answer the next ones wait; they are a few.
+    // While one reader does not read its answer, the next questions wait; only a few may.
     let questions = watch.collector.questions();
     let _unread = ask_and_wait(&questions);
     let ask = || questions.ask(None, 1, Duration::from_millis(200)).map(drop).unwrap_err();
@@ -253,7 +253,7 @@ fn answers_that_nobody_takes_hold_up_no_other_and_the_oldest_is_taken_back() {
     let first = unread.next().unwrap().unwrap();
     let next = questions.ask(None, 1, WAIT).and_then(Answer::whole).unwrap();
     assert_eq!(parse(&next)["shown"], 1);
-    // The other had not to be taken back for it.
+    // The other answer did not have to be discarded for it.
     match whole(&first, unread) {
         Ok(cut) => assert_eq!(parse(&cut)["truncated_by"], "slow_reader"),
         Err(error) => assert!(
@@ -261,16 +261,16 @@ fn answers_that_nobody_takes_hold_up_no_other_and_the_oldest_is_taken_back() {
             "{error}"
         ),
     }
-    // There is room for the one under way and two beside it.
+    // There is room for the current answer and two more.
     let mut unread: Vec<_> = (0..4).map(|_| ask_and_wait(&questions)).collect();
     assert_eq!(unread.remove(0).whole(), Err(QueryError::Broken));
     drop(unread);
-    // One that has gone makes room at once.
+    // A reader that has gone makes room at once.
     drop(ask_and_wait(&questions));
     let began = Instant::now();
     questions.ask(None, 1, WAIT).and_then(Answer::whole).unwrap();
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-    // One that is under way at the stop has an end.
+    // An answer in progress at the stop is ended.
     let mut cut = questions.ask(None, 100_000, WAIT).unwrap();
     let first = cut.next().unwrap().unwrap();
     watch.stop();

@@ -1,4 +1,4 @@
-//! Namespaces that are read without a walk: what a walk would list is told all the same.
+//! Namespaces that are read without a walk: everything that a walk would list is still reported.
 
 use super::people::{Crowd, Ends, cookie, ss};
 use super::watch::{Cookies, Seen, Watch};
@@ -21,7 +21,7 @@ use sys::namespace::{Error, Scan};
 use testkit::{Netns, need_root_netns, within};
 use wire::inet_diag::States;
 
-/// An access whose polls begin when the test says so.
+/// An access whose polls start when the test says so.
 struct Steps {
     access: Box<dyn Access>,
     go: Receiver<()>,
@@ -29,7 +29,7 @@ struct Steps {
 
 impl Access for Steps {
     fn discover(&mut self, scope: &Scope, found: &mut Vec<Found>) -> io::Result<Scan> {
-        // An error: the test is over, and polls go on by themselves until the collector is stopped.
+        // On an error the test is over, and polls go on by themselves until the collector is stopped.
         let _ = self.go.recv_timeout(Duration::from_secs(60));
         self.access.discover(scope, found)
     }
@@ -73,16 +73,16 @@ impl Stepped {
         let options = Options {
             states: States::CONNECTED | States::LISTENING,
             listen_every: listen_every.try_into().unwrap(),
-            // A poll of ten times as long puts off what is left.
+            // A poll that took ten times the interval would put off the rest.
             ..options(Duration::from_millis(100), Scope::Named(names))
         };
         let steps = || Box::new(Steps { access: access(), go: receiver }) as Box<dyn Access>;
         Stepped { watch: Watch::start_with(home, options, Box::new(steps)), go }
     }
 
-    /// Has it poll once. Returns how many namespaces it found quiet.
+    /// Polls once. Returns how many namespaces were found quiet.
     fn step(&self) -> u64 {
-        // What is 0 is left out.
+        // An event at 0 is left out.
         let quiet = || self.watch.poll_hop().event(Event::QuietNamespaces);
         let (before, polls) = (quiet(), self.watch.polls());
         self.go.send(()).unwrap();
@@ -90,13 +90,13 @@ impl Stepped {
         quiet() - before
     }
 
-    /// Polls until all of so many namespaces are quiet; how long a reading takes on a busy machine decides with which poll.
+    /// Polls until all `count` namespaces are quiet. On a busy machine, the time of a reading decides which poll that is.
     fn steps_until_quiet(&self, count: usize) {
         let came = within(Duration::from_secs(30), || self.step() == count as u64);
         assert!(came, "they do not become quiet");
     }
 
-    /// What the last poll told of a namespace.
+    /// What the last poll reported about a namespace.
     fn told(&self, space: &Netns) -> BTreeMap<u64, Seen> {
         let told = self.watch.told.lock().unwrap();
         let poll = told.totals.len() as u64;
@@ -113,7 +113,7 @@ impl Stepped {
     }
 }
 
-/// A socket whose handshake nobody answers, in a namespace with [`void`].
+/// A socket with an unanswered handshake, in a namespace with [`void`].
 fn connecting(space: &Netns) -> Socket {
     connect(space, "10.83.0.9:9".parse().unwrap())
 }
@@ -125,7 +125,7 @@ fn connect(space: &Netns, to: SocketAddr) -> Socket {
     socket
 }
 
-/// A device that swallows what is sent: at its other end nobody has the address.
+/// Adds a device that swallows what is sent: nobody at its other end has the address.
 fn void(space: &Netns) {
     space.ip("link add name d0 type veth peer name d1");
     space.ip("link set d0 up");
@@ -138,7 +138,7 @@ fn listen(space: &Netns) -> TcpListener {
     space.inside(|| TcpListener::bind("127.0.0.1:0").unwrap())
 }
 
-/// Without what only the clock changes, and the number of the record.
+/// A record without the fields that change with the clock, and without its number.
 fn lasting(seen: &Seen) -> Value {
     let mut fields = seen.fields();
     let names = ["poll", "sequence", "time_unix_ns", "timer_expires_ms", "timer"];
@@ -146,7 +146,7 @@ fn lasting(seen: &Seen) -> Value {
     for name in names.iter().chain(&clocks) {
         fields.as_object_mut().unwrap().remove(*name);
     }
-    // Since the record before, which the first one has not.
+    // Since the previous record, which the first one does not have.
     fields
         .as_object_mut()
         .unwrap()
@@ -185,7 +185,7 @@ fn records_of_a_quiet_namespace_are_those_of_a_walk() {
             assert_eq!(lasting(seen), lasting(&walked[cookie]), "namespace {at}");
         }
     }
-    // What changes without a segment.
+    // Changes that need no segment.
     let (_, server) = &mut crowds[0].pairs[0];
     server.read_exact(&mut [0; 5]).unwrap();
     SockRef::from(&*server).set_recv_buffer_size(70_000).unwrap();
@@ -251,10 +251,10 @@ fn listeners_of_a_quiet_namespace_are_told_when_they_are_asked_for() {
     stepped.stop();
 }
 
-/// What happens in a namespace between two polls, and what of it has to stay.
+/// Changes a namespace between two polls. Returns what has to stay alive.
 type Change = fn(&Netns, &mut Content) -> Vec<Box<dyn Send>>;
 
-/// Makes what is in a namespace before.
+/// Creates the initial content of a namespace.
 type Make = fn(&Netns) -> Content;
 
 struct Content {
@@ -340,7 +340,7 @@ fn whatever_happens_in_a_quiet_namespace_a_poll_lists_what_ss_does() {
     drop(kept);
 }
 
-/// Nothing of it is counted as in use: its listener was there only between two polls.
+/// Nothing of it counts as in use: its listener was there only between two polls.
 #[test]
 fn a_handshake_without_a_listener_is_told() {
     if !need_root_netns() {
@@ -351,7 +351,7 @@ fn a_handshake_without_a_listener_is_told() {
     here.connect("va", there, "vb");
     here.ip("addr add 10.84.0.1/24 dev va");
     there.ip("addr add 10.84.0.2/24 dev vb");
-    // Answers to the client's SYN get lost.
+    // Answers to the client's SYN are lost.
     there.ip("neigh add 10.84.0.1 lladdr 02:00:00:00:00:77 dev vb nud permanent");
     let stepped = Stepped::start(&home, &spaces, 1);
     stepped.steps_until_quiet(1);
@@ -363,7 +363,7 @@ fn a_handshake_without_a_listener_is_told() {
         drop(listener);
         client
     };
-    // The kernel gives it up within a second of the listener's end, which may be before the poll.
+    // The kernel drops the handshake within a second of the listener's end, which may be before the poll.
     let told = within(Duration::from_secs(30), || {
         let client = handshake();
         let before: Cookies = ss(there).into_keys().collect();
@@ -373,7 +373,7 @@ fn a_handshake_without_a_listener_is_told() {
         let ours: Cookies = stepped.told(there).into_keys().collect();
         let is_clear = before == after && before.len() == 1;
         assert!(!is_clear || ours == before, "{ours:?} instead of {before:?}");
-        // Quiet again before the next.
+        // Quiet again before the next attempt.
         let _ = within(Duration::from_secs(10), || ss(there).is_empty());
         if !is_clear {
             stepped.steps_until_quiet(1);

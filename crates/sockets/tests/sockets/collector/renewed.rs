@@ -1,4 +1,4 @@
-//! Filters while time passes: what their names stand for changes, and sockets grow old.
+//! Filters as time passes: their names change meaning, and sockets grow old.
 
 use super::law::check_all;
 use super::people::{Crowd, Ends};
@@ -17,7 +17,7 @@ use testkit::{Netns, need_root_netns, skip, within};
 
 const OFTEN: Duration = Duration::from_millis(50);
 
-/// A cgroup that goes with its owner.
+/// A cgroup that is removed when dropped.
 struct Group(PathBuf);
 
 impl Group {
@@ -34,7 +34,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Busy for a moment after the last process left.
+        // Busy for a moment after the last process has left.
         within(Duration::from_secs(5), || fs::remove_dir(&self.0).is_ok());
     }
 }
@@ -116,7 +116,7 @@ fn an_interface_that_is_made_anew_under_its_name_still_passes() {
     let (_first, cookie) = bound();
     sees(cookie);
     netns.ip("link del dev renewed");
-    // So that the next does not get the same index.
+    // So that the next one does not get the same index.
     netns.ip("link add name between type veth peer name between2");
     netns.connect("renewed", &peer, "other");
     let (_second, cookie) = bound();

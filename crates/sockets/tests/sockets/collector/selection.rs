@@ -1,4 +1,4 @@
-//! Which sockets become records: filter, sample, change.
+//! Which sockets become records: by filter, sample, and change.
 
 use super::law::check_all;
 use super::people::{Crowd, Ends};
@@ -26,7 +26,7 @@ fn what_does_not_change_is_told_in_keyframes_only_and_what_does_at_once() {
     }
     let netns = Netns::new();
     let mut crowd = Crowd::new(&netns, Ends::Mapped, 20);
-    // Timers run, and what is left of a connection waits for its end: only the clock changes them.
+    // Timers run, and remnants of connections wait for their end: only the clock changes them.
     for (client, server) in &crowd.pairs {
         SockRef::from(client).set_keepalive(true).unwrap();
         SockRef::from(server).set_keepalive(true).unwrap();
@@ -48,7 +48,7 @@ fn what_does_not_change_is_told_in_keyframes_only_and_what_does_at_once() {
         let (client, server) = &mut crowd.pairs[0];
         client.write_all(b"hello").unwrap();
         server.read_exact(&mut [0; 5]).unwrap();
-        // The poll under way may have met one end before, and the other behind.
+        // The current poll may have met one end before the write, and the other after it.
         written.push(watch.next_poll());
     }
     let listener = SockRef::from(&crowd.listener).cookie().unwrap();
@@ -76,7 +76,7 @@ fn what_does_not_change_is_told_in_keyframes_only_and_what_does_at_once() {
             (fields["bytes_sent"].clone(), fields["bytes_received"].clone())
         };
         for (at, poll) in written.iter().enumerate() {
-            // By then so many were written, and perhaps not one more.
+            // At least this many bytes were written by then.
             let told =
                 sent.iter().rfind(|seen| seen.poll <= *poll).map(|seen| counts(&seen)).unwrap();
             let bytes = [told.0, told.1].into_iter().filter_map(|n| n.as_u64()).max().unwrap();
@@ -145,7 +145,7 @@ fn a_filter_is_decided_here_and_there_and_counts_what_it_leaves_out_here() {
     assert_eq!((first["sockets_visited"], first["sockets_filtered"]), (40, 30));
     let closed: Cookies = told.closed().map(|seen| seen.cookie).collect();
     assert_eq!(closed, wanted);
-    // Both ends of 60 connections; and three listeners, which are no connections.
+    // Both ends of 60 connections; and three listeners, which are not connections.
     assert_eq!(told.sum("closes_filtered"), 120 - 10);
     assert_eq!(told.sum("closes_never_connected"), 3);
 }

@@ -1,4 +1,4 @@
-//! Namespaces: those that come and go, those that are chosen, and those that do not work.
+//! Namespaces that come and go, that are selected, and that do not work.
 
 use super::law::check_all;
 use super::people::{Crowd, Ends};
@@ -56,11 +56,11 @@ fn namespaces_are_found_when_they_come_and_forgotten_when_they_go() {
         assert_eq!(inode(&space.name), space.id().inode);
     }
     let gone: Vec<_> = spaces.drain(..10).collect();
-    // Their connections end in order, and nobody is left to hear them but the collector.
+    // Their connections end in order, and only the collector is left to hear them.
     drop(crowds.drain(..10).collect::<Vec<_>>());
     let names: Vec<_> = gone.iter().map(|space| space.name.clone()).collect();
     watch.wait("closes of those that go", |told| {
-        // Others on this machine have namespaces, too, which may be too young to have a name here.
+        // Others on this machine have namespaces too, which may be too young to have a name here.
         let is_of = |name: &Option<String>| name.as_ref().is_some_and(|name| names.contains(name));
         told.closed().filter(|seen| is_of(&seen.netns)).count() >= 20
     });
@@ -117,9 +117,9 @@ enum Wrong {
     Permission,
     Gone,
     Open,
-    /// The socket is none of the protocol.
+    /// The socket is not one of the protocol.
     Foreign,
-    /// The socket has an answer under way already.
+    /// The socket already has an answer in progress.
     Busy,
 }
 
@@ -169,7 +169,7 @@ impl Access for Failing {
     }
 }
 
-/// Asks for a listing, so that the kernel refuses the next while this one is not read.
+/// Requests a listing, so that the kernel refuses the next one until this one is read.
 fn ask_before(socket: &Socket) -> Result<(), Errno> {
     let mut request = Vec::new();
     Request {
@@ -296,7 +296,7 @@ fn without_capabilities_the_own_namespace_is_read_and_the_others_are_named_as_mi
     assert_eq!(causes.len(), told.problems.len(), "each once");
 }
 
-/// Direct access that takes its time.
+/// Direct access that is slow.
 pub(crate) struct Slow {
     pub(crate) direct: Direct,
     pub(crate) each: Duration,
@@ -349,7 +349,7 @@ fn a_stop_ends_a_poll_of_many_namespaces_and_what_it_saw_is_told() {
     let visited = told.totals[0]["namespaces_visited"];
     assert!((3..30).contains(&visited), "{visited}");
     assert_eq!(told.sum("closes_unobserved"), 0);
-    // The kernel tells of closes a moment later, and of those in namespaces that it has no id for never.
+    // The kernel reports closes a moment later, and never those in namespaces that it has no id for.
     let closed = told.closed().filter(|seen| seen.netns.is_some()).count() as u64;
     assert!(closed <= visited * 2, "{closed}");
 }

@@ -1,4 +1,4 @@
-//! A collector under test, and everything that it has told.
+//! A collector under test, and everything that it has reported.
 
 use ledger::{HopKind, HopSnapshot};
 use record::{Encoder, Encoding, FieldSet, PollTotals, RecordKind, SocketRecord};
@@ -14,11 +14,11 @@ use std::time::Duration;
 use testkit::{Netns, within};
 
 pub(crate) type Totals = BTreeMap<String, u64>;
-/// Beside the fields of totals: how many records came before them.
+/// In addition to the fields of totals: how many records came before them.
 pub(crate) const RECORDS_BEFORE: &str = "records before";
 pub(crate) type Cookies = BTreeSet<u64>;
 
-/// A record as it is written to a file.
+/// A record as written to a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) kind: RecordKind,
@@ -51,7 +51,7 @@ impl Told {
         self.seen.iter().filter(|seen| seen.kind == RecordKind::CLOSE)
     }
 
-    /// The cookies of a poll's records, each of which is there once.
+    /// The cookies of a poll's records, each of which must appear once.
     pub(crate) fn cookies_of(&self, poll: u64) -> Cookies {
         let mut cookies = Cookies::new();
         for seen in self.polled().filter(|seen| seen.poll == poll) {
@@ -110,7 +110,7 @@ impl Output for Recorder {
     }
 }
 
-/// A collector that runs.
+/// A running collector.
 pub(crate) struct Watch {
     pub(crate) collector: Collector,
     pub(crate) told: Arc<Mutex<Told>>,
@@ -141,7 +141,7 @@ impl Watch {
         Watch::start_with(netns, options, Box::new(|| Box::new(wrap(Direct::new()))))
     }
 
-    /// Asks, and reads the whole answer.
+    /// Asks a question, and reads the whole answer.
     pub(crate) fn query(
         &self,
         filter: Option<Filter>,
@@ -163,7 +163,7 @@ impl Watch {
         self.wait("poll", |told| told.totals.len() >= polls);
     }
 
-    /// Waits for a poll that begins after this call, and says which.
+    /// Waits for a poll that starts after this call, and returns its number.
     #[track_caller]
     pub(crate) fn next_poll(&self) -> u64 {
         let polls = self.polls() + 2;
@@ -185,7 +185,7 @@ impl Watch {
         self.hops().into_iter().find(|hop| hop.hop == HopKind::Poll).unwrap()
     }
 
-    /// Stops the collector; what it told, and what its hops were then.
+    /// Stops the collector. Returns what it reported, and its hops at that time.
     pub(crate) fn stop(self) -> (Told, Vec<HopSnapshot>) {
         let meter = self.collector.meter();
         drop(self.collector.stop().unwrap());
