@@ -1,5 +1,5 @@
-//! From a datagram to a figure. The unit of each benchmark is one datagram of about 1.2 kB with five flow samples, of agents and flows that
-//! the generator plays.
+//! From a datagram to a figure. The unit of each benchmark is one datagram of about 1.2 kB with five flow samples, with agents
+//! and flows that the generator simulates.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flows::{
@@ -58,7 +58,7 @@ fn datagrams() -> Vec<(Vec<u8>, u64)> {
     all
 }
 
-/// A file of MaxMind's that knows a /24 in every 64 of those that the agents see.
+/// A file in MaxMind's format that knows one in 64 of the /24 networks that the agents see.
 fn groups() -> Groups {
     let fields = [
         ("autonomous_system_number", MmdbField::Number(64_496)),
@@ -92,7 +92,8 @@ fn engine(criterion: &mut Criterion) {
             )],
         ),
     ] {
-        // What all iterations share is warm, as in a collector that runs; numbers that come again would be duplicates.
+        // What all iterations share is warm, as in a running collector. Numbers that come again would be duplicates, so each gets
+        // a fresh engine.
         group.bench_function(name, |bencher| {
             bencher.iter_batched_ref(
                 || {

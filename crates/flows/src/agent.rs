@@ -9,22 +9,22 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use wire::sflow::DataSource;
 
-/// A clock that goes back further than this has begun anew: datagrams do not overtake each other by so much.
+/// A clock that goes back by more than this has restarted, in milliseconds: datagrams are never reordered by that much.
 const BACK_MS: u32 = 5_000;
 
-/// A recent loss is that of one or two of these.
+/// Length of a period of the recent loss, in nanoseconds: the loss covers one to two periods.
 const RECENT_NS: u64 = 10_000_000_000;
 
-/// Who an agent is: by what it says, not by where its datagrams come from.
+/// Identity of an agent: what it says in its datagrams, not their source address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AgentId {
-    /// Its address.
+    /// The agent's address.
     pub address: IpAddr,
-    /// Its part.
+    /// The sub-agent.
     pub sub_agent: u32,
 }
 
-/// How many samplers and interfaces there may be, over all agents.
+/// Limit on the number of samplers and interfaces over all agents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Room {
     pub(crate) taken: usize,
@@ -37,7 +37,7 @@ impl Room {
         Room { taken: 0, max, next: 0 }
     }
 
-    /// A place, with a number that no other ever has.
+    /// Takes a place, with a number that is never reused. `None` when the limit is reached.
     fn take(&mut self) -> Option<u32> {
         if self.taken >= self.max {
             return None;
@@ -51,24 +51,24 @@ impl Room {
 /// One sampler of an agent.
 #[derive(Clone, Debug)]
 struct Numbered {
-    /// The same for all samples of the sampler, and no other's.
+    /// A unique number, the same for all samples of the sampler.
     number: u32,
     /// The sampler.
     sampler: Sampler,
-    /// When its last sample came.
+    /// When its last sample arrived.
     heard_ns: u64,
 }
 
-/// One agent, or part of one.
+/// One agent or sub-agent.
 #[derive(Clone, Debug)]
 pub struct Agent {
     sequence: Sequence,
     uptime_ms: u32,
     first_ns: u64,
     heard_ns: u64,
-    /// Milliseconds between two datagrams, averaged.
+    /// Average number of milliseconds between two datagrams.
     ms_for_each: f64,
-    /// What its datagrams were one period ago and two, and when the later one began.
+    /// Datagram totals as of one and two periods ago, and when the current period began.
     periods: [SequenceTotals; 2],
     period_ns: u64,
     samplers: HashMap<(Traffic, DataSource), Numbered, RandomState>,
@@ -76,7 +76,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// One that is heard for the first time.
+    /// An agent heard for the first time.
     pub(crate) fn new(now_ns: u64) -> Agent {
         Agent {
             sequence: Sequence::default(),
@@ -91,8 +91,8 @@ impl Agent {
         }
     }
 
-    /// The most bytes that so many agents with so many samplers and interfaces take. A hash table has up to 16 places for 7 entries, and
-    /// at least four.
+    /// Maximum memory of `agents` agents with `sources` samplers and interfaces, in bytes. A hash table has up to 16 slots for 7
+    /// entries, and at least four.
     pub(crate) const fn memory_max_bytes(agents: usize, sources: usize) -> usize {
         let agent = size_of::<(AgentId, Agent)>() + 1;
         let source = size_of::<(u32, Port)>();
@@ -102,22 +102,22 @@ impl Agent {
         (agents * each * 7 + (agents * agent + sources * (larger + 1)) * 16) / 7
     }
 
-    /// Datagrams by their numbers. What is lost here was lost on the network or at our socket.
+    /// Datagrams by sequence number. Those lost were lost on the network or at our socket.
     pub fn datagrams(&self) -> SequenceTotals {
         self.sequence.totals()
     }
 
-    /// The share of its datagrams that did not arrive, of those of the last 10 to 20 s. `None` if there were none.
+    /// Share of its datagrams in the last 10 to 20 s that did not arrive. `None` if there were none.
     pub fn recent_loss(&self) -> Option<f64> {
         let [_, before] = self.periods;
         let now = self.sequence.totals();
-        // A late one takes back a loss that may be of the period before.
+        // A late datagram takes back a loss that may belong to the previous period.
         let lost = now.lost.saturating_sub(before.lost);
         let sent = now.received.saturating_sub(before.received) + lost;
         (sent > 0).then(|| lost as f64 / sent as f64)
     }
 
-    /// Begins another period of the recent loss when it is time.
+    /// Starts a new period of the recent loss when it is time.
     pub(crate) fn turn(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.period_ns) >= RECENT_NS {
             self.period_ns = now_ns;
@@ -140,28 +140,28 @@ impl Agent {
         self.uptime_ms
     }
 
-    /// Its samplers, in no order.
+    /// Its samplers, in no particular order.
     pub fn samplers(&self) -> impl Iterator<Item = (Traffic, DataSource, &Sampler)> {
         self.samplers.iter().map(|((traffic, source), one)| (*traffic, *source, &one.sampler))
     }
 
-    /// The numbers that its samplers of this traffic have in figures, with their sources.
+    /// The numbers that figures use for its samplers of this traffic, with their sources.
     pub fn sampler_numbers(&self, traffic: Traffic) -> impl Iterator<Item = (u32, DataSource)> {
         let samplers = self.samplers.iter().filter(move |((of, _), _)| *of == traffic);
         samplers.map(|((_, source), one)| (one.number, *source))
     }
 
-    /// Its interfaces by index, in no order.
+    /// Its interfaces by index, in no particular order.
     pub fn ports(&self) -> impl Iterator<Item = (u32, &Port)> {
         self.ports.iter().map(|(index, port)| (*index, port))
     }
 
-    /// Samplers and interfaces.
+    /// Number of samplers and interfaces.
     pub(crate) fn sources(&self) -> usize {
         self.samplers.len() + self.ports.len()
     }
 
-    /// Takes the header of a datagram.
+    /// Processes the header of a datagram.
     pub(crate) fn hear(&mut self, sequence: u32, uptime_ms: u32, now_ns: u64) -> Seen {
         let is_first = self.sequence.totals().received == 0;
         let back_ms = self.uptime_ms.wrapping_sub(uptime_ms);
@@ -186,7 +186,7 @@ impl Agent {
         seen
     }
 
-    /// Forgets samplers and interfaces that were not heard of since `before_ns`. The numbers of these samplers go to `gone`.
+    /// Forgets samplers and interfaces that were not heard since `before_ns`. Appends the numbers of those samplers to `gone`.
     pub(crate) fn forget(&mut self, before_ns: u64, gone: &mut Vec<u32>) {
         self.samplers.retain(|_, one| {
             let is_heard = one.heard_ns >= before_ns;
@@ -198,7 +198,8 @@ impl Agent {
         self.ports.retain(|_, port| port.heard_ns() >= before_ns);
     }
 
-    /// What a sample is worth, with the number of its sampler, and how many samples the agent lost since the one before. `None`: it would be a new one, and there is no room.
+    /// What a sample is worth, with the number of its sampler, and how many samples the agent lost since the previous one. `None`
+    /// when the sampler is new and there is no room for it.
     pub(crate) fn weigh(
         &mut self,
         source: DataSource,
@@ -224,12 +225,12 @@ impl Agent {
         self.ports.get(&index)
     }
 
-    /// An interface whose counters are known.
+    /// An interface with known counters.
     pub(crate) fn port(&mut self, index: u32) -> Option<&mut Port> {
         self.ports.get_mut(&index)
     }
 
-    /// An interface. `None`: it would be a new one, and there is no room.
+    /// An interface. `None` when it is new and there is no room for it.
     pub(crate) fn port_or_new(&mut self, index: u32, room: &mut Room) -> Option<&mut Port> {
         if !self.ports.contains_key(&index) {
             room.take()?;

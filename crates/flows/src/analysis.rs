@@ -17,27 +17,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use watching::Watching;
 
-/// A moment, by both clocks.
+/// A moment, on both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// By the clock of figures, which does not go back, in nanoseconds.
+    /// On the clock of figures, which never goes back, in nanoseconds.
     pub clock_ns: u64,
     /// Since 1970, in nanoseconds.
     pub unix_ns: u64,
 }
 
-/// An engine, its thresholds, and what they told.
+/// An engine with its thresholds and their events.
 pub struct Analysis {
     engine: Engine,
     watching: Vec<Watching>,
-    /// Thresholds that are watched no longer, and of which that is still to be told.
+    /// Thresholds that are no longer watched, with that still to be reported.
     leaving: Vec<Watching>,
     events: EventLog,
     passed: Vec<Passed>,
 }
 
 impl Analysis {
-    /// Without thresholds; keeps the last `events_max` events.
+    /// An analysis without thresholds that keeps the last `events_max` events.
     pub fn new(engine: Engine, events_max: usize) -> Analysis {
         Analysis {
             engine,
@@ -48,39 +48,39 @@ impl Analysis {
         }
     }
 
-    /// The figures.
+    /// The engine, with its figures.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What the thresholds told.
+    /// The events of the thresholds.
     pub fn events(&self) -> &EventLog {
         &self.events
     }
 
-    /// The thresholds, in the order in which they came.
+    /// The thresholds, in the order in which they were added.
     pub fn thresholds(&self) -> impl Iterator<Item = (&Watched, &Watch)> {
         self.watching.iter().map(|one| (&one.of, &one.watch))
     }
 
-    /// The events of what is above a threshold now, in no order.
+    /// The events of everything above a threshold now, in no particular order.
     pub fn raised(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.watching.iter().flat_map(Watching::raised)
     }
 
-    /// Samples of flows that no threshold looked at, because too many others were above the lowest one: [`Counting::hot_missed`] of all
-    /// definitions.
+    /// Samples of flows that no threshold examined because too many others were above the lowest threshold:
+    /// [`Counting::hot_missed`] over all definitions.
     pub fn hot_missed(&self) -> u64 {
         self.engine.counting().iter().map(Counting::hot_missed).sum()
     }
 
-    /// The definition of this name with its flows.
+    /// The definition with this name, and its flows.
     pub fn counting(&self, name: &str) -> Option<&Counting> {
         self.engine.counting().iter().find(|one| one.definition().name == name)
     }
 
-    /// Begins to count by a definition, in the place of one of the same name. One that is the same goes on with its flows; with another,
-    /// thresholds begin anew, and what was above them is cleared.
+    /// Starts counting by a definition, replacing one with the same name. An identical one keeps its flows. Otherwise its
+    /// thresholds start over, and what was above them is cleared.
     pub fn define(&mut self, definition: Definition) {
         let former = self.counting(&definition.name).map(Counting::definition);
         if former.is_some_and(|former| *former != definition) {
@@ -89,7 +89,7 @@ impl Analysis {
         self.engine.define(definition);
     }
 
-    /// Counts no longer by the definition of this name. Returns whether there was one.
+    /// Stops counting by the definition with this name. Returns whether there was one.
     pub fn undefine(&mut self, name: &str) -> bool {
         self.begin_anew(name);
         self.engine.undefine(name)
@@ -100,7 +100,7 @@ impl Analysis {
         self.events.set_max(events_max);
     }
 
-    /// Changes what the engine may hold, and which interfaces are no edge: see [`Engine::set_limits`].
+    /// Changes what the engine may hold, and which interfaces are not at the edge: see [`Engine::set_limits`].
     pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
         self.engine.set_limits(limits, internal);
     }
@@ -113,13 +113,13 @@ impl Analysis {
         }
     }
 
-    /// Exchanges the files that say where addresses are: see [`Engine::set_places`].
+    /// Replaces the files that locate addresses: see [`Engine::set_places`].
     pub fn set_places(&mut self, of: &Groups) {
         self.engine.set_places(of);
     }
 
-    /// Exchanges the groups that keys and filters name. Groups are numbers in what was counted: where one has another number now, definitions with groups
-    /// in their keys begin anew. Those that name groups in their filters are to be defined anew.
+    /// Replaces the groups that keys and filters name. Counts refer to groups by number: if a group's number changes, definitions
+    /// with groups in their keys start over. Definitions whose filters name groups must be defined again.
     pub fn set_groups(&mut self, groups: Groups) {
         if !groups.continues(self.engine.groups()) {
             let definitions = self.engine.counting().iter().map(Counting::definition);
@@ -132,8 +132,8 @@ impl Analysis {
         self.engine.set_groups(groups);
     }
 
-    /// Watches a figure, in the place of a threshold of the same name. One that is the same goes on with what is above it; of another, what
-    /// was above is cleared.
+    /// Watches a figure, replacing a threshold with the same name. An identical one keeps what is above it; otherwise, what was
+    /// above the old one is cleared.
     pub fn watch(&mut self, of: Watched, threshold: Threshold) {
         let is_same = |one: &Watching| one.of == of && *one.watch.threshold() == threshold;
         if !self.watching.iter().any(is_same) {
@@ -142,24 +142,24 @@ impl Analysis {
         }
     }
 
-    /// Watches the threshold of this name no longer: what was above it is cleared. Returns whether there was one.
+    /// Stops watching the threshold with this name, and clears what was above it. Returns whether there was one.
     pub fn unwatch(&mut self, name: &str) -> bool {
         let at = self.watching.iter().position(|one| one.watch.threshold().name == name);
         self.leaving.extend(at.map(|at| self.watching.remove(at)));
         at.is_some()
     }
 
-    /// Tells of flows from now on: see [`Engine::tell_every`].
+    /// Reports flows from now on: see [`Engine::tell_every`].
     pub fn tell_every(&mut self, every: Duration) {
         self.engine.tell_every(every);
     }
 
-    /// Tells everything that is untold.
+    /// Reports everything not reported yet.
     pub fn tell_all(&mut self, told: &mut impl Told) {
         self.engine.tell_all(told);
     }
 
-    /// Takes a datagram: see [`Engine::datagram`].
+    /// Processes a datagram: see [`Engine::datagram`].
     pub fn datagram(
         &mut self,
         bytes: &[u8],
@@ -170,7 +170,7 @@ impl Analysis {
         self.engine.datagram(bytes, source, clock_ns, told)
     }
 
-    /// Ends flows, forgets agents, and looks at every threshold. To be called every 100 ms or so. Returns whether there are new events.
+    /// Ends flows, forgets agents, and checks every threshold. Call it about every 100 ms. Returns whether there are new events.
     pub fn tick(&mut self, now: Moment, told: &mut impl Told) -> bool {
         self.engine.tick(now.clock_ns, told);
         let before = self.events.last_id();
@@ -191,7 +191,7 @@ impl Analysis {
         self.events.last_id() > before
     }
 
-    /// Has each definition note the flows that a threshold may be about: from the lowest rate on at which one is not clear.
+    /// Makes each definition track the flows that may concern a threshold: from the lowest clear rate of its thresholds up.
     fn watch_rates(&mut self, now_ns: u64) {
         for counting in self.engine.counting_mut() {
             let name = counting.definition().name.as_str();
@@ -211,7 +211,7 @@ impl Analysis {
     }
 }
 
-/// Makes events of what has passed.
+/// Turns `passed` into events.
 fn tell(
     one: &mut Watching,
     (engine, events): (&Engine, &mut EventLog),

@@ -3,69 +3,69 @@
 use crate::definition::Sample;
 use crate::estimate::Sums;
 
-/// As many as datagrams have, as a rule.
+/// Maximum number of waiting samples: usually as many as a datagram has.
 const SAMPLES_MAX: usize = 16;
 
-/// A sample that waits.
+/// A waiting sample.
 pub(crate) struct Waiting {
-    /// Of its key.
+    /// Hash of its key.
     pub(crate) hash: u32,
     /// What it adds to its flow.
     pub(crate) value: f64,
     /// The sample.
     pub(crate) sample: Sample,
-    /// What all samples of its sampler are, this one included.
+    /// The sums over all samples of its sampler, including this one.
     pub(crate) all: Sums,
 }
 
 /// Samples with their keys.
 pub(crate) struct Batch {
     key_len: usize,
-    /// One behind the other; behind those of the samples that wait, the next one is put together.
+    /// Concatenated keys; the key of the next sample is built behind those of the waiting ones.
     keys: Vec<u8>,
     waiting: Vec<Waiting>,
 }
 
 impl Batch {
-    /// Of keys of this length.
+    /// An empty batch for keys of this length.
     pub(crate) fn new(key_len: usize) -> Batch {
         let waiting = Vec::with_capacity(SAMPLES_MAX);
         Batch { key_len, keys: vec![0; SAMPLES_MAX * key_len], waiting }
     }
 
-    /// The bytes that it takes.
+    /// Its memory, in bytes.
     pub(crate) const fn memory_bytes(key_len: usize) -> usize {
         SAMPLES_MAX * (key_len + size_of::<Waiting>())
     }
 
-    /// Whether no more may wait.
+    /// Whether no more samples may wait.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() == SAMPLES_MAX
     }
 
-    /// Where the key of the next sample is put together. There is room for it.
+    /// Buffer for the key of the next sample. There must be room for it.
     pub(crate) fn next_key(&mut self) -> &mut [u8] {
         let start = self.waiting.len() * self.key_len;
         &mut self.keys[start..start + self.key_len]
     }
 
-    /// Has a sample wait, whose key is in [`next_key`](Self::next_key).
+    /// Adds a sample, whose key is in [`next_key`](Self::next_key).
     pub(crate) fn push(&mut self, waiting: Waiting) {
         self.waiting.push(waiting);
     }
 
-    /// The hash of the one that came last.
+    /// The hash of the last sample.
     pub(crate) fn last_hash(&self) -> Option<u32> {
         self.waiting.last().map(|one| one.hash)
     }
 
-    /// Those that wait, with their keys.
+    /// The waiting samples, with their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Waiting)> {
         let key = |at: usize| &self.keys[at * self.key_len..][..self.key_len];
         self.waiting.iter().enumerate().map(move |(at, one)| (key(at), one))
     }
 
-    /// Has none wait.
+    /// Removes all samples.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
     }

@@ -1,6 +1,6 @@
-//! Counters into rates: what wraps, what began anew, what is not there.
+//! Turns counters into rates: handles wraps, restarts and missing counters.
 
-/// How a counter goes on. All ones say that the agent does not have it (sFlow version 5, section 5.3, "unknown counter").
+/// How a counter wraps. All ones mean that the agent does not have the counter (sFlow version 5, section 5.3, "unknown counter").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Width {
     /// Wraps at 2^32.
@@ -9,18 +9,18 @@ pub(crate) enum Width {
     Bits64,
 }
 
-/// What the difference of two readings of a counter is.
+/// The difference between two readings of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Delta {
-    /// It grew by so much.
+    /// It grew by this much.
     Grew(u64),
     /// The agent does not have it.
     Absent,
-    /// It cannot have grown by so much in the time: the agent began anew without saying so.
+    /// It cannot have grown by that much in the time: the agent restarted without saying so.
     Implausible,
 }
 
-/// The difference between two readings. `max`: the most by which it can have grown in between.
+/// The difference between two readings. `max` is the most by which the counter can have grown in between.
 pub(crate) fn delta(width: Width, before: u64, after: u64, max: u64) -> Delta {
     let absent = match width {
         Width::Bits32 => u64::from(u32::MAX),

@@ -24,7 +24,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Nothing is counted yet.
+    /// A definition that has counted nothing yet.
     pub fn new(definition: Definition) -> Counting {
         let key_len = definition.key_len();
         Counting {
@@ -36,7 +36,7 @@ impl Counting {
         }
     }
 
-    /// The same, which tells of a flow that goes on after so long, and of each that ends.
+    /// The same, but it reports a flow that goes on after each interval `every`, and each flow that ends.
     pub(crate) fn telling(mut self, every: Option<Duration>) -> Counting {
         match (&mut self.untolds, every) {
             (Some(untolds), Some(every)) => untolds.set_every(every),
@@ -45,17 +45,17 @@ impl Counting {
         self
     }
 
-    /// What it counted, in whole units, if it tells of its flows: what it has told and is still to tell.
+    /// What it has counted, in whole units, if it reports its flows: what it has reported and what it is still to report.
     pub fn counted(&self) -> Option<Amounts> {
         self.untolds.as_ref().map(Untolds::counted)
     }
 
-    /// What is counted.
+    /// The definition.
     pub fn definition(&self) -> &Definition {
         &self.definition
     }
 
-    /// The same, to be kept.
+    /// The definition, shared.
     pub fn shared_definition(&self) -> Arc<Definition> {
         Arc::clone(&self.definition)
     }
@@ -65,7 +65,7 @@ impl Counting {
         &self.table
     }
 
-    /// Bytes of a key in the table.
+    /// Length of a key in the table, in bytes.
     pub(crate) fn key_len(&self) -> usize {
         self.definition.key_len()
     }
@@ -75,17 +75,17 @@ impl Counting {
         self.totals
     }
 
-    /// Flows that are kept now.
+    /// Number of flows kept now.
     pub fn flows(&self) -> usize {
         self.table.len()
     }
 
-    /// How often a flow made room for another.
+    /// How often a flow was evicted for another.
     pub fn evicted(&self) -> u64 {
         self.table.evicted()
     }
 
-    /// Counts a sample. It is in its flow after [`settle`](Self::settle).
+    /// Counts a sample. It is part of its flow after [`settle`](Self::settle).
     pub fn count(
         &mut self,
         sample: &Sample,
@@ -97,7 +97,7 @@ impl Counting {
             return;
         }
         self.totals.seen += 1;
-        // The sampler's pool counts every frame, whatever is asked for here.
+        // The sampler's pool counts every frame, whatever this definition selects.
         let weight = self.table.weight_at(sample.now_ns);
         self.table.add_to_all(sample.sampler, sample.frames, weight);
         if !self.is_asked_for(sample) {
@@ -131,7 +131,7 @@ impl Counting {
         }
     }
 
-    /// Has a sample wait, whose key is put together.
+    /// Queues a sample whose key has been built.
     fn wait(&mut self, sample: Sample) {
         let Counting { definition, table, batch, untolds, .. } = self;
         let value = match definition.measure {
@@ -142,7 +142,7 @@ impl Counting {
         let before = batch.last_hash();
         let key = &*batch.next_key();
         let hash = table.hash(key);
-        // While the next sample is read, memory brings what this one is looked up in, and the flow of the one before.
+        // While the next sample is read, memory loads the slot for this one, and the flow of the one before.
         table.prefetch_slot(hash);
         before.into_iter().for_each(|hash| table.prefetch_flow(hash));
         let all = untolds.as_ref().and_then(|_| all_of(definition, table, key));
@@ -150,7 +150,7 @@ impl Counting {
         batch.push(Waiting { hash, value, sample, all });
     }
 
-    /// Adds the samples that were counted to their flows. To be called after each datagram.
+    /// Adds the counted samples to their flows. Call it after each datagram.
     pub fn settle(&mut self, groups: &Groups, told: &mut impl Told) {
         let Counting { definition, table, batch, untolds, .. } = self;
         batch.last_hash().into_iter().for_each(|hash| table.prefetch_flow(hash));
@@ -167,7 +167,7 @@ impl Counting {
         batch.clear();
     }
 
-    /// Ends flows that were not seen for the active timeout. Looks at a part of them at a time.
+    /// Ends flows that were not seen for the active timeout. Checks only part of the flows per call.
     pub fn sweep(&mut self, now_ns: u64, groups: &Groups, told: &mut impl Told) {
         let timeout_ns = self.definition.active_timeout.as_nanos() as u64;
         let places = self.table.len() / 8 + 64;
@@ -181,7 +181,7 @@ impl Counting {
         teller.tell_merged(table);
     }
 
-    /// Tells everything that is untold: the definition ends, or who is told does.
+    /// Reports everything not reported yet, because the definition or its reader ends.
     pub fn tell_all(&mut self, groups: &Groups, told: &mut impl Told) {
         let Counting { definition, table, untolds, .. } = self;
         let Some(untolds) = untolds else { return };
@@ -192,19 +192,19 @@ impl Counting {
         teller.tell_merged(table);
     }
 
-    /// Forgets what all samples of these samplers are.
+    /// Forgets the totals of these samplers.
     pub(crate) fn forget_samplers(&mut self, gone: &[u32]) {
         self.table.forget_samplers(gone);
     }
 
-    /// Notes from now on which flows have this rate per second or more; infinity: none. To be called before each look at
+    /// Tracks from now on which flows have at least this rate per second; infinity for none. Call it before each use of
     /// [`hot`](Self::hot).
     pub(crate) fn watch(&mut self, rate: f64, now_ns: u64) {
         self.table.watch(rate, now_ns);
     }
 
-    /// The flows that were at the watched rate when it was last set, and those that have come to it since: each with the bytes that tell it
-    /// from others, its sampler if each has a figure of its own, and its rate.
+    /// The flows that had the watched rate when it was last set, or have reached it since: each with the bytes of its key, its
+    /// sampler if samplers have separate figures, and its rate.
     pub(crate) fn hot(&self, now_ns: u64) -> impl Iterator<Item = (&[u8], u32, Estimate)> {
         let factor = self.table.rate_factor(now_ns);
         self.table.hot().map(move |(key, flow)| {
@@ -214,7 +214,7 @@ impl Counting {
         })
     }
 
-    /// The rate of one flow that [`hot`](Self::hot) told of, if it is still there.
+    /// The rate of one flow that [`hot`](Self::hot) returned, if it still exists.
     pub(crate) fn rate_of(&self, values: &[u8], sampler: u32, now_ns: u64) -> Option<Estimate> {
         let mut key = sampler.to_be_bytes()[..self.sampler_len()].to_vec();
         key.extend_from_slice(values);
@@ -222,17 +222,17 @@ impl Counting {
         Some(self.rate(&key, flow).times(self.table.rate_factor(now_ns)))
     }
 
-    /// Whether it has counted for less than a time constant of its rates.
+    /// Whether it has counted for less than the time constant of its rates.
     pub(crate) fn is_young(&self, now_ns: u64) -> bool {
         self.table.age(now_ns) < self.definition.smoothing
     }
 
-    /// Samples of flows at the watched rate that no threshold looked at, because too many others were.
+    /// Samples of flows at the watched rate that no threshold examined, because there were too many others.
     pub fn hot_missed(&self) -> u64 {
         self.table.hot_missed()
     }
 
-    /// Bytes before the values in a key of the table.
+    /// Length of the sampler in front of the values in a key of the table, in bytes.
     fn sampler_len(&self) -> usize {
         self.definition.key_len() - self.definition.keys.len() * Value::KEY_LEN
     }
@@ -254,15 +254,15 @@ impl Counting {
         Estimate::of(&flow.recent, recent, self.sampled(all))
     }
 
-    /// All samples of the sampler that a flow is of; of several samplers, nothing.
+    /// Totals of the sampler to which a flow belongs. `None` if there are several samplers.
     pub(crate) fn all_of(&self, key: &[u8]) -> Option<&Everything> {
         all_of(&self.definition, &self.table, key)
     }
 
-    /// The share of frames that were sampled and arrived.
+    /// The share of frames that were sampled and whose samples arrived.
     fn sampled(&self, all: Option<&Everything>) -> f64 {
         match self.definition.measure {
-            // What arrived is known.
+            // What arrived is exactly known.
             Measure::Samples => 1.0,
             Measure::Bytes | Measure::Frames => sampled_share(all),
         }
@@ -281,7 +281,7 @@ impl Counting {
     }
 }
 
-/// All samples of the sampler that a flow is of; of several samplers, nothing.
+/// Totals of the sampler to which a flow belongs. `None` if there are several samplers.
 fn all_of<'t>(definition: &Definition, table: &'t Table, key: &[u8]) -> Option<&'t Everything> {
     match (definition.aggregation, key.first_chunk()) {
         (Aggregation::Max, Some(sampler)) => table.all_of(u32::from_be_bytes(*sampler)),
@@ -296,8 +296,8 @@ pub(crate) fn sampled_share(all: Option<&Everything>) -> f64 {
     }
 }
 
-/// How many samples the sum of all traffic is as good as known from. A scale follows the pool over some samples, so that over as few the sum
-/// is as uncertain as their number.
+/// How many samples the sum of all traffic is effectively known from. The scale follows the pool with a delay of some samples, so
+/// over that few samples the sum is as uncertain as their number.
 pub(crate) fn pinned(samples: f64) -> f64 {
     let known = samples - sampler::SAMPLES;
     if known > 0.0 { samples * samples / known } else { f64::INFINITY }

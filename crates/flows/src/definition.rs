@@ -10,7 +10,7 @@ use crate::lookup::Groups;
 use crate::table::Table;
 use std::time::Duration;
 
-/// What a figure adds up.
+/// What a figure sums up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Measure {
     /// Bytes on the wire.
@@ -18,14 +18,14 @@ pub enum Measure {
     Bytes,
     /// Frames.
     Frames,
-    /// Samples as they arrived, not scaled.
+    /// Samples as they arrived, without scaling.
     Samples,
 }
 
-/// Which samples count, by the side of the interface at which they were taken.
+/// Which samples count, by the side of the interface where they were taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Direction {
-    /// All of them.
+    /// All samples.
     #[default]
     Any,
     /// Taken where the frame came in.
@@ -34,57 +34,57 @@ pub enum Direction {
     Egress,
 }
 
-/// Which frames a definition is about.
+/// Which frames a definition covers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Traffic {
-    /// Frames that were sampled as they passed.
+    /// Frames sampled as they passed.
     #[default]
     Sampled,
-    /// Frames that a switch or host reports to have dropped.
+    /// Frames that a switch or host reports as dropped.
     Dropped,
 }
 
-/// What becomes of one frame that several samplers see on its way.
+/// How to count a frame that several samplers see on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Aggregation {
-    /// The figure of the sampler that saw most of a flow: nothing is counted twice.
+    /// Use the figure of the sampler that saw most of a flow: nothing is counted twice.
     #[default]
     Max,
-    /// The figures of all samplers together: right where each frame is sampled once.
+    /// Sum the figures of all samplers: right if each frame is sampled only once.
     Sum,
-    /// The figures of samplers at interfaces that are not `internal`, where frames come in.
+    /// Count only samplers at interfaces that are not `internal`, where frames enter the network.
     Edge,
 }
 
-/// One `[[flow]]`.
+/// One `[[flow]]` of the configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Definition {
-    /// How it is called.
+    /// Its name.
     pub name: String,
-    /// What flows are told apart by. A sample that does not have all of it is not counted; none at all is one flow for everything.
+    /// What distinguishes flows. A sample that lacks any part is not counted; an empty key makes one flow of everything.
     pub keys: Vec<Part>,
-    /// Which frames.
+    /// Which frames to count.
     pub traffic: Traffic,
-    /// What is added up.
+    /// What to sum up.
     pub measure: Measure,
-    /// Which samples count.
+    /// Which samples to count, by their content.
     pub filter: Option<Filter>,
-    /// Which samples count.
+    /// Which samples to count, by direction.
     pub direction: Direction,
-    /// What becomes of frames that are seen several times.
+    /// How to count frames that are seen several times.
     pub aggregation: Aggregation,
     /// Time constant of the rates.
     pub smoothing: Duration,
     /// How many flows are shown.
     pub top: usize,
-    /// A flow that was not seen for so long has ended.
+    /// A flow that was not seen for this long has ended.
     pub active_timeout: Duration,
-    /// How many flows are kept.
+    /// Maximum number of flows kept.
     pub flows_max: usize,
 }
 
 impl Definition {
-    /// The most bytes that its flows take.
+    /// Maximum memory of its flows, in bytes.
     pub fn memory_max_bytes(&self) -> usize {
         let key_len = self.key_len();
         Table::memory_max_bytes(key_len, self.flows_max) + Batch::memory_bytes(key_len)
@@ -96,34 +96,34 @@ impl Definition {
         parts.map(|(part, value)| part.shown(*value, groups)).collect()
     }
 
-    /// Whether flows are told apart by groups, which are numbers in what is counted.
+    /// Whether keys contain groups, which counts refer to by number.
     pub(crate) fn has_groups_in_keys(&self) -> bool {
         self.keys.iter().any(|part| matches!(part, Part::Group(_)))
     }
 
-    /// Bytes of a key in the table.
+    /// Length of a key in the table, in bytes.
     pub(crate) fn key_len(&self) -> usize {
         let sampler = if self.aggregation == Aggregation::Max { SAMPLER_LEN } else { 0 };
         sampler + self.keys.len() * Value::KEY_LEN
     }
 }
 
-/// What a sample is worth to a definition.
+/// A sample, as counted by a definition.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
-    /// What it is a sample of.
+    /// The kind of traffic that was sampled.
     pub traffic: Traffic,
-    /// A number of its sampler, the same for all its samples.
+    /// The number of its sampler, the same for all its samples.
     pub sampler: u32,
-    /// Where it was taken.
+    /// Side of the interface where it was taken.
     pub direction: Direction,
-    /// Whether it was taken where frames come into the network.
+    /// Whether it was taken where frames enter the network.
     pub is_edge: bool,
-    /// Frames that it stands for.
+    /// Number of frames that it stands for.
     pub frames: f64,
-    /// Frames that it stands for by what the agent says: too few where samples are lost.
+    /// Number of frames that it stands for according to the agent: too low when samples are lost.
     pub configured_rate: u32,
-    /// Bytes of the frame on the wire.
+    /// Length of the frame on the wire, in bytes.
     pub frame_bytes: u32,
     /// When it arrived.
     pub now_ns: u64,
@@ -132,21 +132,21 @@ pub struct Sample {
 /// A flow with its figures.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// The number of the sampler that the figure is of; 0 if it is of several.
+    /// The number of the sampler behind the figure; 0 if there are several.
     pub sampler: u32,
-    /// How many samplers saw the flow, where they are kept apart.
+    /// How many samplers saw the flow, if they are kept separate.
     pub samplers: u32,
     /// A value for each part of the definition's key.
     pub key: Vec<Value>,
-    /// What it is now, per second.
+    /// Current value, per second.
     pub rate: Estimate,
-    /// Since it was first seen.
+    /// Total since the flow was first seen.
     pub total: Estimate,
-    /// What it may be above `rate`, because other flows had its place before: per second.
+    /// How much may be missing from `rate`, because other flows had its place before; per second.
     pub rate_missing_max: f64,
-    /// Samples since it was first seen.
+    /// Samples since the flow was first seen.
     pub samples: u64,
-    /// Samples of equal size that would make `rate` as sure.
+    /// Number of equal-sized samples that would make `rate` equally certain.
     pub rate_samples: f64,
     /// When it was first seen.
     pub first_ns: u64,
@@ -159,10 +159,10 @@ pub struct Figure {
 pub struct DefinitionTotals {
     /// All samples.
     pub seen: u64,
-    /// Those that are in a flow.
+    /// Samples that are part of a flow.
     pub counted: u64,
-    /// Those that the filter, the direction or the edge left out.
+    /// Samples left out by the filter, the direction or the edge.
     pub filtered: u64,
-    /// Those that lack a part of the key.
+    /// Samples that lack a part of the key.
     pub without_key: u64,
 }

@@ -17,17 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::sflow::{DataFormat, Datagram, Malformed};
 
-/// Kinds of structures that are counted by their number; those of more kinds are counted together.
+/// Maximum number of unknown structure kinds that are counted separately; the rest share one counter.
 const UNKNOWN_MAX: usize = 256;
 
-/// What an [`Engine`] may hold.
+/// Limits on what an [`Engine`] holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Agents (each of their parts is one).
+    /// Maximum number of agents (each sub-agent counts as one).
     pub agents_max: usize,
-    /// Samplers and interfaces of all agents together.
+    /// Maximum number of samplers and interfaces over all agents.
     pub sources_max: usize,
-    /// An agent, a sampler or an interface that was not heard of for so long is forgotten.
+    /// An agent, a sampler or an interface that was not heard for this long is forgotten.
     pub agent_timeout: Duration,
 }
 
@@ -37,49 +37,49 @@ impl Default for Limits {
     }
 }
 
-/// What became of datagrams and of what is in them.
-/// `datagrams = read + malformed + duplicate + agent_limit`, and `samples` of the read ones are what the agents' figures are made of.
+/// What became of datagrams and their content. `datagrams = read + malformed + duplicate + agent_limit`; the agents' figures are
+/// made from the `samples` of the read ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EngineTotals {
-    /// Datagrams that were given to the engine.
+    /// Datagrams passed to the engine.
     pub datagrams: u64,
     /// Datagrams whose samples were read.
     pub read: u64,
-    /// Datagrams that had been read before.
+    /// Datagrams that had already been read.
     pub duplicate: u64,
     /// Datagrams of agents beyond `agents_max`.
     pub agent_limit: u64,
-    /// Datagrams that have no readable header.
+    /// Datagrams without a readable header.
     pub malformed: u64,
-    /// Datagrams that agents numbered and that have not arrived: lost on the network or before the engine. One that comes late is
-    /// taken off again. Agents that were forgotten are in it.
+    /// Datagrams that agents numbered but that have not arrived: lost on the network or in front of the engine. A late one is
+    /// subtracted again. Includes agents that were forgotten.
     pub missing: u64,
-    /// Samples that agents say they lost before they numbered them. Agents that were forgotten are in it.
+    /// Samples that agents say they lost before numbering them. Includes agents that were forgotten.
     pub agent_dropped_samples: u64,
-    /// Flow samples that are in the figures.
+    /// Flow samples that are part of the figures.
     pub flow_samples: u64,
-    /// Samples that had been counted before.
+    /// Samples that had already been counted.
     pub duplicate_samples: u64,
     /// Counter samples.
     pub counter_samples: u64,
     /// Dropped packets.
     pub dropped_packets: u64,
-    /// Samples that were scaled by the configured rate, because there are more than `sources_max`.
+    /// Samples scaled by the configured rate, because there are more than `sources_max` sources.
     pub source_limit: u64,
     /// Broken datagrams, samples and records, by class.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Samples and records that are not known here, by their number.
+    /// Samples and records of unknown formats, by format.
     pub unknown: BTreeMap<DataFormat, u64>,
-    /// Those of kinds beyond the first 256.
+    /// Those of unknown formats beyond the first 256.
     pub unknown_other: u64,
 }
 
 /// What became of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// Its samples were read; what was broken among them was counted.
+    /// Its samples were read; broken parts were counted.
     Read,
-    /// It had been read before.
+    /// It had already been read.
     Duplicate,
     /// There are too many agents.
     AgentLimit,
@@ -87,7 +87,7 @@ pub enum Taken {
     Malformed(Malformed),
 }
 
-/// The figures of all agents.
+/// All agents, with their figures.
 pub struct Engine {
     limits: Limits,
     agents: HashMap<AgentId, Agent, RandomState>,
@@ -96,38 +96,38 @@ pub struct Engine {
     turned_ns: u64,
 }
 
-/// What samples of any agent go through.
+/// What samples of any agent pass through.
 struct Rest {
-    /// Readers keep them.
+    /// Readers keep references to it.
     groups: Arc<Groups>,
     internal: HashSet<(IpAddr, u32)>,
     counting: Vec<Counting>,
-    /// Definitions that have ended, until everything of them is told.
+    /// Definitions that have ended, until all their flows are reported.
     ended: Vec<Counting>,
     tell_every: Option<Duration>,
-    /// For samplers and interfaces of all agents.
+    /// Limit for samplers and interfaces of all agents.
     room: Room,
     totals: EngineTotals,
     changed: Changed,
 }
 
-/// Interfaces whose rates have changed since somebody looked.
+/// Interfaces whose rates have changed since the last query.
 #[derive(Default)]
 pub(crate) enum Changed {
-    /// Nobody asks.
+    /// Changes are not tracked.
     #[default]
     Unwatched,
-    /// These, some of them several times.
+    /// These interfaces, possibly with repetitions.
     Ports(Vec<(AgentId, u32)>),
-    /// More than are remembered: any of them.
+    /// More than are remembered: any interface may have changed.
     Any,
 }
 
-/// Interfaces that are remembered to have changed.
+/// Maximum number of changed interfaces remembered.
 const CHANGED_MAX: usize = 65_536;
 
 impl Engine {
-    /// An engine that has seen nothing. `internal`: interfaces, by agent and index, that lead to other agents, for
+    /// An engine that has seen nothing. `internal` lists interfaces, by agent and index, that lead to other agents, for
     /// [`Aggregation::Edge`](crate::Aggregation::Edge).
     pub fn new(
         limits: Limits,
@@ -148,16 +148,16 @@ impl Engine {
         Engine { limits, agents: HashMap::default(), rest, swept_ns: 0, turned_ns: 0 }
     }
 
-    /// The most bytes that these limits and definitions take.
+    /// Maximum memory with these limits and definitions, in bytes.
     pub fn memory_max_bytes(limits: &Limits, definitions: &[Definition]) -> usize {
         let flows: usize = definitions.iter().map(Definition::memory_max_bytes).sum();
-        // Each definition knows what all samples of each sampler are.
+        // Each definition keeps totals for each sampler.
         let samplers =
             definitions.len() * limits.sources_max * (size_of::<(u32, Everything)>() + 1) * 16 / 7;
         flows + samplers + Agent::memory_max_bytes(limits.agents_max, limits.sources_max)
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn totals(&self) -> &EngineTotals {
         &self.rest.totals
     }
@@ -167,17 +167,17 @@ impl Engine {
         &self.rest.groups
     }
 
-    /// The same, to be kept.
+    /// The groups, shared.
     pub fn shared_groups(&self) -> Arc<Groups> {
         Arc::clone(&self.rest.groups)
     }
 
-    /// The definitions with their flows.
+    /// The definitions, with their flows.
     pub fn counting(&self) -> &[Counting] {
         &self.rest.counting
     }
 
-    /// Begins to count by a definition, in the place of one of the same name. One that is the same goes on with its flows.
+    /// Starts counting by a definition, replacing one with the same name. An identical one keeps its flows.
     pub fn define(&mut self, definition: Definition) {
         let counting = &mut self.rest.counting;
         match counting.iter_mut().find(|one| one.definition().name == definition.name) {
@@ -192,20 +192,20 @@ impl Engine {
         }
     }
 
-    /// From now on, tells of each flow that ends, and of each that goes on after so long. Whatever the tables say, every sample from now on is
-    /// told of once.
+    /// From now on, reports each flow that ends, and each flow that goes on after each interval `every`. Every sample from now on
+    /// is reported exactly once, whatever the tables hold.
     pub fn tell_every(&mut self, every: Duration) {
         self.rest.tell_every = Some(every);
         let counting = std::mem::take(&mut self.rest.counting);
         self.rest.counting = counting.into_iter().map(|one| one.telling(Some(every))).collect();
     }
 
-    /// The most bytes that telling of flows takes on top of [`memory_max_bytes`](Self::memory_max_bytes).
+    /// Maximum memory for reporting flows, in bytes, on top of [`memory_max_bytes`](Self::memory_max_bytes).
     pub fn telling_max_bytes(definitions: &[Definition]) -> usize {
         definitions.iter().map(|one| Untolds::memory_max_bytes(one.flows_max)).sum()
     }
 
-    /// Tells everything that is untold.
+    /// Reports everything not reported yet.
     pub fn tell_all(&mut self, told: &mut impl Told) {
         self.rest.tell_ended(told);
         for counting in &mut self.rest.counting {
@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Forgets what was counted by the definition of this name, and counts by this one.
+    /// Forgets what was counted by the definition with this name, and counts by this one.
     pub(crate) fn begin_anew(&mut self, definition: Definition) {
         let mut counting = self.rest.counting.iter_mut();
         if let Some(one) = counting.find(|one| one.definition().name == definition.name) {
@@ -221,7 +221,7 @@ impl Engine {
         }
     }
 
-    /// Counts no longer by the definition of this name. Returns whether there was one.
+    /// Stops counting by the definition with this name. Returns whether there was one.
     pub fn undefine(&mut self, name: &str) -> bool {
         let Rest { counting, ended, .. } = &mut self.rest;
         let at = counting.iter().position(|one| one.definition().name == name);
@@ -229,37 +229,38 @@ impl Engine {
         at.is_some()
     }
 
-    /// Changes what it may hold, and which interfaces are no edge. Agents and sources that it knows already stay, above a lower limit too.
+    /// Changes what it may hold, and which interfaces are not at the edge. Known agents and sources stay, even above a lower
+    /// limit.
     pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
         self.limits = limits;
         self.rest.room.max = limits.sources_max;
         self.rest.internal = internal;
     }
 
-    /// Exchanges the files that say where addresses are. What was counted stays as it is.
+    /// Replaces the files that locate addresses. What was counted stays as it is.
     pub fn set_places(&mut self, of: &Groups) {
         Arc::make_mut(&mut self.rest.groups).share_places(of);
     }
 
-    /// Exchanges the groups. What names them is to be defined anew: groups are numbers there.
+    /// Replaces the groups. Definitions that name groups must be defined again: they refer to groups by number.
     ///
-    /// The files that say where addresses are stay: see [`set_places`](Self::set_places).
+    /// The files that locate addresses stay: see [`set_places`](Self::set_places).
     pub fn set_groups(&mut self, mut groups: Groups) {
         groups.share_places(&self.rest.groups);
         self.rest.groups = Arc::new(groups);
     }
 
-    /// The agents that were heard lately, in no order.
+    /// The agents heard lately, in no particular order.
     pub fn agents(&self) -> impl ExactSizeIterator<Item = (&AgentId, &Agent)> {
         self.agents.iter()
     }
 
-    /// An agent that was heard lately.
+    /// An agent, if it was heard lately.
     pub fn agent(&self, id: &AgentId) -> Option<&Agent> {
         self.agents.get(id)
     }
 
-    /// When an agent is forgotten that is not heard.
+    /// How long a silent agent is remembered.
     pub(crate) fn agent_timeout(&self) -> Duration {
         self.limits.agent_timeout
     }
@@ -269,17 +270,18 @@ impl Engine {
         &mut self.rest.counting
     }
 
-    /// The interfaces whose rates have changed since the last call; from now on they are noted.
+    /// The interfaces whose rates have changed since the last call. From now on, changes are tracked.
     pub(crate) fn take_changed(&mut self) -> Changed {
         std::mem::replace(&mut self.rest.changed, Changed::Ports(Vec::new()))
     }
 
-    /// Changes of interfaces are not noted any more.
+    /// Stops tracking changes of interfaces.
     pub(crate) fn forget_changed(&mut self) {
         self.rest.changed = Changed::Unwatched;
     }
 
-    /// Takes a datagram. `source`: who sent it, for agents that do not know their address. `now_ns`: when it arrived, by a clock that does not go back.
+    /// Processes a datagram. `source` is its sender, for agents that do not know their own address. `now_ns` is its time of
+    /// arrival, on a clock that never goes back.
     pub fn datagram(
         &mut self,
         bytes: &[u8],
@@ -325,7 +327,7 @@ impl Engine {
         Taken::Read
     }
 
-    /// Forgets agents, samplers and interfaces that were not heard since then.
+    /// Forgets agents, samplers and interfaces that were not heard since `before_ns`.
     fn forget(&mut self, before_ns: u64) {
         let mut gone = Vec::new();
         self.agents.retain(|_, agent| {
@@ -338,7 +340,7 @@ impl Engine {
         }
     }
 
-    /// Ends flows and forgets agents, samplers and interfaces that were not seen for long. To be called every 100 ms or so.
+    /// Ends flows, and forgets agents, samplers and interfaces not seen for long. Call it about every 100 ms.
     pub fn tick(&mut self, now_ns: u64, told: &mut impl Told) {
         self.rest.tell_ended(told);
         for counting in &mut self.rest.counting {
@@ -351,7 +353,7 @@ impl Engine {
             self.agents.values_mut().for_each(|agent| agent.turn(now_ns));
         }
 
-        // Every source is looked at: with a million of them that takes milliseconds.
+        // Visits every source: with a million of them that takes milliseconds.
         let timeout_ns = self.limits.agent_timeout.as_nanos() as u64;
         if now_ns.saturating_sub(self.swept_ns) >= (timeout_ns / 64).max(1_000_000_000) {
             self.swept_ns = now_ns;
@@ -393,7 +395,7 @@ impl Changed {
     }
 }
 
-/// The address of an agent of which nothing is known.
+/// The address of an agent that does not say one.
 pub const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 #[cfg(test)]

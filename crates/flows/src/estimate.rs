@@ -1,24 +1,24 @@
-//! How much traffic samples stand for, and how sure that is.
+//! How much traffic samples stand for, and how certain that is.
 //!
-//! A figure is a sum over samples, each with the number of frames that it stands for (its scale). Its relative variance is
-//! `1 / effective samples - 1 / all samples`: the first term is the second moment of what was summed (Horvitz and Thompson), the second
-//! takes away what does not vary because the scale comes from the pool itself (a ratio estimate), so that a flow that is all
-//! traffic is known exactly. The interval is Wilson's, which holds for few samples as well and never goes below zero.
+//! A figure is a sum over samples, each with the number of frames that it stands for (its scale). Its relative variance is `1 /
+//! effective samples - 1 / all samples`. The first term is the second moment of the summed values (Horvitz and Thompson). The
+//! second subtracts what does not vary because the scale comes from the pool itself (a ratio estimate), so a flow that makes up
+//! all traffic is known exactly. The interval is Wilson's, which is valid for few samples too and never goes below zero.
 
-/// The quantile of the normal distribution for 95 %.
+/// The 95 % quantile of the normal distribution, two-sided.
 const Z: f64 = 1.959_963_985;
 
-/// Sums over samples, each with a weight that says how much it counts (1, or less the older it is).
+/// Sums over samples, each with a weight: 1, or less with age.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Sums {
-    /// Of what each sample stands for.
+    /// Sum of what each sample stands for.
     pub value: f64,
-    /// Of its square.
+    /// Sum of its square.
     pub square: f64,
 }
 
 impl Sums {
-    /// Adds a sample that stands for `value` and counts `weight`.
+    /// Adds a sample that stands for `value`, with weight `weight`.
     pub fn add(&mut self, value: f64, weight: f64) {
         let weighted = value * weight;
         self.value += weighted;
@@ -31,13 +31,13 @@ impl Sums {
         self.square += other.square;
     }
 
-    /// All weights are `factor` of what they were.
+    /// Multiplies all weights by `factor`.
     pub fn scale(&mut self, factor: f64) {
         self.value *= factor;
         self.square *= factor * factor;
     }
 
-    /// How many samples of equal value would be as sure.
+    /// Number of samples of equal value that would be equally certain.
     pub fn effective_samples(&self) -> f64 {
         if self.square > 0.0 { self.value * self.value / self.square } else { 0.0 }
     }
@@ -55,14 +55,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Nothing, surely.
+    /// Exactly nothing.
     pub const ZERO: Estimate = Estimate { value: 0.0, low: 0.0, high: 0.0 };
 
     /// The figure of a part of the traffic.
     ///
-    /// `all_samples`: the effective samples of all traffic of the same samplers, as far as its sum is known from the pool; infinite if
-    /// it is not. `sampled`: the share of frames that were sampled and arrived (1 in 1000: 0.001); with 1 everything was seen, and
-    /// nothing is unsure.
+    /// `all_samples` is the number of effective samples of all traffic of the same samplers, as far as its sum is known from the
+    /// pool; infinite if it is not. `sampled` is the share of frames that were sampled and whose samples arrived (1 in 1000:
+    /// 0.001); with 1, everything was seen and nothing is uncertain.
     pub fn of(part: &Sums, all_samples: f64, sampled: f64) -> Estimate {
         let value = part.value;
         let samples = part.effective_samples();
@@ -85,14 +85,14 @@ impl Estimate {
         Estimate { value: value * factor, low: low * factor, high: high * factor }
     }
 
-    /// Half of the interval's width as a share of the value; 0 if there is nothing.
+    /// Half of the interval's width as a share of the value. 0 if there is nothing.
     pub fn relative_error(&self) -> f64 {
         if self.value > 0.0 { (self.high - self.low) / 2.0 / self.value } else { 0.0 }
     }
 }
 
-/// Wilson's score interval of a number of samples, of which there are `1 / each` in all (E. B. Wilson, 1927). With `each` = 0 it is the score
-/// interval of a Poisson number.
+/// Wilson's score interval for a number of samples out of `1 / each` in total (E. B. Wilson, 1927). With `each` = 0 it is the
+/// score interval of a Poisson number.
 fn wilson(samples: f64, each: f64) -> (f64, f64) {
     let squared = Z * Z;
     let center = samples + squared / 2.0;
@@ -112,7 +112,8 @@ mod tests {
         sums
     }
 
-    /// sflow.org's "packet sampling basics": 1,000 of 2,500 samples of 1,000,000 frames are 400,000, between 381,000 and 419,000.
+    /// The example from sflow.org's "packet sampling basics": 1,000 of 2,500 samples of 1,000,000 frames are 400,000, between
+    /// 381,000 and 419,000.
     #[test]
     fn the_published_example() {
         let estimate = Estimate::of(&sums(1_000, 400.0), 2_500.0, 1.0 / 400.0);
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn a_single_sample_says_little_and_nothing_negative() {
         let estimate = Estimate::of(&sums(1, 1_000.0), f64::INFINITY, 0.001);
-        // Poisson, exactly: 0.025 to 5.57 times as much.
+        // The exact Poisson interval: from 0.025 to 5.57 times as much.
         assert!(estimate.low > 0.0 && estimate.low < 300.0, "{estimate:?}");
         assert!(estimate.high > 5_000.0 && estimate.high < 6_500.0, "{estimate:?}");
         assert_eq!(Estimate::of(&Sums::default(), 10.0, 0.1), Estimate::ZERO);

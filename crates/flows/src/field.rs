@@ -1,9 +1,9 @@
-//! The words of flow definitions: what can be known of a sampled frame.
+//! The words of flow definitions: what can be known about a sampled frame.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a field holds.
+/// The type of a field's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A whole number.
@@ -14,10 +14,10 @@ pub enum Kind {
     Mac,
 }
 
-/// What is known of one field of one sample.
+/// The value of one field in one sample.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Value {
-    /// The sample does not say.
+    /// The sample does not have it.
     Absent,
     /// A whole number.
     Number(u64),
@@ -28,12 +28,12 @@ pub enum Value {
 }
 
 impl Value {
-    /// A number that is there, or is not.
+    /// A number, or [`Value::Absent`].
     pub fn number(number: Option<impl Into<u64>>) -> Value {
         number.map_or(Value::Absent, |number| Value::Number(number.into()))
     }
 
-    /// An address that is there, or is not.
+    /// An address, or [`Value::Absent`].
     pub fn address(address: Option<IpAddr>) -> Value {
         address.map_or(Value::Absent, Value::Address)
     }
@@ -53,10 +53,10 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// Bytes that a value takes in a key: its kind, and what fits the widest.
+    /// Length of a value in a key, in bytes: its type, and room for the widest one.
     pub(crate) const KEY_LEN: usize = 17;
 
-    /// Writes it into a key. Equal values are equal bytes.
+    /// Writes the value into a key. Equal values have equal bytes.
     pub(crate) fn write(self, key: &mut [u8; Value::KEY_LEN]) {
         *key = [0; Value::KEY_LEN];
         match self {
@@ -96,12 +96,12 @@ impl Value {
 /// Rows are `Name = "word", Kind, "meaning";`.
 macro_rules! fields {
     ($($name:ident = $word:literal, $kind:ident, $meaning:literal;)+) => {
-        /// What can be asked of a sampled frame.
+        /// What is known about a sampled frame.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Field { $(#[doc = $meaning] $name,)+ }
 
         impl Field {
-            /// Every field, in the order of the documentation.
+            /// All fields, in the order of the documentation.
             pub const ALL: &'static [Field] = &[$(Field::$name,)+];
 
             /// The word in definitions and filters.
@@ -109,12 +109,12 @@ macro_rules! fields {
                 match self { $(Field::$name => $word,)+ }
             }
 
-            /// What it holds.
+            /// The type of its value.
             pub const fn kind(self) -> Kind {
                 match self { $(Field::$name => Kind::$kind,)+ }
             }
 
-            /// What it is.
+            /// What it means.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Field::$name => $meaning,)+ }
             }
@@ -168,7 +168,7 @@ fields! {
     Queue = "queue", Number, "The queue by which it left.";
 }
 
-/// What one sample says.
+/// The content of one sample.
 pub trait Facts {
     /// The value of a field.
     fn value(&self, field: Field) -> Value;

@@ -4,20 +4,20 @@
 //! protocol = udp and src_port = 53,123 and not src in 10.0.0.0/8, group(dst) = servers
 //! ```
 //!
-//! A comparison with a field that a sample does not have is false, with `!=` as well.
+//! A comparison with a field that a sample does not have is false, even with `!=`.
 
 use crate::field::{Facts, Field, Kind, Value};
 use crate::key::{Part, PartError};
 use crate::lookup::{Groups, Network};
 use crate::places::{self, Country};
 
-/// Parentheses and `not` may be nested so deep.
+/// Maximum nesting of parentheses and `not`.
 const DEPTH_MAX: usize = 32;
 
-/// Most words, operators and commas of a filter: some 8,000 values to compare with. Each sample may be held against all of them.
+/// Maximum number of words, operators and commas in a filter: about 8,000 values. Each sample may be compared with all of them.
 const WORDS_MAX: usize = 16_384;
 
-/// A filter that can be asked.
+/// A parsed filter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Filter(Node);
 
@@ -31,30 +31,30 @@ enum Node {
     Has(Part, u64),
 }
 
-/// What a value is held against.
+/// What a value is compared with.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Operand {
-    /// A number from here to there, both included.
+    /// A number range, both ends included.
     Range(u64, u64),
     Network(Network),
     Mac([u8; 6]),
 }
 
-/// A filter that cannot be read, with the place in its text.
+/// A filter that cannot be parsed, with the position in its text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("at \"{at}\": {what}")]
 pub struct FilterError {
-    /// The word at which it cannot be read, or the end.
+    /// The word at which parsing failed, or the end.
     pub at: String,
     /// What is wrong there.
     pub what: String,
 }
 
 impl Filter {
-    /// Reads a filter. Names of groups have to be known.
+    /// Parses a filter. The groups that it names must be known.
     ///
     /// # Errors
-    /// It is no filter, or it has more than 16,384 words or 32 levels.
+    /// It is not a filter, or it has more than 16,384 words or 32 levels.
     pub fn parse(text: &str, groups: &Groups) -> Result<Filter, FilterError> {
         let words = words(text);
         if let Some(word) = words.get(WORDS_MAX) {
@@ -192,7 +192,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Values with commas between them.
+    /// Parses values separated by commas.
     fn operands(&mut self, part: Part) -> Result<Vec<Operand>, FilterError> {
         let mut operands = vec![self.operand(part)?];
         while self.takes(",") {
@@ -261,7 +261,7 @@ fn error(at: &str, what: &str) -> FilterError {
     FilterError { at: at.chars().take(64).collect(), what: what.into() }
 }
 
-/// Words, operators and commas.
+/// Splits a text into words, operators and commas.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut is_open = false;
@@ -282,7 +282,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// A number, or the name of one.
+/// Parses a number, or a name for one.
 fn number(field: Field, word: &str) -> Option<u64> {
     let word = word.trim();
     if let Some(hex) = word.strip_prefix("0x") {
@@ -396,7 +396,7 @@ mod tests {
         check("group(dst) = lab", false);
         check("src_mac = 00:01:02:AB:cd:ef", true);
         check("ethertype = 0x0800", false);
-        // What a sample does not have is neither equal nor unequal.
+        // A missing value is neither equal nor unequal.
         check("vlan = 5", false);
         check("vlan != 5", false);
         check("not vlan = 5", true);

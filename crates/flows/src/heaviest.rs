@@ -1,4 +1,4 @@
-//! The heaviest flows of a definition, from copies that are made a part at a time: whoever counts does not wait for sorting.
+//! The heaviest flows of a definition, found from copies made one part at a time, so that counting does not wait for sorting.
 
 use crate::counting::{Counting, pinned, sampled_share};
 use crate::definition::{Aggregation, Definition, Figure, Measure};
@@ -9,22 +9,22 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Places of a table that are copied at a time, at most.
+/// Maximum number of places of a table copied at a time.
 pub const ROWS_MAX: usize = 1_024;
 
-/// Bytes that tell samplers apart, before the values of a key.
+/// Length of the sampler in front of the values of a key, in bytes.
 pub(crate) const SAMPLER_LEN: usize = 4;
 
-/// How the figures of several samplers of one flow become one.
+/// How the figures of several samplers of one flow are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Across {
-    /// That of the sampler which saw most.
+    /// The figure of the sampler that saw most.
     Max,
-    /// Their sum.
+    /// The sum of the figures.
     Sum,
 }
 
-/// Some flows as they were when they were copied, with rates per second in place of decayed sums.
+/// Some flows as of when they were copied, with rates per second in place of decayed sums.
 #[derive(Default)]
 pub struct Rows {
     key_len: usize,
@@ -33,20 +33,20 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// How many there are: at most [`ROWS_MAX`].
+    /// Number of flows, at most [`ROWS_MAX`].
     pub fn len(&self) -> usize {
         self.flows.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
 }
 
 impl Counting {
-    /// Copies the flows of at most [`ROWS_MAX`] places, from this one on, in the place of what is in `rows`. Returns where the next part begins, if
-    /// there is one.
+    /// Copies the flows of at most [`ROWS_MAX`] places, starting at `from`, and replaces the content of `rows`. Returns where the
+    /// next part starts, if there is one.
     pub fn copy(&self, from: usize, now_ns: u64, rows: &mut Rows) -> Option<usize> {
         let factor = self.table().rate_factor(now_ns);
         rows.key_len = self.key_len();
@@ -63,7 +63,7 @@ impl Counting {
         (next < self.table().places()).then_some(next)
     }
 
-    /// The heaviest flows now, the heaviest first.
+    /// The heaviest flows now, heaviest first.
     pub fn top(&self, now_ns: u64) -> Vec<Figure> {
         let mut heaviest = Heaviest::new(self.shared_definition(), Across::Max);
         let (mut rows, mut next) = (Rows::default(), Some(0));
@@ -75,16 +75,16 @@ impl Counting {
     }
 }
 
-/// What is known of a flow, over the samplers that saw it.
+/// What is known about a flow, over the samplers that saw it.
 struct Merged {
     flow: Flow,
-    /// All samples of the sampler, of which the interval is made.
+    /// Totals of the sampler, needed for the interval.
     all: Option<Everything>,
     sampler: u32,
     samplers: u32,
 }
 
-/// Puts copies together.
+/// Combines copies.
 pub struct Heaviest {
     definition: Arc<Definition>,
     across: Across,
@@ -92,15 +92,15 @@ pub struct Heaviest {
 }
 
 impl Heaviest {
-    /// None yet, of this definition.
+    /// An empty collection for this definition.
     pub fn new(definition: Arc<Definition>, across: Across) -> Heaviest {
         Heaviest { definition, across, flows: HashMap::default() }
     }
 
-    /// Adds copies: those of chosen samplers, or all where the definition does not keep samplers apart.
+    /// Adds copies: those of chosen samplers, or all if the definition does not keep samplers separate.
     pub fn add(&mut self, rows: &Rows, is_chosen: impl Fn(u32) -> bool) {
         if rows.key_len == 0 {
-            // One flow for everything, of all samplers.
+            // One flow for everything, over all samplers.
             rows.flows.iter().for_each(|row| self.merge(&[], 0, row));
             return;
         }
@@ -138,7 +138,7 @@ impl Heaviest {
         }
     }
 
-    /// The `most` heaviest, the heaviest first.
+    /// The `most` heaviest flows, heaviest first.
     pub fn figures(self, most: usize) -> Vec<Figure> {
         let Heaviest { definition, across, flows } = self;
         let mut flows: Vec<(Box<[u8]>, Merged)> = flows.into_iter().collect();
@@ -161,7 +161,7 @@ fn figure(definition: &Definition, across: Across, key: &[u8], one: &Merged) -> 
     let recent = samples(|all| all.recent.effective_samples());
     let total = samples(|all| all.total.effective_samples());
     let sampled = match definition.measure {
-        // What arrived is known.
+        // What arrived is exactly known.
         Measure::Samples => 1.0,
         Measure::Bytes | Measure::Frames => sampled_share(all),
     };

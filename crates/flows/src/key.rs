@@ -1,4 +1,4 @@
-//! What flows are told apart by.
+//! The keys that distinguish flows.
 
 use crate::field::{Facts, Field, Kind, Value};
 use crate::lookup::{Groups, Network, masked};
@@ -11,28 +11,28 @@ use std::net::IpAddr;
 pub enum Part {
     /// A field as it is.
     Field(Field),
-    /// The network that an address is in: bits of IPv4, bits of IPv6.
+    /// The network of an address, with these prefix lengths for IPv4 and IPv6.
     Prefix(Field, u8, u8),
-    /// The group that an address is in.
+    /// The group of an address.
     Group(Field),
-    /// The number of the autonomous system that routes an address, from a file.
+    /// The number of the autonomous system that originates an address, from a file.
     Asn(Field),
     /// The country of an address, from a file.
     Country(Field),
 }
 
-/// Makes a part of the field that it is about.
+/// Makes a part for a field.
 type Function = fn(Field) -> Part;
 
-/// A part of a key that is none.
+/// Why a string is not a part of a key.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PartError {
     /// No field has this word.
     #[error("there is no field \"{word}\"{}", nearest.map(|one| format!(": did you mean \"{one}\"?")).unwrap_or_default())]
     Unknown {
-        /// What was written.
+        /// The word as written.
         word: String,
-        /// The word that is most like it.
+        /// The most similar word.
         nearest: Option<&'static str>,
     },
     /// Only addresses have networks and groups.
@@ -41,22 +41,22 @@ pub enum PartError {
         /// The field's word.
         word: &'static str,
     },
-    /// The bits of a network are no number, or too many.
+    /// A prefix length is not a number, or is too large.
     #[error(
         "\"{text}\": expected the bits of IPv4 (0 to 32), and after another slash those of IPv6 (0 to 128), as in src/24/48"
     )]
     Bits {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
 }
 
 impl Part {
-    /// What is written as `word(field)`.
+    /// The parts written as `word(field)`.
     pub(crate) const FUNCTIONS: [(&str, Function); 3] =
         [("group", Part::Group), ("asn", Part::Asn), ("country", Part::Country)];
 
-    /// Reads `src`, `src/24`, `src/24/48`, `group(src)`, `asn(src)` or `country(src)`.
+    /// Parses `src`, `src/24`, `src/24/48`, `group(src)`, `asn(src)` or `country(src)`.
     pub fn parse(text: &str) -> Result<Part, PartError> {
         let text = text.trim();
         for (word, part) in Part::FUNCTIONS {
@@ -71,7 +71,7 @@ impl Part {
         let (v4, v6) = bits.split_once('/').map_or((bits, None), |(v4, v6)| (v4, Some(v6)));
         let bits = |text: &str, most| text.trim().parse().ok().filter(|bits| *bits <= most);
         let v4 = bits(v4, 32).ok_or_else(wrong)?;
-        // Without a word about it, the usual size of a site for a /24 (RFC 6177), and the whole address for a host.
+        // The default for IPv6: the usual size of a site for a /24 (RFC 6177), and the whole address for a host.
         let usual = if v4 == 32 { 128 } else { 48 };
         let v6 = v6.map_or(Some(usual), |v6| bits(v6, 128)).ok_or_else(wrong)?;
         Ok(Part::Prefix(address(word)?, v4, v6))
@@ -103,7 +103,7 @@ impl Part {
         }
     }
 
-    /// How it is written.
+    /// The part as it is written.
     pub fn word(self) -> String {
         match self {
             Part::Field(field) => field.word().into(),
@@ -114,7 +114,7 @@ impl Part {
         }
     }
 
-    /// Whether it needs a file that says where addresses are ([`Groups::add_places`]).
+    /// Whether it needs a file that locates addresses ([`Groups::add_places`]).
     pub fn needs_places(self) -> bool {
         matches!(self, Part::Asn(_) | Part::Country(_))
     }
@@ -140,7 +140,7 @@ impl Part {
     }
 }
 
-/// As it is written.
+/// Displays the part as it is written.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.word())
@@ -161,7 +161,7 @@ fn address(word: &str) -> Result<Field, PartError> {
     }
 }
 
-/// The word that shares the most letters from either end, if it is most of them.
+/// The word that shares the most letters at both ends, if those are most of its letters.
 pub(crate) fn nearest(word: &str) -> Option<&'static str> {
     let shared = |other: &&str| {
         let front = word.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();

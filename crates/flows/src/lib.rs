@@ -1,10 +1,10 @@
-//! sFlow into traffic figures that say how sure they are.
+//! Turns sFlow into traffic figures that state their own uncertainty.
 //!
-//! An [`Engine`] takes datagrams. It knows each agent by what its datagrams say, what of it was lost, and where: inside the agent, on the
-//! network. A [`Sampler`] says what each sample stands for, by what *arrived*, so that figures stay right under loss. A
-//! [`Definition`] says which samples make a flow; its heaviest flows are kept in bounded memory, each with an [`Estimate`]: value and
-//! 95 % interval. A [`Watch`] tells once when a figure passes a limit; an [`Analysis`] is all of it, with the last
-//! [`Event`]s. No I/O, and no clock of its own.
+//! An [`Engine`] takes datagrams. It identifies each agent by the content of its datagrams, and tracks what was lost and where:
+//! inside the agent or on the network. A [`Sampler`] computes what each sample stands for from what *arrived*, so that figures
+//! stay right under loss. A [`Definition`] says which samples make a flow; its heaviest flows are kept in bounded memory, each
+//! with an [`Estimate`]: a value and its 95 % interval. A [`Watch`] reports once when a figure passes a limit. An [`Analysis`] is
+//! all of it, with the last [`Event`]s. This crate does no I/O and has no clock of its own.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,21 @@
-//! What addresses belong to: groups of networks from the file, autonomous systems and countries from files of others.
+//! What addresses belong to: groups of networks from the configuration, and autonomous systems and countries from external files.
 
 use crate::places::{Country, Places, PlacesError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A network.
+/// An IP network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Network {
     /// Its first address.
     pub address: IpAddr,
-    /// Leading bits that all its addresses share.
+    /// Prefix length: the leading bits that all its addresses share.
     pub len: u8,
 }
 
 impl Network {
-    /// Reads `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+    /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address.
     pub fn parse(text: &str) -> Option<Network> {
         let (address, len) = match text.split_once('/') {
             Some((address, len)) => (address, Some(len)),
@@ -28,25 +28,25 @@ impl Network {
         Some(Network::of(address, len))
     }
 
-    /// The network of this length that an address is in.
+    /// The network with this prefix length that contains an address.
     pub fn of(address: IpAddr, len: u8) -> Network {
         Network { address: masked(address, len), len }
     }
 
-    /// Whether an address is in it.
+    /// Whether the network contains an address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && masked(address, self.len) == self.address
     }
 }
 
-/// As it is written.
+/// Displays the network as it is written.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.len)
     }
 }
 
-/// The first address of the network of this length.
+/// The first address of the network with this prefix length.
 pub(crate) fn masked(address: IpAddr, len: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -60,13 +60,13 @@ pub(crate) fn masked(address: IpAddr, len: u8) -> IpAddr {
     }
 }
 
-/// Named groups of networks. The longest network that an address is in decides.
+/// Named groups of networks. The longest prefix that contains an address decides.
 #[derive(Clone, Default, Debug)]
 pub struct Groups {
     names: Vec<String>,
-    /// By first address; each with the group and the network's length.
+    /// Networks, each with its group.
     networks: BTreeMap<Network, u32>,
-    /// Lengths that occur, the longest first.
+    /// Prefix lengths that occur, longest first.
     v4_lens: Vec<u8>,
     v6_lens: Vec<u8>,
     places: Places,
@@ -92,41 +92,41 @@ impl Groups {
         self.networks.contains_key(&network)
     }
 
-    /// Whether every group of these others has the same number here.
+    /// Whether every group of `others` has the same number here.
     pub fn continues(&self, others: &Groups) -> bool {
         self.names.starts_with(&others.names)
     }
 
-    /// The number of the group that an address is in.
+    /// The number of the group that contains an address.
     pub fn group_of(&self, address: IpAddr) -> Option<u32> {
         let lens = if address.is_ipv4() { &self.v4_lens } else { &self.v6_lens };
         lens.iter().find_map(|len| self.networks.get(&Network::of(address, *len)).copied())
     }
 
-    /// Adds a file in MaxMind's format, for autonomous systems and countries. Those that came before are asked first.
+    /// Adds a file in MaxMind's format, for autonomous systems and countries. Files added earlier take precedence.
     ///
     /// # Errors
-    /// It is none, or is broken.
+    /// The bytes are not such a file, or are broken.
     pub fn add_places(&mut self, mmdb: Vec<u8>) -> Result<(), PlacesError> {
         self.places.add(mmdb)
     }
 
-    /// There will be files that say where addresses are: what is read with these groups may ask for it.
+    /// Declares that files that locate addresses will be added, so that parsing with these groups accepts parts that need them.
     pub fn expect_places(&mut self) {
         self.expects_places = true;
     }
 
-    /// Takes over the files of others.
+    /// Takes over the files of other groups.
     pub fn share_places(&mut self, of: &Groups) {
         self.places = of.places.clone();
     }
 
-    /// Whether there is a file that says where addresses are, or will be.
+    /// Whether there is, or will be, a file that locates addresses.
     pub fn has_places(&self) -> bool {
         self.expects_places || !self.places.is_empty()
     }
 
-    /// The number of the autonomous system that routes an address.
+    /// The number of the autonomous system that originates an address.
     pub fn asn_of(&self, address: IpAddr) -> Option<u32> {
         self.places.asn_of(address)
     }

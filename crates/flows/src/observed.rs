@@ -1,13 +1,13 @@
-//! What one sample says of its frame, gathered from its records.
+//! What one sample says about its frame, collected from its records.
 
 use crate::field::{Facts, Field, Value};
 use std::net::IpAddr;
 use wire::sflow::{DataSource, DroppedPacket, FlowRecord, FlowSample, Interface, Ip, Packet};
 
-/// One sample's facts.
+/// The content of one sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
-    /// Bytes of the frame on the wire, as the agent says; of agents that send no frame, those of the packet.
+    /// Length of the frame on the wire in bytes, according to the agent. For agents that send no frame, that of the packet.
     pub frame_bytes: u32,
     agent: IpAddr,
     sub_agent: u32,
@@ -31,7 +31,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// What a flow sample says before its records.
+    /// The content of a flow sample before its records.
     #[inline]
     pub fn of_flow(agent: IpAddr, sub_agent: u32, flow: &FlowSample<'_>) -> Observed {
         let drop_reason = match flow.output {
@@ -41,7 +41,7 @@ impl Observed {
         Observed::new(agent, sub_agent, flow.source, flow.input, flow.output, drop_reason)
     }
 
-    /// What a dropped packet says before its records.
+    /// The content of a dropped packet before its records.
     pub fn of_dropped(agent: IpAddr, sub_agent: u32, dropped: &DroppedPacket<'_>) -> Observed {
         let interface =
             |index| if index == 0 { Interface::Unknown } else { Interface::Index(index) };
@@ -82,7 +82,7 @@ impl Observed {
         }
     }
 
-    /// Adds what a record says.
+    /// Adds the content of a record.
     #[inline]
     pub fn add(&mut self, record: &FlowRecord<'_>) {
         match record {
@@ -103,7 +103,7 @@ impl Observed {
                 self.at_least(packet.length_bytes);
             }
             FlowRecord::ExtendedSwitch(switch) => {
-                // All ones is not known; 0 is none.
+                // All ones mean unknown; 0 means none.
                 self.vlan = Some(switch.src_vlan).filter(|vlan| (1..=4095).contains(vlan));
             }
             FlowRecord::ExtendedRouter(router) => self.next_hop = router.next_hop.ip(),
@@ -124,7 +124,7 @@ impl Observed {
         }
     }
 
-    /// A length that counts where no sampled header says one.
+    /// A length that counts if no sampled header has one.
     fn at_least(&mut self, bytes: u32) {
         self.frame_bytes = self.frame_bytes.max(bytes);
     }
@@ -138,7 +138,7 @@ impl Observed {
     }
 }
 
-/// The index of an interface; of an end that is none, nothing.
+/// The index of an interface; absent if the end is not an interface.
 fn index(interface: Interface) -> Value {
     Value::number(interface.if_index())
 }
@@ -199,7 +199,7 @@ impl Facts for Observed {
     }
 }
 
-/// Packets that a record describes instead of showing their header.
+/// Packets that a record describes instead of including their header.
 mod described {
     use std::net::IpAddr;
     use wire::sflow::flow::{Ipv4, Ipv6};

@@ -1,4 +1,4 @@
-//! Where addresses are on the map of the internet: the system that routes them and the country, from files in MaxMind's format.
+//! Locates addresses: the autonomous system that originates them and the country, from files in MaxMind's format.
 
 use maxminddb::{PathElement, Reader};
 use std::fmt;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 #[error("it is not an MMDB file: {0}")]
 pub struct PlacesError(String);
 
-/// Files, in the order in which they are asked.
+/// Files, in order of precedence.
 #[derive(Clone, Default)]
 pub(crate) struct Places(Vec<Arc<Reader<Vec<u8>>>>);
 
-/// Two letters of ISO 3166-1.
+/// A two-letter country code of ISO 3166-1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Country(u16);
 
 impl Country {
-    /// Two letters, in any case.
+    /// Parses two letters, in either case.
     pub(crate) fn parse(text: &str) -> Option<Country> {
         let [first, second] = text.as_bytes() else { return None };
         let is_code = first.is_ascii_alphabetic() && second.is_ascii_alphabetic();
@@ -31,7 +31,7 @@ impl Country {
         self.0.into()
     }
 
-    /// The country of this [`number`](Self::number).
+    /// The country with this [`number`](Self::number).
     pub(crate) fn of(number: u64) -> Option<Country> {
         let bytes = u16::try_from(number).ok()?.to_be_bytes();
         Country::parse(std::str::from_utf8(&bytes).ok()?)
@@ -50,7 +50,7 @@ impl Places {
     pub(crate) fn add(&mut self, bytes: Vec<u8>) -> Result<(), PlacesError> {
         let broken = |error: maxminddb::MaxMindDbError| PlacesError(error.to_string());
         let reader = Reader::from_source(bytes).map_err(broken)?;
-        // Afterwards a lookup meets nothing that is broken.
+        // After this, no lookup meets anything broken.
         reader.verify().map_err(broken)?;
         self.0.push(Arc::new(reader));
         Ok(())
@@ -60,7 +60,7 @@ impl Places {
         self.0.is_empty()
     }
 
-    /// The number of the autonomous system that routes an address.
+    /// The number of the autonomous system that originates an address.
     pub(crate) fn asn_of(&self, address: IpAddr) -> Option<u32> {
         self.0.iter().find_map(|reader| {
             let found = reader.lookup(address).ok()?;
@@ -94,7 +94,7 @@ impl fmt::Debug for Places {
     }
 }
 
-/// `64496` or `AS64496`.
+/// Parses `64496` or `AS64496`.
 pub(crate) fn asn(text: &str) -> Option<u32> {
     let prefix = text.get(..2).filter(|prefix| prefix.eq_ignore_ascii_case("as"));
     text[prefix.map_or(0, str::len)..].parse().ok()

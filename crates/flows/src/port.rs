@@ -4,41 +4,41 @@ use crate::counter::{Delta, Width, delta};
 use crate::sequence::{Seen, Sequence, SequenceTotals};
 use wire::sflow::counter::IfCounters;
 
-/// Counters may run so much faster than the interface says that it can.
+/// Factor by which counters may run faster than the interface's stated speed.
 const SPEED_SLACK: f64 = 1.2;
 
-/// The smallest frame of Ethernet, in octets as counters count them.
+/// Smallest Ethernet frame, in octets as counters count them.
 const FRAME_OCTETS_MIN: u64 = 60;
 
-/// Polls without a rate after which the last one is not shown any more.
+/// Number of polls without a rate after which the last one is no longer shown.
 const WITHOUT_MAX: u8 = 3;
 
-/// What passes an interface in one direction, per second.
+/// Traffic of an interface in one direction, per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Rates {
     /// Bits.
     pub bits_per_s: Option<f64>,
     /// Frames of all kinds.
     pub frames_per_s: Option<f64>,
-    /// Frames that were discarded although nothing was wrong with them.
+    /// Frames discarded although nothing was wrong with them.
     pub discards_per_s: Option<f64>,
-    /// Frames that were broken.
+    /// Broken frames.
     pub errors_per_s: Option<f64>,
 }
 
-/// An interface between two counter samples.
+/// Rates of an interface between two counter samples.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PortRates {
-    /// What comes in.
+    /// Incoming traffic.
     pub input: Rates,
-    /// What leaves.
+    /// Outgoing traffic.
     pub output: Rates,
-    /// The time that the rates are averages of, in milliseconds of the agent's clock.
+    /// Length of the averaging period, in milliseconds of the agent's clock.
     pub over_ms: u32,
-    /// Counter samples between the two that did not arrive. The averages are right all the same.
+    /// Counter samples in between that did not arrive. The averages are right anyway.
     pub missed: u32,
-    /// Bytes by samples, scaled, for each byte by counters, of what comes in; of what leaves if the interface is sampled there. 1 is an agent that samples
-    /// as it says; 2, one that counts each frame twice.
+    /// Scaled bytes from samples per byte from counters, for incoming traffic; for outgoing traffic if the interface is sampled
+    /// there. 1 for an agent that samples as it says, 2 for one that counts each frame twice.
     pub sampled_ratio: Option<f64>,
 }
 
@@ -46,10 +46,10 @@ pub struct PortRates {
 #[derive(Clone, Debug, Default)]
 pub struct Port {
     sequence: Sequence,
-    /// The counters of the last sample, and the agent's clock then.
+    /// The counters of the last sample, and the agent's clock at that time.
     last: Option<(IfCounters, u32)>,
     rates: Option<PortRates>,
-    /// Polls since `rates` was set.
+    /// Number of polls since `rates` was set.
     without: u8,
     sampled: SampledBytes,
     implausible: u64,
@@ -57,16 +57,16 @@ pub struct Port {
     heard_ns: u64,
 }
 
-/// What counters that came could be compared with.
+/// What received counters could be compared with.
 #[derive(Clone, Copy, Debug)]
 pub enum Compared {
-    /// The counters before, of the same life of the agent: rates and differences are right.
+    /// The previous counters, from the same run of the agent: rates and differences are right.
     With(IfCounters),
-    /// They are the first, or the agent began anew, or they leapt.
+    /// Nothing: they are the first, the agent restarted, or they jumped.
     Nothing,
 }
 
-/// Bytes by samples since the last counter sample.
+/// Bytes from samples since the last counter sample.
 #[derive(Clone, Copy, Debug, Default)]
 struct SampledBytes {
     input: f64,
@@ -74,53 +74,53 @@ struct SampledBytes {
 }
 
 impl Port {
-    /// What the interface said last of itself.
+    /// What the interface last reported about itself.
     pub fn counters(&self) -> Option<&IfCounters> {
         self.last.as_ref().map(|(counters, _)| counters)
     }
 
-    /// Its rates, if two samples could be compared lately.
+    /// Its rates, if two samples could be compared recently.
     pub fn rates(&self) -> Option<&PortRates> {
         self.rates.as_ref()
     }
 
-    /// Counter samples by their numbers.
+    /// Counter samples by sequence number.
     pub fn samples(&self) -> SequenceTotals {
         self.sequence.totals()
     }
 
-    /// Differences that cannot be, and were not shown.
+    /// Number of impossible differences, which are not shown.
     pub fn implausible(&self) -> u64 {
         self.implausible
     }
 
-    /// When it was last heard of.
+    /// When it was last heard.
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// It is heard of now.
+    /// Records that it was heard now.
     pub(crate) fn hear(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
     }
 
-    /// The agent has begun anew, so that nothing it says can be compared.
+    /// The agent has restarted, so its counters cannot be compared with the previous ones.
     pub fn restart(&mut self) {
         self.sequence.restart();
         self.last = None;
     }
 
-    /// A frame that was sampled where it came in stands for so many bytes.
+    /// Records that a frame sampled on entry stands for this many bytes.
     pub fn sampled_in(&mut self, bytes: f64) {
         self.sampled.input += bytes;
     }
 
-    /// The same where it left.
+    /// The same for a frame sampled on exit.
     pub fn sampled_out(&mut self, bytes: f64) {
         self.sampled.output += bytes;
     }
 
-    /// Takes what a counter sample says. `None`: it was not for use.
+    /// Processes a counter sample. `None` when it could not be used.
     pub fn take(
         &mut self,
         sequence: u32,
@@ -158,7 +158,7 @@ impl Port {
         missed: u32,
         sampled: SampledBytes,
     ) -> Option<PortRates> {
-        // Two samples of one moment, or a clock that went back.
+        // Two samples with the same time, or a clock that went back.
         if over_ms == 0 || over_ms > u32::MAX / 2 {
             return None;
         }
@@ -169,8 +169,8 @@ impl Port {
         let input = deltas(input_of(before), input_of(after), octets_max);
         let output = deltas(output_of(before), output_of(after), octets_max);
 
-        // One counter that leapt says that all of them began anew.
-        // Discards may be more than the interface carries: others send to it.
+        // If one counter jumped, all of them restarted. Discards may exceed what the interface carries, because others send to
+        // it.
         let carried = input[..4].iter().chain(&output[..4]);
         let leapt = carried.filter(|one| **one == Delta::Implausible).count();
         if leapt > 0 {
@@ -189,7 +189,7 @@ impl Port {
     }
 }
 
-/// What an interface counts in one direction: octets; and frames to one, to several, to all, discarded, broken.
+/// An interface's counters in one direction: octets; and frames by unicast, multicast, broadcast, discarded, broken.
 type Counted = (u64, [u32; 5]);
 
 fn input_of(of: &IfCounters) -> Counted {
@@ -214,11 +214,11 @@ fn output_of(of: &IfCounters) -> Counted {
     (of.out_octets.0, frames.map(|one| one.0))
 }
 
-/// Octets, and frames of five kinds.
+/// Differences of octets, and of frames of five kinds.
 fn deltas(before: Counted, after: Counted, octets_max: u64) -> [Delta; 6] {
     let octets = delta(Width::Bits64, before.0, after.0, octets_max);
     let frames_max = octets_max / FRAME_OCTETS_MIN;
-    // So many octets may be more frames than 32 bits count: then they may have wrapped more than once.
+    // This many octets may be more frames than 32 bits can count, so the frame counters may have wrapped more than once.
     let may_wrap_twice =
         matches!(octets, Delta::Grew(octets) if octets / FRAME_OCTETS_MIN > u32::MAX.into());
 
@@ -232,7 +232,7 @@ fn deltas(before: Counted, after: Counted, octets_max: u64) -> [Delta; 6] {
     all
 }
 
-/// `deltas`: octets, frames of three kinds, discards, errors.
+/// Rates from `deltas`: octets, frames of three kinds, discards, errors.
 fn rates(deltas: &[Delta; 6], seconds: f64) -> Rates {
     let grew = |delta: &Delta| match delta {
         Delta::Grew(by) => Some(*by as f64 / seconds),
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// The rate of frames that come in between two polls 20 s apart.
+    /// The rate of incoming frames between two polls 20 s apart.
     fn frames_per_s(before: IfCounters, after: IfCounters) -> Option<f64> {
         let mut port = Port::default();
         port.take(1, 0, before);
@@ -290,11 +290,11 @@ mod tests {
     #[test]
     fn a_counter_of_frames_that_may_have_wrapped_twice_shows_no_rate() {
         const GBIT: u64 = 1_000_000_000;
-        // 400 Gbit/s of frames of 64 bytes for 20 s: 15.6 thousand million frames, 3.6 times what 32 bits count.
+        // 400 Gbit/s of 64-byte frames for 20 s: 15.6 billion frames, 3.6 times what 32 bits count.
         let octets = 400 * GBIT / 8 * 20;
         let shown = frames_per_s(counters(0, 0, 400 * GBIT), counters(octets, 77, 400 * GBIT));
         assert_eq!(shown, None);
-        // As many octets as one wrap of the smallest frames.
+        // As many octets as one wrap of smallest frames.
         let octets = FRAME_OCTETS_MIN * u64::from(u32::MAX);
         let shown = frames_per_s(counters(0, 100, 400 * GBIT), counters(octets, 80, 400 * GBIT));
         assert_eq!(shown, Some((f64::from(u32::MAX) - 19.0) / 20.0));
@@ -306,7 +306,7 @@ mod tests {
         port.take(1, 0, counters(0, 0, 1_000_000));
         port.take(2, 20_000, counters(1_000_000_000, 1, 1_000_000));
         assert_eq!((port.rates(), port.implausible()), (None, 1));
-        // What comes after is compared with what was said last.
+        // Later counters are compared with the last ones received.
         port.take(3, 40_000, counters(1_002_000_000, 2_001, 1_000_000));
         assert_eq!(port.rates().unwrap().input.frames_per_s, Some(100.0));
     }

@@ -1,7 +1,8 @@
-//! What came of flows since they were last told of: each sample is in one portion, and portions add up to what was counted.
+//! Portions: what was added to flows since they were last reported. Each sample is in exactly one portion, and the portions add
+//! up to what was counted.
 //!
-//! Estimates of samples are fractions, and sums of fractions depend on their order. So each sample is given whole bytes and frames, and
-//! what is left of it goes to the next sample of the definition: integers add up exactly, and nothing is lost by rounding.
+//! Estimates of samples are fractions, and sums of fractions depend on their order. So each sample is assigned whole bytes and
+//! frames, and the remainder goes to the next sample of the definition: integers add up exactly, and rounding loses nothing.
 
 use crate::agent::{Agent, AgentId};
 use crate::definition::{Definition, Sample};
@@ -12,38 +13,38 @@ use crate::lookup::Groups;
 use crate::port::{Compared, Port};
 use std::time::Duration;
 
-/// Why a portion is told.
+/// Why a portion is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// The flow goes on.
     Active,
-    /// It was not seen for its definition's active timeout.
+    /// The flow was not seen for its definition's active timeout.
     Ended,
-    /// It was lighter than any other, and another took its place.
+    /// The flow was the lightest, and another one took its place.
     Evicted,
     /// The definition ends.
     Stopped,
-    /// Several flows that could not be told one by one.
+    /// Several flows that could not be reported one by one.
     Merged,
 }
 
-/// Whether who is told of a portion takes it.
+/// Whether the receiver of a portion accepts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accepted {
-    /// It is told.
+    /// It is reported.
     Yes,
-    /// There are too many: it is told later, or together with others.
+    /// There are too many: report it later, or merged with others.
     No,
 }
 
-/// Who is told what comes of flows and interfaces. `()` is told nothing.
+/// Receives reports about flows and interfaces. `()` ignores them.
 pub trait Told {
-    /// What came of a flow. One that is [`Cause::Merged`] is always taken.
+    /// A portion of a flow. A [`Cause::Merged`] one must always be accepted.
     fn flow(&mut self, _portion: &Portion<'_>) -> Accepted {
         Accepted::Yes
     }
 
-    /// An interface's counters have come; `port` has them, and its rates if these are new.
+    /// An interface's counters have arrived. `port` has them, and its rates if these are new.
     fn counters(&mut self, _reading: &CounterReading<'_>) {}
 }
 
@@ -58,9 +59,9 @@ pub struct Amounts {
     pub bytes: u64,
     /// Frames that they stand for.
     pub frames: u64,
-    /// Bytes by the configured rate.
+    /// Bytes according to the configured rate.
     pub raw_bytes: u64,
-    /// Frames by the configured rate.
+    /// Frames according to the configured rate.
     pub raw_frames: u64,
 }
 
@@ -74,36 +75,36 @@ impl Amounts {
     }
 }
 
-/// What came of a flow, or of several.
+/// A portion of one flow, or of several.
 pub struct Portion<'a> {
-    /// What counts it.
+    /// The definition that counts it.
     pub definition: &'a Definition,
     /// The groups that its key may name.
     pub groups: &'a Groups,
-    /// Why it is told.
+    /// Why it is reported.
     pub cause: Cause,
-    /// The bytes of the values of its key; none if it is merged.
+    /// The bytes of the values of its key. Empty if it is merged.
     pub key: &'a [u8],
-    /// A number of its sampler, where flows are counted by sampler.
+    /// The number of its sampler, if flows are counted per sampler.
     pub sampler: Option<u32>,
-    /// How many flows it is of.
+    /// Number of flows in it.
     pub flows: u64,
-    /// How much.
+    /// The amounts.
     pub amounts: Amounts,
     /// The bytes with their interval.
     pub bytes: Estimate,
-    /// The frames with theirs.
+    /// The frames with their interval.
     pub frames: Estimate,
-    /// When the first sample came, by the clock of figures.
+    /// When the first sample arrived, on the clock of figures.
     pub first_ns: u64,
-    /// When the last one came.
+    /// When the last sample arrived.
     pub last_ns: u64,
-    /// What the rate may be above what is known, per second, in the definition's measure.
+    /// How much may be missing from the rate, per second, in the definition's measure.
     pub rate_missing_max: f64,
 }
 
 impl Portion<'_> {
-    /// The parts of the key with their values; none if it is merged.
+    /// The parts of the key with their values. Empty if it is merged.
     pub fn values(&self) -> impl Iterator<Item = (Part, Value)> {
         let values = self.key.as_chunks::<{ Value::KEY_LEN }>().0.iter().map(Value::read);
         self.definition.keys.iter().copied().zip(values)
@@ -114,17 +115,17 @@ impl Portion<'_> {
 pub struct CounterReading<'a> {
     /// The agent.
     pub id: AgentId,
-    /// What is known of it.
+    /// The agent's state.
     pub agent: &'a Agent,
-    /// The interface, with what it says now.
+    /// The interface, with what it reports now.
     pub port: &'a Port,
-    /// What the counters were before.
+    /// The previous counters, if they can be compared.
     pub compared: Compared,
-    /// When it came, by the clock of figures.
+    /// When it arrived, on the clock of figures.
     pub now_ns: u64,
 }
 
-/// What of one flow nobody was told yet.
+/// The part of one flow that was not reported yet.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Untold {
     pub(crate) amounts: Amounts,
@@ -132,12 +133,12 @@ pub(crate) struct Untold {
     squared_frames: f64,
     pub(crate) first_ns: u64,
     last_ns: u64,
-    /// What all samples of the sampler were before the first.
+    /// Totals of the sampler before the first sample.
     all_before: Sums,
 }
 
 impl Untold {
-    /// Nothing is untold.
+    /// Whether there is nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.amounts.samples == 0
     }
@@ -151,7 +152,7 @@ impl Untold {
         self.squared_frames += other.squared_frames;
     }
 
-    /// What all samples of the sampler were meanwhile.
+    /// Totals of the sampler since the first sample.
     pub(crate) fn all_since(&self, all: &Sums) -> Sums {
         let Sums { value, square } = self.all_before;
         Sums { value: all.value - value, square: all.square - square }
@@ -166,22 +167,22 @@ impl Untold {
         (of(bytes, self.squared_bytes), of(frames, self.squared_frames))
     }
 
-    /// When the last sample came.
+    /// When the last sample arrived.
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
     }
 }
 
-/// What of a definition's flows is untold, by their places.
+/// The parts of a definition's flows that were not reported yet, by place.
 pub(crate) struct Untolds {
     every_ns: u64,
     by_place: Vec<Untold>,
-    /// Where the next look for flows that go on begins.
+    /// Where the next search for flows that go on starts.
     looked: usize,
-    /// What was not told of one by one.
+    /// The part that was not reported one by one.
     pub(crate) merged: Untold,
     pub(crate) merged_flows: u64,
-    /// Less than a byte and less than a frame, for the next sample.
+    /// Fractions of a byte and of a frame, for the next sample.
     rest: (f64, f64),
     counted: Amounts,
 }
@@ -199,22 +200,22 @@ impl Untolds {
         }
     }
 
-    /// Tells of flows that go on after so long.
+    /// Reports flows that go on after each such interval.
     pub(crate) fn set_every(&mut self, every: Duration) {
         self.every_ns = every.as_nanos() as u64;
     }
 
-    /// The most bytes that it takes for so many flows: as many places again while the list grows.
+    /// Maximum memory for this many flows, in bytes: the list may briefly be held twice more while it grows.
     pub(crate) const fn memory_max_bytes(flows: usize) -> usize {
         3 * flows * size_of::<Untold>()
     }
 
-    /// Everything since the beginning.
+    /// Everything counted since the start.
     pub(crate) fn counted(&self) -> Amounts {
         self.counted
     }
 
-    /// Adds a sample of the flow at a place. `all`: what all samples of its sampler are, this one included.
+    /// Adds a sample of the flow at a place. `all` holds the totals of its sampler, including this sample.
     pub(crate) fn add(&mut self, place: usize, sample: &Sample, all: Sums) {
         if place >= self.by_place.len() {
             self.by_place.resize(place + 1, Untold::default());
@@ -241,25 +242,25 @@ impl Untolds {
         untold.last_ns = untold.last_ns.max(sample.now_ns);
     }
 
-    /// What of the flow at a place is untold, which then is nothing.
+    /// Takes the unreported part of the flow at a place, and leaves it empty.
     pub(crate) fn take(&mut self, place: usize) -> Untold {
         self.by_place.get_mut(place).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes back what was not accepted.
+    /// Puts back a part that was not accepted.
     pub(crate) fn put_back(&mut self, place: usize, untold: Untold) {
         if let Some(slot) = self.by_place.get_mut(place) {
             *slot = untold;
         }
     }
 
-    /// Adds a portion to those that are told together.
+    /// Adds a part to those that are reported together.
     pub(crate) fn merge(&mut self, untold: &Untold) {
         self.merged.merge(untold);
         self.merged_flows += 1;
     }
 
-    /// The next place whose flow goes on for so long that it is to be told of, among the next `places`.
+    /// The next place, among the next `places`, whose flow has gone on for so long that it is due.
     pub(crate) fn next_due(&mut self, now_ns: u64, places: &mut usize) -> Option<usize> {
         while *places > 0 {
             *places -= 1;
@@ -273,13 +274,13 @@ impl Untolds {
         None
     }
 
-    /// Places that were ever used.
+    /// Number of places ever used.
     pub(crate) fn places(&self) -> usize {
         self.by_place.len()
     }
 }
 
-/// The whole units of a value and of what is left from before.
+/// The whole units of a value and of the remainder from before.
 fn whole(value: f64, rest: &mut f64) -> u64 {
     *rest += value;
     let whole = rest.floor().max(0.0);

@@ -1,37 +1,38 @@
-//! Numbers that a sender counts up by one: what is missing, double, late, and when it began anew.
+//! Sequence numbers: which are missing, duplicate or late, and when the sender restarted.
 
-/// Numbers behind the highest that are remembered, so that a late one is told from a duplicate.
+/// Numbers below the highest that are remembered, to distinguish a late number from a duplicate.
 const WINDOW: u32 = 128;
 
-/// A jump forward up to this is a loss, whatever the rate. Neil McKee of InMon names "maybe 50 or more" as the limit
-/// (sflow.org, discussion 0092).
+/// A forward jump of up to this much counts as a loss, whatever the rate. Neil McKee of InMon suggests "maybe 50 or more" as the
+/// limit (sflow.org, discussion 0092).
 const GAP_MIN: u32 = 50;
 
-/// A jump further than this is none, however long the silence: some minutes of the fastest samplers.
+/// A jump further than this never counts as a loss, however long the silence: it is some minutes of the fastest samplers.
 const GAP_MAX: u32 = 1 << 24;
 
-/// What one number says.
+/// What one number means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// The first of all.
+    /// The first number.
     First,
     /// Higher than all before it.
     Next {
         /// Numbers that were skipped. One that arrives later is credited back.
         lost: u32,
     },
-    /// One that was counted as lost, and came after others.
+    /// A number that was counted as lost and arrived after others.
     Late,
-    /// It has been here before.
+    /// A number that has already arrived.
     Duplicate,
-    /// Far from all that was seen: the sender began anew, or one datagram strayed. The next number decides.
+    /// Far from all numbers seen so far: either the sender restarted, or one datagram strayed. The next number decides.
     Strange,
-    /// The sender has begun anew.
+    /// The sender has restarted.
     Reset,
 }
 
 impl Seen {
-    /// How far the counters that go with the number have gone on since the one before: in numbers. `None` if they cannot be compared.
+    /// How far the counters that come with the number have advanced since the previous one, in numbers. `None` if they cannot be
+    /// compared.
     pub fn advance(self) -> Option<u32> {
         match self {
             Seen::Next { lost } => Some(lost + 1),
@@ -41,40 +42,40 @@ impl Seen {
     }
 }
 
-/// What was counted so far. `received + lost` is what the sender sent, as far as its numbers tell.
+/// Counts so far. `received + lost` is what the sender sent, judging by its numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SequenceTotals {
-    /// Each number once.
+    /// Numbers that arrived, each counted once.
     pub received: u64,
     /// Numbers that did not arrive.
     pub lost: u64,
     /// Numbers that arrived again.
     pub duplicate: u64,
-    /// Numbers that arrived after higher ones. They are among `received`.
+    /// Numbers that arrived after higher ones. They are included in `received`.
     pub reordered: u64,
-    /// How often the sender began anew.
+    /// How often the sender restarted.
     pub resets: u64,
 }
 
-/// One sender's numbers. 32 bits, wrapping.
+/// One sender's sequence numbers: 32 bits, wrapping.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sequence {
-    /// The highest.
+    /// The highest number.
     last: u32,
-    /// Bit `i`: `last - i` has been seen.
+    /// Bit `i`: whether `last - i` has arrived.
     window: u128,
-    /// What comes next if the strange one before was a new beginning.
+    /// The next number to expect if the previous, strange one was a restart.
     candidate: Option<u32>,
     totals: SequenceTotals,
 }
 
 impl Sequence {
-    /// What was counted so far.
+    /// The counts so far.
     pub fn totals(&self) -> SequenceTotals {
         self.totals
     }
 
-    /// The sender is known to have begun anew, so that the next number is a first one.
+    /// The sender is known to have restarted, so the next number is a first one.
     pub fn restart(&mut self) {
         if self.window != 0 {
             self.window = 0;
@@ -83,7 +84,8 @@ impl Sequence {
         }
     }
 
-    /// Takes the next number. `gap_max`: how many may be missing at once before it is a new beginning; at least 50 are taken as a loss.
+    /// Processes the next number. `gap_max` is how many may be missing at once before it counts as a restart; up to 50 always
+    /// count as a loss.
     pub fn take(&mut self, number: u32, gap_max: u32) -> Seen {
         let seen = self.judge(number, gap_max.clamp(GAP_MIN, GAP_MAX));
         match seen {
@@ -191,7 +193,7 @@ mod tests {
         assert_eq!(sequence.take(2_002, 0), Seen::Strange);
     }
 
-    /// However long the silence, a number from behind is not one from far ahead.
+    /// However long the silence, a lower number is not one from far ahead.
     #[test]
     fn what_is_behind_is_not_ahead() {
         let mut sequence = Sequence::default();

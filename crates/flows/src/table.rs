@@ -1,9 +1,9 @@
 //! Flows by key, in bounded memory: the heaviest stay.
 //!
-//! Space-Saving (Metwally, Agrawal and El Abbadi, 2005): when all places are taken, a new key takes the place of the lightest and inherits its
-//! weight as its possible error, so that no key that is heavier than `total / places` is ever missing. Weights decay with time
-//! by growing what is added instead ("forward decay", Cormode and others, 2009): an entry is touched only when its key is
-//! seen, and the order of entries does not change by itself.
+//! Space-Saving (Metwally, Agrawal and El Abbadi, 2005): when all places are taken, a new key takes the place of the lightest and
+//! inherits its weight as its possible error, so no key heavier than `total / places` is ever missing. Weights decay over time by
+//! increasing the weight of what is added instead ("forward decay", Cormode and others, 2009): an entry is touched only when its
+//! key is seen, and the order of entries does not change by itself.
 
 mod bounds;
 mod index;
@@ -18,23 +18,23 @@ use std::time::Duration;
 use sys::memory::prefer_huge_pages;
 use sys::prefetch::prefetch;
 
-/// Sums are brought down before `exp` of so many time constants overflows.
+/// Sums are scaled down before `exp` of this many time constants overflows.
 const EXPONENT_MAX: f64 = 200.0;
 
-/// Flows above the watched rate that are remembered between two looks.
+/// Maximum number of flows above the watched rate that are remembered between two checks.
 const HOT_MAX: usize = 16_384;
 
-/// What is known of one key: a cache line, which is all that a sample changes.
+/// What is known about one key. It fills one cache line, the only one that a sample changes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 #[repr(align(64))]
 pub struct Flow {
-    /// Decayed: divided by the time constant, a rate per second.
+    /// Decayed sums: divided by the time constant, a rate per second.
     pub recent: Sums,
-    /// Since the key was first seen.
+    /// Sums since the key was first seen.
     pub total: Sums,
-    /// Samples since then.
+    /// Number of samples since then.
     pub samples: u64,
-    /// What other keys in this place weighed, decayed as `recent`: the most that may be missing of it.
+    /// Weight of the earlier keys in this place, decayed like `recent`: the most that may be missing.
     pub inherited: f64,
     /// When the key was first seen, in nanoseconds.
     pub first_ns: u64,
@@ -43,7 +43,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Adds what another sampler saw of it.
+    /// Adds what another sampler saw of the flow.
     pub(crate) fn join(&mut self, other: &Flow) {
         self.recent.join(&other.recent);
         self.total.join(&other.total);
@@ -60,13 +60,13 @@ impl Flow {
 
 const _: () = assert!(size_of::<Flow>() == 64);
 
-/// What is asked of a place when its flow comes, goes, or is at the watched rate.
+/// What is checked about a place when its flow comes, goes, or is at the watched rate.
 struct Place {
     hash: u32,
-    /// Grows when the place gets another key, so that the bound of the key before is known to be old.
+    /// Incremented when the place gets another key, which marks the previous key's bound as stale.
     generation: u32,
     is_taken: bool,
-    /// Whether it is in `hot`.
+    /// Whether the place is in `hot`.
     is_hot: bool,
 }
 
@@ -79,62 +79,62 @@ pub struct Table {
     places: Vec<Place>,
     free: Vec<u32>,
     index: Index,
-    /// Weights only grow between two looks at it, so that bounds are put right when they come to the top.
+    /// Between rescalings weights only grow, so bounds are corrected when they reach the top.
     bounds: Bounds,
     hasher: RandomState,
-    /// Time constant of the decay.
+    /// Time constant of the decay, in seconds.
     smoothing_s: f64,
-    /// When a weight of 1 was given.
+    /// When a weight of 1 applied.
     landmark_ns: u64,
-    /// The last moment that a weight was asked for, and the weight.
+    /// The last moment for which a weight was requested, and the weight.
     weighed: (u64, f64),
-    /// Where the next sweep begins.
+    /// Where the next sweep starts.
     swept: usize,
     evicted: u64,
     /// Places whose flow was at the watched rate when it was last counted, each once.
     hot: Vec<u32>,
-    /// A decayed sum of this, times the weight of the moment, is at the watched rate. It is low by what a look was ago.
+    /// This decayed sum, times the current weight, is at the watched rate. It is low by the time since the last check.
     hot_sum: f64,
     hot_missed: u64,
-    /// Which of `hot` was looked at last for a place.
+    /// Index in `hot` of the last candidate for replacement.
     hot_turn: usize,
-    /// By sampler.
+    /// Totals by sampler.
     all: HashMap<u32, Everything, RandomState>,
-    /// When the first sample came.
+    /// When the first sample arrived.
     began_ns: u64,
 }
 
-/// Sums over all samples of a sampler, also those that are in no flow, in frames.
+/// Totals of all samples of a sampler, including those in no flow, in frames.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Everything {
-    /// Decayed as the flows are.
+    /// Decayed like the flows.
     pub recent: Sums,
-    /// Since the table was made.
+    /// Since the table was created.
     pub total: Sums,
 }
 
 /// Why a flow leaves its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leaving {
-    /// It is seen no more.
+    /// It is no longer seen.
     Idle,
-    /// It is lighter than any other.
+    /// It is the lightest.
     Lightest,
 }
 
-/// What happens to flows that end, in the order in which they end.
+/// Called for flows that end, in the order in which they end.
 pub trait Ended {
-    /// The flow at a place leaves it; the table still has it.
+    /// The flow at a place is about to leave it; the table still has it.
     fn ended(&mut self, table: &Table, place: u32, why: Leaving);
 }
 
-/// Forgets them.
+/// Ignores them.
 impl Ended for () {
     fn ended(&mut self, _: &Table, _: u32, _: Leaving) {}
 }
 
 impl Table {
-    /// At most `capacity` keys of `key_len` bytes, whose weights decay with the time constant `smoothing`.
+    /// A table for at most `capacity` keys of `key_len` bytes, whose weights decay with the time constant `smoothing`.
     pub fn new(key_len: usize, capacity: usize, smoothing: Duration) -> Table {
         let capacity = capacity.clamp(1, PLACES_MAX);
         Table {
@@ -161,7 +161,7 @@ impl Table {
         }
     }
 
-    /// The most bytes that a table of this shape takes.
+    /// Maximum memory of a table with this shape, in bytes.
     pub const fn memory_max_bytes(key_len: usize, capacity: usize) -> usize {
         let flow = key_len + size_of::<Flow>() + size_of::<Place>();
         let each = flow + size_of::<u32>();
@@ -169,22 +169,22 @@ impl Table {
         found + capacity * each + HOT_MAX * 2 * size_of::<u32>()
     }
 
-    /// Keys that are here.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// Whether no key is here.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How often a key made room for another.
+    /// How often a key was evicted for another.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// How much what is added at `now_ns` weighs. The same for all samples of one moment.
+    /// The weight of what is added at `now_ns`: the same for all samples of one moment.
     pub fn weight_at(&mut self, now_ns: u64) -> f64 {
         if self.weighed.0 != now_ns {
             self.weighed = (now_ns, self.new_weight_at(now_ns));
@@ -204,42 +204,42 @@ impl Table {
         exponent.exp()
     }
 
-    /// By what a decayed sum is to be multiplied to be a rate per second at `now_ns`. What came before the first sample is not
-    /// averaged in, so that rates are right from the beginning on.
+    /// The factor that turns a decayed sum into a rate per second at `now_ns`. Time before the first sample is not averaged in,
+    /// so rates are right from the start.
     pub fn rate_factor(&self, now_ns: u64) -> f64 {
         self.rate_factor_of(now_ns, self.exponent(now_ns))
     }
 
     fn rate_factor_of(&self, now_ns: u64, exponent: f64) -> f64 {
         let lived_s = self.age(now_ns).as_secs_f64();
-        // Less than a tenth of the time constant tells nothing.
+        // Less than a tenth of the time constant says too little.
         let share = 1.0 - (-(lived_s / self.smoothing_s).max(0.1)).exp();
         (-exponent).exp() / (self.smoothing_s * share)
     }
 
-    /// What [`add`](Self::add) finds a key by.
+    /// The hash by which [`add`](Self::add) finds a key.
     pub fn hash(&self, key: &[u8]) -> u32 {
         self.hasher.hash_one(key) as u32
     }
 
-    /// Has the memory come that a search for this hash begins with. Nothing depends on this and on [`prefetch_flow`](Self::prefetch_flow) but time: a flow
-    /// that was not seen lately is in no cache.
+    /// Prefetches the memory where a search for this hash starts. This and [`prefetch_flow`](Self::prefetch_flow) affect only
+    /// speed: a flow not seen lately is in no cache.
     pub fn prefetch_slot(&self, hash: u32) {
         self.index.prefetch(hash);
     }
 
-    /// Has the memory come that a search for this hash ends with: the flow and its key. To be called a while after
-    /// [`prefetch_slot`](Self::prefetch_slot), or it waits for that.
+    /// Prefetches the memory where a search for this hash ends: the flow and its key. Call it some time after
+    /// [`prefetch_slot`](Self::prefetch_slot), or it has to wait for that memory.
     pub fn prefetch_flow(&self, hash: u32) {
         let Some(place) = self.index.places(hash).next() else { return };
         prefetch(&self.flows[place as usize]);
-        // A key may lie in two cache lines.
+        // A key may span two cache lines.
         let key = self.key(place);
         key.first().into_iter().chain(key.last()).for_each(prefetch);
     }
 
-    /// Adds a sample that stands for `value`; `weight` is of [`weight_at`](Self::weight_at). `key` has the table's length, and `hash` is
-    /// [its](Self::hash). Returns the place of its flow.
+    /// Adds a sample that stands for `value`; `weight` comes from [`weight_at`](Self::weight_at). `key` must have the table's key
+    /// length, and `hash` must be [its hash](Self::hash). Returns the place of its flow.
     pub fn add(
         &mut self,
         (key, hash): (&[u8], u32),
@@ -265,7 +265,7 @@ impl Table {
         at
     }
 
-    /// The flow at a place is at the watched rate.
+    /// Records that the flow at a place is at the watched rate.
     fn note_hot(&mut self, at: u32) {
         let place = &mut self.places[at as usize];
         if place.is_hot {
@@ -279,8 +279,9 @@ impl Table {
         }
     }
 
-    /// Remembers a flow in the place of a lighter one, so that many that are above a low threshold do not hide one that is above a high one. One
-    /// other is looked at for each sample, in turn: a flow that is heavier than most finds its place within a few of its samples.
+    /// Remembers a flow in place of a lighter one, so that many flows above a low threshold do not hide one above a high
+    /// threshold. Each sample is compared with one other flow, in turn: a flow heavier than most finds a place within a few of
+    /// its samples.
     fn displace(&mut self, at: u32) {
         self.hot_missed += 1;
         self.hot_turn = (self.hot_turn + 1) % self.hot.len();
@@ -293,14 +294,14 @@ impl Table {
         }
     }
 
-    /// Since the first sample; nothing before it.
+    /// Time since the first sample; zero before it.
     pub fn age(&self, now_ns: u64) -> Duration {
         let since_ns = if self.began_ns == 0 { now_ns } else { self.began_ns };
         Duration::from_nanos(now_ns.saturating_sub(since_ns))
     }
 
-    /// Remembers from now on which flows have this rate per second or more, and forgets those that have not. To be called before each look
-    /// at [`hot`](Self::hot): a flow's rate only falls between its samples, so that none can pass without being noted.
+    /// Tracks from now on which flows have at least this rate per second, and drops those that do not. Call it before each use of
+    /// [`hot`](Self::hot): a flow's rate only falls between its samples, so none can pass unnoticed.
     pub fn watch(&mut self, rate: f64, now_ns: u64) {
         self.hot_sum = rate / self.rate_factor_of(now_ns, 0.0);
         let least = rate / self.rate_factor(now_ns);
@@ -312,42 +313,43 @@ impl Table {
         });
     }
 
-    /// The flows at the watched rate or above, in no order.
+    /// The flows at or above the watched rate, in no particular order.
     pub fn hot(&self) -> impl Iterator<Item = (&[u8], &Flow)> {
         let places = self.hot.iter().filter(|at| self.places[**at as usize].is_taken);
         places.map(|at| (self.key(*at), self.flow(*at)))
     }
 
-    /// Samples that brought a flow to the watched rate while as many others were as are remembered: one of the two was not noted.
+    /// Samples that brought a flow to the watched rate while the maximum number was remembered: one of two flows was then not
+    /// recorded.
     pub fn hot_missed(&self) -> u64 {
         self.hot_missed
     }
 
-    /// Adds a sample to what all of its sampler are.
+    /// Adds a sample to the totals of its sampler.
     pub fn add_to_all(&mut self, sampler: u32, frames: f64, weight: f64) {
         let all = self.all.entry(sampler).or_default();
         all.recent.add(frames, weight);
         all.total.add(frames, 1.0);
     }
 
-    /// Forgets what all samples of these samplers are.
+    /// Forgets the totals of these samplers.
     pub fn forget_samplers(&mut self, gone: &[u32]) {
         for sampler in gone {
             self.all.remove(sampler);
         }
     }
 
-    /// What all samples of a sampler are.
+    /// The totals of a sampler.
     pub fn all_of(&self, sampler: u32) -> Option<&Everything> {
         self.all.get(&sampler)
     }
 
-    /// What all samples are, if they are of one sampler.
+    /// The totals of all samples, if they come from one sampler.
     pub fn all_of_only(&self) -> Option<&Everything> {
         if self.all.len() == 1 { self.all.values().next() } else { None }
     }
 
-    /// Ends the flows that were not seen since `before_ns`, looking at so many places, from where the last look ended.
+    /// Ends the flows not seen since `before_ns`. Checks `places` places, starting where the last call stopped.
     pub fn sweep(&mut self, before_ns: u64, places: usize, ended: &mut impl Ended) {
         for _ in 0..places.min(self.places.len()) {
             let at = self.swept % self.places.len();
@@ -360,25 +362,25 @@ impl Table {
         }
     }
 
-    /// Places that were ever taken.
+    /// Number of places ever taken.
     pub(crate) fn places(&self) -> usize {
         self.places.len()
     }
 
-    /// The flows at `most` places, from one on.
+    /// The flows at up to `most` places, starting at `from`.
     pub(crate) fn part(&self, from: usize, most: usize) -> impl Iterator<Item = (&[u8], &Flow)> {
         let places = self.places.iter().enumerate().skip(from).take(most);
         let taken = places.filter(|(_, place)| place.is_taken);
         taken.map(|(at, _)| (self.key(at as u32), self.flow(at as u32)))
     }
 
-    /// Every flow with its key, in no order.
+    /// Every flow with its key, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Flow)> {
         let taken = self.places.iter().enumerate().filter(|(_, place)| place.is_taken);
         taken.map(|(at, _)| (self.key(at as u32), &self.flows[at]))
     }
 
-    /// One key's flow.
+    /// The flow of one key.
     pub fn get(&self, key: &[u8]) -> Option<&Flow> {
         Some(self.flow(self.find(key, self.hash(key))?))
     }
@@ -388,7 +390,7 @@ impl Table {
         since_ns as f64 / 1e9 / self.smoothing_s
     }
 
-    /// From now on a weight of 1 is given at `now_ns`.
+    /// Makes a weight of 1 apply at `now_ns` from now on.
     fn rebase(&mut self, now_ns: u64, exponent: f64) {
         let factor = (-exponent).exp();
         self.all.values_mut().for_each(|all| all.recent.scale(factor));
@@ -437,7 +439,7 @@ impl Table {
         at
     }
 
-    /// Makes room for all places at once: what is not written to takes no memory yet, and huge pages that move would be split.
+    /// Reserves memory for all places at once: untouched memory takes no space yet, and moving would split huge pages.
     fn reserve(&mut self) {
         self.places.reserve_exact(self.capacity);
         self.flows.reserve_exact(self.capacity);
@@ -461,7 +463,7 @@ impl Table {
         at
     }
 
-    /// Takes the lightest place for another key. Returns it with its weight.
+    /// Evicts the lightest key from its place. Returns the place and its weight.
     fn evict(&mut self, ended: &mut impl Ended) -> (u32, f64) {
         loop {
             let Some(top) = self.bounds.first() else {
@@ -484,7 +486,7 @@ impl Table {
         }
     }
 
-    /// Takes the key of a place out of the index.
+    /// Removes the key of a place from the index.
     fn remove(&mut self, at: u32) {
         let place = &mut self.places[at as usize];
         place.is_taken = false;

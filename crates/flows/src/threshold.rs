@@ -1,7 +1,7 @@
-//! Thresholds: one event when a figure passes its limit, one when it is down again.
+//! Thresholds: one event when a figure passes its limit, and one when it drops below again.
 //!
-//! A figure that goes up and down around its limit gives no storm: it is down only once it has stayed below a lower limit
-//! for a time.
+//! A figure that fluctuates around its limit does not cause a storm of events: it counts as down only once it has stayed below a
+//! lower limit for some time.
 
 use crate::estimate::Estimate;
 use crate::filter::Filter;
@@ -9,41 +9,41 @@ use crate::lookup::Network;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Which end of the interval has to pass the limit.
+/// Which end of the interval must pass the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Judge {
-    /// The figure itself: as likely too early as too late.
+    /// The figure itself: equally likely to be too early as too late.
     #[default]
     Value,
-    /// The interval's lower end: an event says that the limit was passed with 97.5 % certainty, and comes some samples later.
+    /// The interval's lower end: an event means that the limit was passed with 97.5 % certainty, and comes some samples later.
     Sure,
 }
 
-/// What is watched.
+/// What to watch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Threshold {
-    /// How events name it.
+    /// Its name in events.
     pub name: String,
-    /// From here on it is passed, in the figure's unit.
+    /// At or above this the limit is passed, in the figure's unit.
     pub limit: f64,
-    /// Below this it is down again. At most `limit`.
+    /// Below this the figure is down again. At most `limit`.
     pub clear: f64,
-    /// For how long it has to stay below `clear`.
+    /// How long it must stay below `clear`.
     pub clear_after: Duration,
-    /// For how long it has to stay at `limit` or above before there is an event. Nothing: the first look is enough.
+    /// How long it must stay at or above `limit` before there is an event. With zero, the first check is enough.
     pub hold: Duration,
-    /// What is held against the limit.
+    /// What is compared with the limit.
     pub judge: Judge,
-    /// Of flows, those whose keys pass; of nothing else.
+    /// For flows, only those whose keys pass. Ignored for everything else.
     pub filter: Option<Filter>,
-    /// Of interfaces and agents, those of agents in these networks; all if there is none.
+    /// For interfaces and agents, only agents in these networks. Empty for all.
     pub agents: Vec<Network>,
-    /// How many figures may be above at once, at least one. More are counted and give no event.
+    /// Maximum number of figures that may be above at once, at least one. Further ones are counted but cause no event.
     pub raised_max: usize,
 }
 
 impl Threshold {
-    /// A threshold on everything: down again below 80 % of the limit for 10 s.
+    /// A threshold on everything, which clears below 80 % of the limit for 10 s.
     pub fn new(name: impl Into<String>, limit: f64) -> Threshold {
         Threshold {
             name: name.into(),
@@ -72,12 +72,12 @@ impl Threshold {
 pub enum Change {
     /// It has passed the limit.
     Raised,
-    /// It has stayed below for long enough, or is watched no longer.
+    /// It has stayed below for long enough, or is no longer watched.
     Cleared,
 }
 
 impl Change {
-    /// The word for it.
+    /// The word for the change.
     pub const fn word(self) -> &'static str {
         match self {
             Change::Raised => "raised",
@@ -86,40 +86,40 @@ impl Change {
     }
 }
 
-/// A figure passed a limit, or is down again.
+/// A figure passed a limit, or dropped below it again.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Passed {
     /// What happened.
     pub change: Change,
-    /// Of which key.
+    /// The key.
     pub key: Box<[u8]>,
-    /// The figure then.
+    /// The figure at that time.
     pub figure: Estimate,
-    /// The highest since it was raised.
+    /// The highest value since it was raised.
     pub peak: f64,
     /// When it was raised, in nanoseconds.
     pub raised_ns: u64,
-    /// When this was seen.
+    /// When this was noticed.
     pub at_ns: u64,
 }
 
-/// A key that is above the limit, or was and is not down yet.
+/// A key that is above the limit, or was and has not cleared yet.
 struct Above {
-    /// Where its figure comes from, where a key has several: the sampler that sees most of it.
+    /// Where its figure comes from if a key has several: the sampler that sees most of it.
     origin: u32,
     figure: Estimate,
     peak: f64,
-    /// Since when it is above.
+    /// Since when it has been above.
     since_ns: u64,
-    /// When it was raised; not yet while it has been above for less than `hold`.
+    /// When it was raised. `None` while it has been above for less than `hold`.
     raised_ns: Option<u64>,
-    /// Since when it is below `clear`.
+    /// Since when it has been below `clear`.
     below_since_ns: Option<u64>,
-    /// The look that saw it last.
+    /// The last check that saw it.
     look: u64,
 }
 
-/// One threshold and the keys that are above it.
+/// One threshold, and the keys above it.
 pub struct Watch {
     threshold: Threshold,
     above: HashMap<Box<[u8]>, Above>,
@@ -128,7 +128,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing is above it yet.
+    /// A watch with nothing above it yet.
     pub fn new(threshold: Threshold) -> Watch {
         Watch { threshold, above: HashMap::new(), look: 1, untold: 0 }
     }
@@ -138,18 +138,18 @@ impl Watch {
         &self.threshold
     }
 
-    /// Keys that are above now.
+    /// Number of keys that are above now.
     pub fn raised(&self) -> usize {
         self.above.values().filter(|one| one.raised_ns.is_some()).count()
     }
 
-    /// How often a look found a key above the limit while `raised_max` others were.
+    /// How often a check found a key above the limit while `raised_max` others were.
     pub fn untold(&self) -> u64 {
         self.untold
     }
 
-    /// Looks at the figures that may have changed, and at every key that is above. `figure_of` says what a key is now of those that are
-    /// not among them; one that is gone counts as zero.
+    /// Checks the figures that may have changed, and every key that is above. `figure_of` returns the current figure of a key
+    /// that is not among them; a missing key counts as zero.
     pub fn look<'a>(
         &mut self,
         now_ns: u64,
@@ -163,7 +163,7 @@ impl Watch {
         self.end_look(now_ns, figure_of, passed);
     }
 
-    /// Looks at one figure. Of several of one key the highest holds.
+    /// Checks one figure. If a key has several, the highest counts.
     pub(crate) fn figure(&mut self, now_ns: u64, key: &[u8], origin: u32, figure: Estimate) {
         let look = self.look;
         if let Some(above) = self.above.get_mut(key) {
@@ -192,7 +192,7 @@ impl Watch {
         self.above.insert(key.into(), one);
     }
 
-    /// Ends a look whose figures came one by one.
+    /// Ends a check whose figures came one by one.
     pub(crate) fn end_look(
         &mut self,
         now_ns: u64,
@@ -209,7 +209,7 @@ impl Watch {
         self.look += 1;
     }
 
-    /// Clears everything that is raised, whatever its figure: it is watched no longer.
+    /// Clears everything that is raised, whatever its figure, because it is no longer watched.
     pub(crate) fn release(&mut self, now_ns: u64, passed: &mut Vec<Passed>) {
         for (key, one) in self.above.drain() {
             if let Some(raised_ns) = one.raised_ns {
@@ -220,7 +220,7 @@ impl Watch {
 }
 
 impl Above {
-    /// What the figure of this look says. Returns whether the key is to be watched further.
+    /// Evaluates the figure of this check. Returns whether to keep watching the key.
     fn judge(
         &mut self,
         threshold: &Threshold,
@@ -278,12 +278,12 @@ mod tests {
         Estimate { value, low: value * 0.9, high: value * 1.1 }
     }
 
-    /// A key of which nothing is known.
+    /// A key about which nothing is known.
     fn gone(_: &[u8], _: u32) -> Option<Estimate> {
         None
     }
 
-    /// What is told of one key whose figure is so, second by second.
+    /// The events for one key with these figures, second by second.
     fn told(judge: Judge, values: impl IntoIterator<Item = f64>) -> Vec<(u64, Change)> {
         told_by(watch(judge), values)
     }

@@ -38,7 +38,7 @@ fn threshold(limit: f64) -> Threshold {
     Threshold { clear_after: Duration::from_secs(3), ..Threshold::new("flood", limit) }
 }
 
-/// Half of 20 s of traffic, and then 20 s without any.
+/// Plays 20 s of traffic, and then 20 s without any.
 fn run(analysis: &mut Analysis) {
     let flow = TrueFlow {
         src: Ipv4Addr::new(10, 0, 0, 1),
@@ -116,7 +116,7 @@ fn what_is_the_same_goes_on_and_what_changes_begins_anew() {
     assert!(analysis.undefine("victims") && !analysis.undefine("victims"));
 }
 
-/// What was told, in short.
+/// The events, in short form.
 fn told(analysis: &Analysis) -> Vec<(Change, Subject)> {
     let events = analysis.events().after(0);
     events.map(|event: &std::sync::Arc<Event>| (event.change, event.subject.clone())).collect()
@@ -126,7 +126,7 @@ fn moment(clock_ns: u64) -> Moment {
     Moment { clock_ns, unix_ns: 1_700_000_000 * SECOND_NS + clock_ns }
 }
 
-/// A flow of so many frames a second to the victim.
+/// A flow to the victim with this many frames per second.
 fn flood(frames_per_s: f64) -> TrueFlow {
     TrueFlow {
         src: Ipv4Addr::new(10, 0, 0, 1),
@@ -139,7 +139,7 @@ fn flood(frames_per_s: f64) -> TrueFlow {
     }
 }
 
-/// Plays agents at the same time until `end_ns`, with a tick each 100 ms, some of their datagrams being lost.
+/// Plays agents simultaneously until `end_ns`, with a tick every 100 ms. Datagrams for which `lost` returns true do not arrive.
 fn play(
     analysis: &mut Analysis,
     agents: &mut [Played],
@@ -182,7 +182,7 @@ fn a_flow_that_several_samplers_see_is_one_event() {
         panic!("{:?}", told(&analysis))
     };
     assert_eq!(key[..], [Value::Address(VICTIM.into())]);
-    // One of them alone keeps it above.
+    // One agent alone keeps it above.
     play(&mut analysis, &mut agents[..1], (10 * SECOND_NS, 30 * SECOND_NS), &mut || false);
     assert_eq!(told(&analysis).len(), 1);
     play(&mut analysis, &mut [], (30 * SECOND_NS, 40 * SECOND_NS), &mut || false);
@@ -205,7 +205,7 @@ fn what_is_defined_anew_or_watched_no_longer_is_cleared() {
     let told = told(&analysis);
     let changes: Vec<_> = told.iter().map(|(change, _)| *change).collect();
     assert_eq!(changes, [Change::Raised, Change::Cleared, Change::Raised, Change::Cleared]);
-    // What is cleared is what was raised, by its own key.
+    // What is cleared is what was raised, with its own key.
     assert_eq!((&told[0].1, &told[2].1), (&told[1].1, &told[3].1));
     assert_ne!(told[0].1, told[2].1);
 }
@@ -241,7 +241,7 @@ fn an_agent_that_loses_datagrams_and_one_that_falls_silent_are_events() {
     play(&mut analysis, &mut agents, (10 * SECOND_NS, 60 * SECOND_NS), &mut || false);
     assert_eq!(figures(&analysis)[1..], [("loss", Change::Cleared)]);
 
-    // Silent until after it has been forgotten, and then heard again.
+    // Silent until after it was forgotten, and then heard again.
     play(&mut analysis, &mut [], (60 * SECOND_NS, 700 * SECOND_NS), &mut || false);
     assert_eq!(analysis.engine().agents().count(), 0);
     assert_eq!(figures(&analysis)[2..], [("silent", Change::Raised)]);
@@ -255,7 +255,8 @@ fn an_agent_that_loses_datagrams_and_one_that_falls_silent_are_events() {
     assert_eq!(figures(&analysis)[3..], [("silent", Change::Cleared)]);
 }
 
-/// 10 Gbit/s of frames of 1,518 bytes at 1:1000, half of the datagrams lost: what passes its threshold twice over is told within a second.
+/// 10 Gbit/s of 1,518-byte frames at 1:1000, with half of the datagrams lost: a flow at twice its threshold is reported within a
+/// second.
 #[test]
 fn an_attack_is_told_within_a_second_at_half_the_datagrams_lost() {
     const RUNS: u64 = 300;
@@ -304,7 +305,7 @@ fn a_flow_that_flaps_gives_no_storm() {
     assert_eq!(told(&analysis).len(), 2);
 }
 
-/// However many flows there are, a look costs what is near the limit.
+/// The cost of a check depends on the flows close to the limit, not on how many there are.
 #[test]
 fn a_look_does_not_depend_on_how_many_flows_there_are() {
     let mut analysis = analysis();
@@ -333,7 +334,7 @@ fn what_is_above_can_be_asked_for_after_its_event_is_gone() {
     assert_eq!((raised.len(), raised[0].change), (1, Change::Raised));
 }
 
-/// Planted: arithmetic that overflows at the end of time.
+/// A planted bug: arithmetic that overflows at the end of time.
 #[test]
 #[cfg(debug_assertions)]
 fn a_panic_at_one_threshold_keeps_all() {

@@ -1,4 +1,4 @@
-//! One threshold at work: which figures it looks at, and what it says of them.
+//! One threshold at work: the figures it checks, and its events about them.
 
 use super::Moment;
 use crate::agent::{Agent, AgentId};
@@ -14,13 +14,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Figures of agents are looked at as rarely as this: they are over many seconds.
+/// Interval at which figures of agents are checked, in nanoseconds. They cover many seconds.
 const AGENTS_EVERY_NS: u64 = 1_000_000_000;
 
-/// What a threshold is about.
+/// What a threshold watches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Watched {
-    /// The rate of each flow of the definition of this name, over all its samplers as the definition says.
+    /// The rate of each flow of the definition with this name, combined over its samplers as the definition says.
     Flow(String),
     /// A figure of each interface.
     Port(PortFigure),
@@ -36,7 +36,7 @@ macro_rules! figures {
         pub enum $Figure { $(#[doc = $meaning] $name,)+ }
 
         impl $Figure {
-            /// Every figure with its word.
+            /// All figures with their words.
             pub const ALL: &'static [(&'static str, $Figure)] = &[$(($word, $Figure::$name),)+];
 
             /// The word in files and events.
@@ -44,7 +44,7 @@ macro_rules! figures {
                 match self { $($Figure::$name => $word,)+ }
             }
 
-            /// What it is.
+            /// What it means.
             pub const fn meaning(self) -> &'static str {
                 match self { $($Figure::$name => $meaning,)+ }
             }
@@ -53,7 +53,7 @@ macro_rules! figures {
 }
 
 figures! {
-    /// A figure of an interface, by its counters.
+    /// A figure of an interface, from its counters.
     PortFigure {
         InBits = "in_bits", "Bits in, per second.";
         OutBits = "out_bits", "Bits out, per second.";
@@ -76,7 +76,7 @@ figures! {
 }
 
 impl PortFigure {
-    /// The figure, if the interface said enough.
+    /// The figure, if the interface has reported enough.
     pub fn of(self, port: &Port) -> Option<f64> {
         let PortRates { input, output, .. } = port.rates()?;
         let both =
@@ -99,7 +99,7 @@ impl PortFigure {
 }
 
 impl AgentFigure {
-    /// The figure, if the agent said enough.
+    /// The figure, if the agent has reported enough.
     pub fn of(self, agent: &Agent, now_ns: u64) -> Option<f64> {
         match self {
             AgentFigure::Loss => agent.recent_loss(),
@@ -110,7 +110,7 @@ impl AgentFigure {
         }
     }
 
-    /// What an agent's figure is that has been forgotten, because it was silent for too long.
+    /// The figure of an agent that was forgotten because it was silent for too long.
     fn of_forgotten(self, engine: &Engine) -> Option<f64> {
         match self {
             AgentFigure::Loss | AgentFigure::SampleLoss => None,
@@ -123,7 +123,7 @@ pub(super) struct Watching {
     pub(super) of: Watched,
     pub(super) watch: Watch,
     name: Arc<str>,
-    /// The keys that are above, with the events that said so.
+    /// The keys that are above the limit, with the events that reported it.
     raised: HashMap<Box<[u8]>, Arc<Event>>,
     looked_ns: Option<u64>,
 }
@@ -138,7 +138,7 @@ impl Watching {
         matches!(&self.of, Watched::Flow(of) if of == name)
     }
 
-    /// Looks at every figure that may have passed the limit, or be down again.
+    /// Checks every figure that may have passed the limit or dropped below it.
     pub(super) fn look(
         &mut self,
         engine: &Engine,
@@ -153,7 +153,7 @@ impl Watching {
                 look_at_flows(&mut self.watch, counting, engine, now_ns, passed);
             }
             Watched::Port(figure) => {
-                // The first look is at all of them.
+                // The first check covers all of them.
                 let changed = if self.looked_ns.is_none() { &Changed::Any } else { changed };
                 self.looked_ns = Some(now_ns);
                 look_at_ports(&mut self.watch, *figure, engine, changed, now_ns, passed);
@@ -168,12 +168,12 @@ impl Watching {
         }
     }
 
-    /// The events of what is above.
+    /// The events of what is above the limit.
     pub(super) fn raised(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.raised.values()
     }
 
-    /// What happened, as an event of this number.
+    /// What happened, as an event with this number.
     pub(super) fn event(
         &mut self,
         id: u64,
@@ -182,7 +182,7 @@ impl Watching {
         passed: Passed,
     ) -> Arc<Event> {
         let Passed { change, key, figure, peak, raised_ns, at_ns } = passed;
-        // What is cleared is what was raised, though its definition may be another one meanwhile.
+        // A cleared event refers to what was raised, even if the definition has changed since.
         let former = self.raised.remove(&key).filter(|_| change == Change::Cleared);
         let (raised_id, subject) = match former {
             Some(raised) => (raised.id, raised.subject.clone()),
@@ -231,7 +231,7 @@ fn look_at_flows(
     now_ns: u64,
     passed: &mut Vec<Passed>,
 ) {
-    // Before a time constant has passed a rate is that of a few samples, and of many flows some are above by chance.
+    // Until a time constant has passed, a rate rests on a few samples, and with many flows some are above by chance.
     let is_young = counting.is_some_and(|one| one.is_young(now_ns));
     let hot = counting.into_iter().flat_map(|one| one.hot(now_ns).map(move |flow| (one, flow)));
     for (counting, (key, sampler, rate)) in hot {
@@ -306,7 +306,7 @@ fn is_asked_for(watch: &Watch, id: &AgentId) -> bool {
     agents.is_empty() || agents.iter().any(|network| network.contains(id.address))
 }
 
-/// What a flow's key says to a filter.
+/// What a flow's key tells a filter.
 struct KeyFacts<'a> {
     parts: &'a [Part],
     key: Vec<Value>,
@@ -323,12 +323,12 @@ impl Facts for KeyFacts<'_> {
     }
 }
 
-/// A figure that is no estimate.
+/// A figure that is exact.
 fn sure(value: f64) -> Estimate {
     Estimate { value, low: value, high: value }
 }
 
-/// Bytes that tell agents and interfaces apart: the agent's address, its part, the index.
+/// Bytes that identify agents and interfaces: the agent's address, the sub-agent, the index.
 fn source_key(id: &AgentId, if_index: Option<u32>) -> Vec<u8> {
     let mut address = [0; Value::KEY_LEN];
     Value::Address(id.address).write(&mut address);
@@ -336,7 +336,7 @@ fn source_key(id: &AgentId, if_index: Option<u32>) -> Vec<u8> {
     [&address[..], &id.sub_agent.to_be_bytes(), index.as_ref().map_or(&[], |index| index)].concat()
 }
 
-/// What a key is of that [`source_key`] made.
+/// The agent and interface in a key made by [`source_key`].
 fn source_of(key: &[u8]) -> (AgentId, Option<u32>) {
     let number = |at: usize| {
         let bytes = key.get(at..).and_then(<[u8]>::first_chunk);

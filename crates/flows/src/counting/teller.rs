@@ -1,4 +1,4 @@
-//! What a definition tells of its flows, as they end and as they go on.
+//! What a definition reports about its flows, as they end and as they go on.
 
 use super::{all_of, pinned, sampled_share};
 use crate::definition::{Aggregation, Definition};
@@ -7,7 +7,7 @@ use crate::lookup::Groups;
 use crate::portion::{Accepted, Cause, Portion, Told, Untold, Untolds};
 use crate::table::{Ended, Leaving, Table};
 
-/// Tells what comes of a definition's flows.
+/// Reports portions of a definition's flows.
 pub(super) struct Teller<'a, T> {
     pub(super) definition: &'a Definition,
     pub(super) groups: &'a Groups,
@@ -33,7 +33,7 @@ impl<T: Told> Teller<'_, T> {
         }
     }
 
-    /// Tells of flows that go on, until no more are taken.
+    /// Reports flows that go on, until one is not accepted.
     pub(super) fn tell_active(&mut self, table: &Table, now_ns: u64, mut places: usize) {
         while let Some(place) = self.untolds.next_due(now_ns, &mut places) {
             let untold = self.untolds.take(place);
@@ -51,7 +51,7 @@ impl<T: Told> Teller<'_, T> {
         }
         let sampled = sampled_share(table.all_of_only());
         let (bytes, frames) = untold.estimates(f64::INFINITY, sampled);
-        // Such a one is always taken.
+        // A merged portion is always accepted.
         self.told.flow(&Portion {
             definition: self.definition,
             groups: self.groups,

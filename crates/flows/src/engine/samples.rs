@@ -1,4 +1,4 @@
-//! From the samples of a datagram to flows and interfaces.
+//! Passes the samples of a datagram on to flows and interfaces.
 
 use super::Rest;
 use crate::agent::{Agent, AgentId};
@@ -11,7 +11,7 @@ use wire::sflow::{
     FlowSample,
 };
 
-/// What one sample is worth, and to whom.
+/// What one sample is worth, and its sampler.
 struct Weighed {
     frames: f64,
     configured_rate: u32,
@@ -19,7 +19,7 @@ struct Weighed {
 }
 
 impl Rest {
-    /// Takes what is in a datagram, sample by sample.
+    /// Processes the content of a datagram, sample by sample.
     pub(super) fn samples(
         &mut self,
         datagram: &Datagram<'_>,
@@ -93,10 +93,10 @@ impl Rest {
         self.count(Traffic::Sampled, worth, direction, is_edge, &observed, now_ns, told);
     }
 
-    /// Gathers what records say of a frame.
+    /// Collects what records say about a frame.
     fn observe(&mut self, records: FlowRecords<'_>, observed: &mut Observed) {
         for record in records {
-            // By reference: a record is large, and would be copied.
+            // By reference: a record is large and would be copied.
             match &record {
                 Ok(sflow::FlowRecord::Unknown(raw)) => self.unknown(raw.format),
                 Ok(record) => observed.add(record),
@@ -114,7 +114,7 @@ impl Rest {
         now_ns: u64,
         told: &mut impl Told,
     ) {
-        // Every dropped packet is one, and those that were not told are counted in `drops`.
+        // Each dropped packet stands for one, and those not reported are counted in `drops`.
         let reading = Reading {
             sequence: dropped.sequence,
             sampling_rate: 1,
@@ -166,7 +166,7 @@ impl Rest {
         }
     }
 
-    /// What a sample stands for; `None` for one that was counted before.
+    /// What a sample stands for. `None` if it was already counted.
     #[inline]
     fn worth(
         &mut self,

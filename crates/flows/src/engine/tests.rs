@@ -30,7 +30,7 @@ fn engine(definitions: Vec<Definition>) -> Engine {
     Engine::new(Limits::default(), Groups::default(), HashSet::new(), definitions)
 }
 
-/// Three flows of different sizes and rates: 60, 30 and 10 of 100 frames.
+/// Three flows of different sizes and rates: 60, 30 and 10 out of 100 frames.
 fn flows() -> Vec<TrueFlow> {
     let flow = |last: u8, frame_bytes, frames_per_s| TrueFlow {
         src: Ipv4Addr::new(10, 0, 0, last),
@@ -44,10 +44,10 @@ fn flows() -> Vec<TrueFlow> {
     vec![flow(1, 1_518, 600_000.0), flow(2, 200, 300_000.0), flow(3, 800, 100_000.0)]
 }
 
-/// What a run shows of the three flows, each divided by the truth.
+/// The result of a run for the three flows, each divided by the true value.
 struct Shown {
     corrected: Vec<Estimate>,
-    /// Samples times the configured rate, as other collectors have it.
+    /// Samples times the configured rate, as other collectors compute it.
     raw: Vec<f64>,
 }
 
@@ -103,7 +103,7 @@ fn figures_are_right_under_loss_and_their_intervals_hold_the_truth() {
     }
 }
 
-/// Rates of few samples, at the start and later: never further from the truth than they say.
+/// Rates from few samples, at the start and later, are never further from the truth than they state.
 #[test]
 fn rates_are_right_from_the_beginning_and_of_few_samples() {
     const RUNS: u64 = 300;
@@ -120,7 +120,7 @@ fn rates_are_right_from_the_beginning_and_of_few_samples() {
             let mut agent = Played::new(AgentOptions::default(), flows, seed);
             let mut engine = engine(vec![definition(&["src"])]);
             let mut bytes = Vec::new();
-            // Looked at when nothing has just arrived: a look at each arrival sees more than there is.
+            // Checked when nothing has just arrived: checking at each arrival sees more than there is.
             let end = Duration::from_secs_f64(seconds);
             while let Some(at) = Some(agent.next_datagram(&mut bytes)).filter(|at| *at <= end) {
                 engine.datagram(&bytes, PEER, SECOND_NS + at.as_nanos() as u64, &mut ());
@@ -142,7 +142,7 @@ fn rates_are_right_from_the_beginning_and_of_few_samples() {
     }
 }
 
-/// A datagram of agent 192.0.2.`agent` with one flow sample of its interface 1, of a frame of 100 bytes.
+/// A datagram of agent 192.0.2.`agent` with one flow sample from its interface 1, of a 100-byte frame.
 fn datagram(agent: u8, sequence: u32, uptime_ms: u32, pool: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let address = IpAddr::from([192, 0, 2, agent]).into();
@@ -165,7 +165,7 @@ fn sample(sequence: u32, pool: u32) -> FlowSample<'static> {
     }
 }
 
-/// All frames that the only flow of everything stands for.
+/// All frames that the only flow stands for.
 fn frames(engine: &Engine, now_ns: u64) -> f64 {
     engine.counting()[0].top(now_ns).first().map_or(0.0, |figure| figure.total.value)
 }
@@ -197,7 +197,7 @@ fn an_agent_that_restarts_makes_no_spike_and_no_duplicates() {
         let bytes = datagram(1, sequence, 1_000_000 + sequence * 100, sequence * 100);
         engine.datagram(&bytes, PEER, SECOND_NS, &mut ());
     }
-    // Its numbers are among those that were seen lately; its clock says that they are new ones.
+    // Its numbers are among those seen lately, but its clock shows that they are new.
     for sequence in 1..=100 {
         let bytes = datagram(1, sequence, sequence * 100, sequence * 100);
         assert_eq!(engine.datagram(&bytes, PEER, SECOND_NS, &mut ()), Taken::Read);
@@ -224,7 +224,7 @@ fn two_agents_behind_one_address_are_two() {
     assert!((19_500.0..20_500.0).contains(&frames), "{frames}");
 }
 
-/// Two machines that claim to be the same agent: no rate becomes a spike, and it shows that something is wrong.
+/// With two machines claiming to be the same agent, no rate spikes, and it is visible that something is wrong.
 #[test]
 fn one_identity_of_two_agents_makes_no_spike() {
     let mut engine = frames_of_everything();
@@ -296,7 +296,7 @@ fn a_sampler_that_is_silent_is_forgotten_while_its_agent_is_not() {
     take(&mut engine, 1, 1, 100);
     take(&mut engine, 2, 2, 101);
     assert_eq!(engine.totals().source_limit, 1);
-    // The agent goes on, its first interface does not.
+    // The agent goes on, but its first interface does not.
     (3..80).for_each(|sequence| take(&mut engine, sequence, 2, 100 + u64::from(sequence) * 10));
     let (_, agent) = engine.agents().next().unwrap();
     let sources: Vec<DataSource> = agent.samplers().map(|(_, source, _)| source).collect();

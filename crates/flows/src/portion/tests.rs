@@ -31,7 +31,7 @@ fn definition(aggregation: Aggregation, flows_max: usize) -> Definition {
     }
 }
 
-/// Takes as many as it may between two ticks.
+/// Accepts a limited number of portions between two ticks.
 #[derive(Default)]
 struct Taker {
     room: u64,
@@ -65,7 +65,7 @@ fn sample(random: &mut Random, now_ns: u64) -> Sample {
         sampler: random.below(2) as u32,
         direction: Direction::Ingress,
         is_edge: true,
-        // Of a lossy path: a third more than configured.
+        // As on a lossy path: up to a third more than configured.
         frames: 1_000.0 + random.below(1_000) as f64 / 3.0,
         configured_rate: 1_000,
         frame_bytes: 64 + random.below(1_400) as u32,
@@ -73,7 +73,7 @@ fn sample(random: &mut Random, now_ns: u64) -> Sample {
     }
 }
 
-/// Keys churn through few places, and not every portion is taken when it is told.
+/// Many keys pass through few places, and not every portion is accepted when it is reported.
 #[test]
 fn portions_add_up_to_what_was_counted_exactly() {
     for (seed, room, flows_max) in [(1, 0, 20), (2, 3, 20), (3, u64::MAX, 20), (4, 50, 5_000)] {
@@ -95,7 +95,7 @@ fn portions_add_up_to_what_was_counted_exactly() {
                 frames += sample.frames;
                 bytes += sample.frames * f64::from(sample.frame_bytes);
                 counting.count(&sample, &From(port), &groups, &mut taker);
-                // Up to twice as many as wait together.
+                // Up to twice as many as are batched together.
                 if step % 29 == 0 {
                     counting.settle(&groups, &mut taker);
                 }
@@ -121,7 +121,7 @@ fn portions_add_up_to_what_was_counted_exactly() {
                 assert_eq!(taker.by_key, truth);
                 assert!(taker.by_cause["Evicted"] > 1_000);
             }
-            // All is told: a second time there is nothing.
+            // Everything is reported: a second call reports nothing.
             let before = taker.taken;
             taker.room = u64::MAX;
             counting.tell_all(&groups, &mut taker);
@@ -144,7 +144,7 @@ fn a_flow_that_goes_on_is_told_in_time_and_one_that_ended_once() {
         }
         counting.sweep(second * SECOND_NS, &groups, &mut taker);
     }
-    // After 10 s and 21 s; what is left of the end waits for its ten seconds.
+    // After 10 s and 21 s; the rest at the end waits for its ten seconds.
     assert_eq!(taker.by_cause, HashMap::from([("Active".to_owned(), 3)]));
     counting.sweep(56 * SECOND_NS, &groups, &mut taker);
     assert_eq!((counting.flows(), taker.by_key[&7]), (0, 25));

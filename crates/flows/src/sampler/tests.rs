@@ -1,6 +1,6 @@
 use super::*;
 
-/// An agent that samples one in `rate` frames, and a path that loses samples: both by a seeded generator.
+/// An agent that samples one in `rate` frames, and a path that loses samples, both driven by a seeded generator.
 struct Agent {
     reading: Reading,
     rate: u32,
@@ -15,7 +15,7 @@ impl Agent {
         Agent { reading, rate, random: seed, frames: 0 }
     }
 
-    /// Between 0 and 1 (xorshift64*).
+    /// A number between 0 and 1 (xorshift64*).
     fn chance(&mut self) -> f64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -23,7 +23,7 @@ impl Agent {
         (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The next frame that is sampled: after a geometric number of frames.
+    /// The next sampled frame, after a geometrically distributed number of frames.
     fn next(&mut self) -> Reading {
         let chance = 1.0 / f64::from(self.rate);
         let skipped = (self.chance().ln() / (1.0 - chance).ln()).floor() as u32 + 1;
@@ -35,7 +35,7 @@ impl Agent {
     }
 }
 
-/// Frames that the scales of all samples add up to, of those that passed.
+/// The sum of the scales of all samples, as a share of the frames that passed.
 fn attributed(samples: u32, loss: f64, seed: u64) -> f64 {
     let mut agent = Agent::new(400, seed);
     let mut sampler: Option<Sampler> = None;

@@ -1,22 +1,22 @@
-//! Which place is the lightest: a binary heap of lower bounds, the lowest first.
+//! Finds the lightest place: a binary heap of lower bounds, lowest first.
 
-/// What is known of a place: its weight is at least `bound`.
+/// A lower bound for the weight of a place.
 #[derive(Clone, Copy)]
 pub(super) struct Bound {
     pub(super) bound: f64,
     pub(super) place: u32,
-    /// Of the key that it is about.
+    /// Generation of the key that the bound belongs to.
     pub(super) generation: u32,
 }
 
-/// A bound for each place that is taken. Those of places that were freed stay until they come to the top, or their room is needed.
+/// One bound per taken place. Bounds of freed places stay until they reach the top or their room is needed.
 #[derive(Default)]
 pub(super) struct Bounds {
     heap: Vec<Bound>,
 }
 
 impl Bounds {
-    /// The bytes that it takes for so many places.
+    /// Memory for this many places, in bytes.
     pub(super) const fn memory_max_bytes(places: usize) -> usize {
         2 * places * size_of::<Bound>()
     }
@@ -26,17 +26,17 @@ impl Bounds {
         self.heap.capacity() * size_of::<Bound>()
     }
 
-    /// Has room for so many places. To be called before the first is pushed.
+    /// Reserves room for this many places. Call it before the first push.
     pub(super) fn make_room(&mut self, places: usize) {
         self.heap.reserve_exact(2 * places);
     }
 
-    /// The lowest.
+    /// The lowest bound.
     pub(super) fn first(&self) -> Option<Bound> {
         self.heap.first().copied()
     }
 
-    /// Adds one; `is_old` says which may go if there is no room.
+    /// Adds a bound. `is_old` tells which ones may be dropped if there is no room.
     pub(super) fn push(&mut self, bound: Bound, is_old: impl Fn(&Bound) -> bool) {
         if self.heap.len() == self.heap.capacity() {
             self.heap.retain(|one| !is_old(one));
@@ -51,7 +51,7 @@ impl Bounds {
         }
     }
 
-    /// Takes the lowest away.
+    /// Removes the lowest bound.
     pub(super) fn pop(&mut self) {
         if !self.heap.is_empty() {
             self.heap.swap_remove(0);
@@ -59,7 +59,7 @@ impl Bounds {
         }
     }
 
-    /// The weight of the place with the lowest bound is at least this.
+    /// Raises the lowest bound to `weight`.
     pub(super) fn raise_first(&mut self, weight: f64) {
         if let Some(first) = self.heap.first_mut() {
             first.bound = weight;
@@ -67,14 +67,14 @@ impl Bounds {
         }
     }
 
-    /// All weights are multiplied by this.
+    /// Multiplies all weights by `factor`.
     pub(super) fn scale(&mut self, factor: f64) {
         for one in &mut self.heap {
             one.bound *= factor;
         }
     }
 
-    /// Moves a bound down to where it belongs.
+    /// Moves a bound down to its position.
     fn sink(&mut self, mut at: usize) {
         loop {
             let child = 2 * at + 1;

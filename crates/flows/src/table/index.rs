@@ -1,14 +1,15 @@
-//! Which places a hash leads to: open addressing with linear probing.
+//! Maps hashes to places: open addressing with linear probing.
 //!
-//! The hash stands beside the place, so that a search reads neither keys nor flows before it has found: most searches read one cache line.
+//! The hash is stored with the place, so a search reads neither keys nor flows before it finds a match: most searches read one
+//! cache line.
 
 use sys::memory::prefer_huge_pages;
 use sys::prefetch::prefetch;
 
-/// No place.
+/// Not a place.
 const NONE: u32 = u32::MAX;
 
-/// Eight to a cache line.
+/// Eight fit a cache line.
 #[derive(Clone, Copy)]
 struct Slot {
     hash: u32,
@@ -17,21 +18,21 @@ struct Slot {
 
 const EMPTY: Slot = Slot { hash: 0, place: NONE };
 
-/// The most places that there can be.
+/// Maximum number of places.
 pub(super) const PLACES_MAX: usize = (NONE / 4) as usize;
 
-/// At least twice as many slots as places, a power of two.
+/// At least twice as many slots as places; a power of two.
 pub(super) struct Index {
     slots: Vec<Slot>,
 }
 
 impl Index {
-    /// Of no place.
+    /// An empty index.
     pub(super) fn new() -> Index {
         Index { slots: vec![EMPTY; 64] }
     }
 
-    /// The bytes that it takes for so many places.
+    /// Memory for this many places, in bytes.
     pub(super) const fn memory_max_bytes(places: usize) -> usize {
         (places * 2).next_power_of_two() * size_of::<Slot>()
     }
@@ -41,7 +42,7 @@ impl Index {
         self.slots.capacity() * size_of::<Slot>()
     }
 
-    /// Has room for so many places from now on.
+    /// Makes room for this many places.
     pub(super) fn make_room(&mut self, places: usize) {
         while places * 2 > self.slots.len() {
             let mut more = Vec::with_capacity(self.slots.len() * 2);
@@ -61,12 +62,12 @@ impl Index {
         taken.filter(move |slot| slot.hash == hash).map(|slot| slot.place)
     }
 
-    /// Has the memory come where the search for a hash begins.
+    /// Prefetches the memory where the search for a hash starts.
     pub(super) fn prefetch(&self, hash: u32) {
         prefetch(&self.slots[hash as usize & self.mask()]);
     }
 
-    /// Leads from a hash to a place. There is room for it: see [`make_room`](Self::make_room).
+    /// Maps a hash to a place. There must be room for it: see [`make_room`](Self::make_room).
     pub(super) fn insert(&mut self, hash: u32, place: u32) {
         let empty = self.ways(hash).find(|at| self.slots[*at].place == NONE);
         if let Some(at) = empty {
@@ -74,12 +75,12 @@ impl Index {
         }
     }
 
-    /// Leads from a hash to a place no more.
+    /// Removes the mapping from a hash to a place.
     pub(super) fn remove(&mut self, hash: u32, place: u32) {
         let found = self.ways(hash).find(|at| self.slots[*at].place == place);
         let Some(mut hole) = found else { return };
 
-        // Whoever stands behind the hole and belongs in front of it moves up, so that no search ends at the hole.
+        // An entry behind the hole that belongs in front of it moves up, so that no search ends at the hole.
         let mask = self.mask();
         let mut next = hole;
         loop {
@@ -103,7 +104,7 @@ impl Index {
         self.slots.len() - 1
     }
 
-    /// Every slot, in the order in which a search for a hash looks.
+    /// Every slot, in the order in which a search for a hash visits them.
     fn ways(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
         let mask = self.mask();
         (0..=mask).map(move |step| (hash as usize + step) & mask)

@@ -34,7 +34,8 @@ impl Ended for Gone {
     }
 }
 
-/// Against a map that keeps everything: nothing is lost, no key is twice, no heavy key is missing, and each bound holds.
+/// Compared with a map that keeps everything: nothing is lost, no key is duplicated, no heavy key is missing, and each bound
+/// holds.
 #[test]
 fn what_is_kept_and_what_went_are_what_was_added() {
     for seed in 1..=40 {
@@ -44,7 +45,7 @@ fn what_is_kept_and_what_went_are_what_was_added() {
         let (mut truth, mut gone) = (HashMap::<u32, f64>::new(), Gone::default());
         for step in 0..5_000u64 {
             let now_ns = (step + 1) * 1_000;
-            // Few keys are heavy, most are seen a few times.
+            // Few keys are heavy, and most are seen a few times.
             let number = (random.below(20) * random.below(20)) as u32;
             let value = 1.0 + random.below(9) as f64;
             let weight = table.weight_at(now_ns);
@@ -78,7 +79,7 @@ fn a_heavy_key_is_never_missing_and_its_error_is_bounded() {
         let mut table = Table::new(4, 50, Duration::from_secs(1_000_000));
         let mut truth = HashMap::<u32, f64>::new();
         for step in 0..50_000 {
-            // One in thirty belongs to one of ten keys, the rest to as many keys as there are.
+            // A third of the samples belong to ten keys, and the rest to a million different ones.
             let number =
                 if random.below(3) == 0 { random.below(10) } else { 1_000 + random.below(1 << 20) };
             let weight = table.weight_at(step + 1);
@@ -98,7 +99,7 @@ fn a_heavy_key_is_never_missing_and_its_error_is_bounded() {
 #[test]
 fn a_steady_rate_is_that_rate_after_some_time_constants() {
     let mut table = Table::new(4, 10, Duration::from_millis(200));
-    // Long enough that sums are brought down several times.
+    // Long enough that sums are scaled down several times.
     for step in 1..=60_000u64 {
         let now_ns = step * SECOND_NS / 100;
         let weight = table.weight_at(now_ns);
@@ -157,7 +158,7 @@ fn keys_of_no_length_are_one_key() {
     assert_eq!(table.get(&[]).unwrap().total.value, 3.0);
 }
 
-/// Many flows above a low threshold, and then one that is above a high one too.
+/// Many flows above a low threshold, and then one above a high one too.
 #[test]
 fn a_heavy_flow_is_noted_among_many_light_ones() {
     let mut table = Table::new(4, 4 * HOT_MAX, Duration::from_secs(10));

@@ -1,4 +1,4 @@
-//! Memory: within what is stated, and none for a datagram of what is known.
+//! Memory stays within what is stated, and a datagram with known content allocates none.
 
 use allocation_counter::measure;
 use flows::{
@@ -34,7 +34,8 @@ fn definition(keys: &[&str], flows_max: usize) -> Definition {
     }
 }
 
-/// An agent's datagram number `sequence`, of as many interfaces from `port` on, each with a frame from another address from `src` on.
+/// Datagram number `sequence` of an agent, with one interface for each of `ports`, each with a frame from another address,
+/// starting at `src`.
 fn datagram(bytes: &mut Vec<u8>, agent: u32, sequence: u32, ports: Range<u32>, src: u32) {
     bytes.clear();
     let address = IpAddr::from(Ipv4Addr::from_bits(0xc000_0000 + agent)).into();
@@ -67,7 +68,7 @@ fn of_port(writer: &mut Writer<'_>, port: u32, sequence: u32, src: u32) {
     writer.flow(&sample, &[FlowRecord::SampledHeader(header)]);
 }
 
-/// Ethernet, IPv4 from this address, UDP.
+/// A frame with Ethernet, IPv4 from this address, and UDP.
 fn frame(src: u32) -> [u8; 64] {
     let mut frame = [0; 64];
     frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
@@ -102,12 +103,12 @@ fn counters_of(port: u32, sequence: u32) -> IfCounters {
     }
 }
 
-/// The next five interfaces.
+/// The interfaces of part `part`, five at a time.
 fn five(part: u32) -> Range<u32> {
     1 + part * 5..6 + part * 5
 }
 
-/// `rounds` times a datagram for each five interfaces of each agent, each frame from another address, of which there are `keys`.
+/// Plays `rounds` datagrams for each five interfaces of each agent, each frame from another of `keys` addresses.
 fn play(engine: &mut Engine, agents: u32, rounds: u32, keys: u32) {
     let (mut bytes, mut src) = (Vec::new(), 0);
     for round in 0..rounds {
@@ -151,7 +152,7 @@ fn memory_stays_within_what_is_stated() {
     // Not much more than that either: hash tables may be half empty.
     assert!(stated as u64 <= 3 * now, "{stated} stated, {now} used");
 
-    // More agents, interfaces and keys than may be: no more memory.
+    // More agents, interfaces and keys than allowed take no more memory.
     let mut engine = engine;
     let more = measure(|| play(&mut engine, agents + agents / 10, 1, keys * 2));
     assert!(engine.totals().agent_limit > 0);
@@ -200,7 +201,7 @@ fn a_datagram_of_what_is_known_allocates_nothing() {
     assert_eq!(allocations, 0);
 }
 
-/// Each sample is of a new key, which takes the place of another.
+/// Each sample has a new key, which takes the place of another.
 #[test]
 fn a_key_that_takes_anothers_place_allocates_nothing() {
     let mut engine = Engine::new(

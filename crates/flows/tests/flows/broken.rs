@@ -1,4 +1,4 @@
-//! Datagrams that are not what they say: each is counted once, and nothing panics.
+//! Datagrams with broken content: each is counted once, and nothing panics.
 
 use flows::{
     Aggregation, Definition, Direction, Engine, Groups, Limits, Measure, NO_ADDRESS, Part, Taken,
@@ -58,7 +58,7 @@ fn whole() -> Vec<Vec<u8>> {
     (0..50).map(|_| next()).collect()
 }
 
-/// Where a datagram of an agent with an IPv4 address has its number.
+/// Position of the sequence number in a datagram of an agent with an IPv4 address.
 const SEQUENCE: Range<usize> = 16..20;
 
 /// Changes some bytes, a word that may be a length or a count, or the end.
@@ -92,7 +92,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// What is in datagrams, counted beside the engine.
+/// The content of datagrams, counted independently of the engine.
 #[derive(Default, PartialEq, Debug)]
 struct Counted {
     flow_samples: u64,
@@ -169,7 +169,7 @@ fn every_broken_datagram_is_counted_in_one_class() {
     assert_eq!((totals.datagrams, totals.malformed), (count, malformed));
     assert_eq!(totals.duplicate + totals.agent_limit, others);
     assert_eq!(totals.read + totals.malformed + others, count);
-    // What was counted before is not looked into: so there may be a few less.
+    // What was already counted is not examined again, so there may be slightly fewer.
     let seen = totals.flow_samples + totals.dropped_packets + totals.duplicate_samples;
     assert_eq!(seen, counted.flow_samples + counted.dropped_packets);
     assert_eq!(totals.counter_samples, counted.counter_samples);

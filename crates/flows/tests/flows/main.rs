@@ -1,4 +1,4 @@
-//! What the engine promises of its memory, and of input that is broken.
+//! What the engine guarantees about its memory, and about broken input.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
