@@ -24,13 +24,13 @@ const QUIET_NS: u64 = 200_000_000;
 /// Longest time between two floor packets, in nanoseconds.
 const FLOOR_PAUSE_NS: u64 = 1_000_000_000;
 
-/// Shortest silence, while packets are unacknowledged, after which the sender stops sending, in nanoseconds.
+/// Shortest silence, while packets are unreported, after which the sender stops sending, in nanoseconds.
 const SILENCE_NS: u64 = 3_000_000_000;
 
 /// Consecutive timeouts that are normal on a lossy path.
 const SILENCES_USUAL: u32 = 4;
 
-/// The same silence, as a minimum number of patience intervals.
+/// Shortest such silence in patience intervals: the longer of the two limits counts.
 const SILENCE_PATIENCES: u64 = 10;
 
 /// Options of a sender.
@@ -192,8 +192,7 @@ pub struct Sender {
     last_report_ns: u64,
     /// Timeouts since the last report.
     silences: u32,
-    /// When the sender began to wait for a report; set back to now by each report with news. `None` when nothing is
-    /// unacknowledged.
+    /// When the sender began to wait for a report. Each report with news restarts the wait. `None` when nothing is unreported.
     unanswered_since_ns: Option<u64>,
     last_sent_ns: u64,
     last_new_ns: u64,

@@ -353,7 +353,7 @@ impl Receiver {
                     wake_all(wakers);
                 });
             }
-            // The next reader of the socket knows none of the sessions: they are set up anew.
+            // The next reader of the socket knows none of the sessions: new ones are set up.
             Input::Link(_) if self.stop.keeps_socket.load(Ordering::Acquire) => {}
             Input::Link(inlet) => {
                 let stop = &self.stop;

@@ -24,8 +24,8 @@ use sys::poll::{Interest, PollSet};
 
 /// Maximum time between two searches.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time until the next search after a failed one, at least; or [`RETRY_FACTOR`] times its duration. A helper that hangs takes
-/// seconds.
+/// Time until the next search after a failed one: this, or [`RETRY_FACTOR`] times its duration if that is longer. A helper that
+/// hangs takes seconds.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_FACTOR: u32 = 20;
 /// After a search, the scout rests for this many times the search's duration, however often the mounts change, but no longer than

@@ -123,7 +123,7 @@ impl<O: Outlet> Work<'_, O> {
             }
         }
 
-        // The datagrams may pass alone when the run does not: form them anew and retry.
+        // The datagrams may pass alone when the run does not: form new messages and retry.
         if message.datagrams > 1 && is_about_the_run(errno) {
             self.outlet.limit_runs(message.datagram_bytes.into());
             self.retries = 0;

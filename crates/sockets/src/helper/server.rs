@@ -25,7 +25,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_millis(1);
 /// Maximum sleep.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Who may connect: the superuser, and the users named. Not even a confined process may connect for its own user: name that too.
+/// Who may connect: the superuser, and the users listed. A confined process cannot look up its own user id, so list that one too.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Allowed {
     /// User ids.
