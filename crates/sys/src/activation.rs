@@ -1,6 +1,6 @@
 //! Sockets handed over by a service manager (sd_listen_fds(3)).
 //!
-//! And the other way: what the service manager is to hold for the next process (`FDSTORE=1`).
+//! And the reverse: a file that the service manager keeps for the next process (`FDSTORE=1`).
 
 use crate::errno::check;
 use std::env;
@@ -13,18 +13,18 @@ const FIRST_FD: i32 = 3;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// A descriptor that a service manager handed over.
+/// A descriptor passed by a service manager.
 #[derive(Debug)]
 pub struct Handed {
     pub fd: OwnedFd,
-    /// Its name there (`FileDescriptorName=`, `FDNAME=`); empty if it has none.
+    /// The name the service manager gave it (`FileDescriptorName=`, `FDNAME=`); empty if it has none.
     pub name: String,
 }
 
-/// Takes the descriptors that the service manager holds for this process: sockets that it opened, and what an earlier process
-/// stored. None on the second call or without a manager.
+/// Takes the descriptors that the service manager holds for this process: sockets that it opened, and descriptors that an
+/// earlier process stored. Empty on the second call, or without a service manager.
 ///
-/// Each is closed on exec from here on.
+/// All of them are set close-on-exec.
 pub fn take() -> Vec<Handed> {
     let is_ours = env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
     if !is_ours || TAKEN.swap(true, Ordering::SeqCst) {
@@ -51,7 +51,7 @@ fn take_one(fd: i32) -> Option<OwnedFd> {
     (rc == 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes a file that exists in memory alone, for as long as a process holds its descriptor (memfd_create(2)).
+/// Creates a file that exists only in memory and lives as long as a process holds its descriptor (memfd_create(2)).
 ///
 /// # Errors
 /// Any of `memfd_create(2)`.

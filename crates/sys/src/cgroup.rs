@@ -1,4 +1,4 @@
-//! Control groups by the number that the kernel reports for a socket (`INET_DIAG_CGROUP_ID`).
+//! Control groups by the id that the kernel reports for a socket (`INET_DIAG_CGROUP_ID`).
 
 use crate::Errno;
 use crate::errno::check;
@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// The number of the control group that a folder of a cgroup2 file system stands for: its inode number, of which the kernel
-/// uses all 64 bits (`cgroup_id`, include/linux/cgroup.h). On 32-bit systems the inode has only half of them.
+/// The id of the control group behind a directory of a cgroup2 file system: its inode number, of which the kernel uses all 64
+/// bits (`cgroup_id`, include/linux/cgroup.h). On 32-bit systems the inode holds only half of them.
 ///
 /// # Errors
 /// Any of `stat(2)`.
@@ -19,8 +19,8 @@ pub fn id_of(path: &Path) -> io::Result<u64> {
     fs::metadata(path).map(|meta| meta.ino())
 }
 
-/// Where the cgroup2 file system is mounted, by `/proc/self/mountinfo`: `/sys/fs/cgroup` on most systems,
-/// `/sys/fs/cgroup/unified` on those with both versions. `None` when it is not.
+/// Where the cgroup2 file system is mounted, according to `/proc/self/mountinfo`: `/sys/fs/cgroup` on most systems,
+/// `/sys/fs/cgroup/unified` on those with both versions. `None` when it is not mounted.
 ///
 /// # Errors
 /// When mountinfo cannot be read.
@@ -37,7 +37,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Opens the folder where cgroup2 is mounted.
+    /// Opens the directory where cgroup2 is mounted.
     ///
     /// # Errors
     /// `ENOENT`, `EACCES`; `EINVAL` when something else is mounted there.
@@ -62,16 +62,18 @@ impl Mount {
         &self.path
     }
 
-    /// The folder of a control group, an absolute path below the mount. Costs a few microseconds, however many groups there are.
+    /// The directory of a control group, as an absolute path below the mount. Takes a few microseconds, however many groups
+    /// exist.
     ///
     /// # Errors
-    /// `ESTALE` when no group has this number; `EPERM` without `CAP_DAC_READ_SEARCH` in the initial user namespace, where
-    /// the caller can only walk the folders and compare [`id_of`]; `ENOENT` when the group is outside of what this mount shows.
+    /// `ESTALE` when no group has this id; `EPERM` without `CAP_DAC_READ_SEARCH` in the initial user namespace, where the caller
+    /// can only walk the directories and compare [`id_of`]; `ENOENT` when the group is outside the part that this mount shows.
     pub fn path_of(&self, id: u64) -> io::Result<PathBuf> {
         let group = self.open_by_id(id)?;
-        // The link names the path as this process would reach it, or ends in " (deleted)".
+        // The link gives the path as this process would reach it, or ends in " (deleted)".
         let link = fs::read_link(format!("/proc/self/fd/{}", group.as_raw_fd()))?;
-        // Both checks: a group outside the mount's root shows as a path relative to nothing, which may look like one inside.
+        // Both checks are needed: the path of a group outside the mount's root is relative to an unknown directory and may look
+        // like a path inside.
         if link.starts_with(&self.path) && id_of(&link).is_ok_and(|found| found == id) {
             Ok(link)
         } else {
@@ -79,8 +81,8 @@ impl Mount {
         }
     }
 
-    /// Opens a group's folder by its number: kernfs takes a file handle of type `FILEID_KERNFS`, whose eight bytes are the
-    /// number (fs/kernfs/mount.c, `__kernfs_fh_to_dentry`; Linux 5.5).
+    /// Opens a group's directory by id: kernfs takes a file handle of type `FILEID_KERNFS`, whose eight bytes are the id
+    /// (fs/kernfs/mount.c, `__kernfs_fh_to_dentry`; Linux 5.5).
     fn open_by_id(&self, id: u64) -> Result<OwnedFd, Errno> {
         let mut handle = KernfsHandle { bytes: 8, kind: FILEID_KERNFS, id };
 

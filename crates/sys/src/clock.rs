@@ -12,7 +12,7 @@ pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since boot, counting suspension; never steps. What start times in `/proc` count.
+/// Nanoseconds since boot, counting suspension; never steps. Start times in `/proc` use this clock.
 pub fn boottime_ns() -> u64 {
     read(libc::CLOCK_BOOTTIME)
 }
@@ -32,27 +32,27 @@ pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Time between two comparisons of the clocks of a [`Clock`].
+/// How often a [`Clock`] compares its two clocks.
 const COMPARE_INTERVAL_NS: u64 = 100_000_000;
 
-/// Both clocks for the price of one: the distance between them is looked up ten times a second.
+/// Reads both clocks for the price of one: the offset between them is refreshed ten times a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     distance_ns: u64,
     compare_due_ns: u64,
 }
 
-/// One moment.
+/// One moment, on both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Now {
-    /// As [`monotonic_ns`].
+    /// Same as [`monotonic_ns`].
     pub monotonic_ns: u64,
-    /// As [`realtime_ns`], except that a step of the clock shows up to a tenth of a second late.
+    /// Same as [`realtime_ns`], except that a step of the clock shows up to a tenth of a second late.
     pub realtime_ns: u64,
 }
 
 impl Clock {
-    /// Reads the clock.
+    /// Reads both clocks.
     pub fn now(&mut self) -> Now {
         let monotonic_ns = monotonic_ns();
         if monotonic_ns >= self.compare_due_ns {
@@ -74,7 +74,7 @@ mod tests {
             let before = (monotonic_ns(), realtime_ns());
             let now = clock.now();
             assert!(before.0 <= now.monotonic_ns && now.monotonic_ns <= monotonic_ns());
-            // The two clocks run alike but for what NTP slews: at most 500 ppm (clock_adjtime(2)).
+            // The two clocks run at the same rate except for what NTP slews: at most 500 ppm (clock_adjtime(2)).
             assert!(before.1 <= now.realtime_ns + 50_000 + 1_000_000);
             assert!(now.realtime_ns <= realtime_ns() + 50_000);
         }

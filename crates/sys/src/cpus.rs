@@ -8,11 +8,11 @@ use std::io;
 use std::mem;
 use std::str::FromStr;
 
-/// Numbers of processors, in order, each once.
+/// CPU numbers in ascending order, each once.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CpuList(Vec<u16>);
 
-/// Numbers that a set of the C library's has room for.
+/// How many CPU numbers the C library's `cpu_set_t` can hold.
 const CPUS_MAX: u16 = libc::CPU_SETSIZE as u16;
 
 impl CpuList {
@@ -21,19 +21,19 @@ impl CpuList {
         &self.0
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One of them for each thread in turn; nothing if there are none.
+    /// One CPU of the list for each thread, round-robin; empty if the list is empty.
     #[must_use]
     pub fn in_turn(&self, thread: usize) -> CpuList {
         let one = self.0.get(thread.checked_rem(self.0.len()).unwrap_or(0));
         CpuList(one.copied().into_iter().collect())
     }
 
-    /// Those of both lists.
+    /// The CPUs of both lists.
     #[must_use]
     pub fn with(&self, other: &CpuList) -> CpuList {
         CpuList::of(self.0.iter().chain(&other.0).copied().collect())
@@ -45,13 +45,13 @@ impl CpuList {
         CpuList(numbers)
     }
 
-    /// Those that another list lacks.
+    /// The CPUs of this list that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &CpuList) -> CpuList {
         CpuList(self.0.iter().copied().filter(|cpu| !other.0.contains(cpu)).collect())
     }
 
-    /// Where the calling thread may run.
+    /// The CPUs that the calling thread may run on.
     ///
     /// # Errors
     /// `EINVAL` on a host with more than 1,024 processors.
@@ -65,10 +65,11 @@ impl CpuList {
         Ok(CpuList((0..CPUS_MAX).filter(has).collect()))
     }
 
-    /// Has the calling thread, and those that it starts, run on these only. Nothing changes if there are none.
+    /// Restricts the calling thread, and the threads it starts, to these CPUs. Does nothing if the list is
+    /// empty.
     ///
     /// # Errors
-    /// `EINVAL` when the host has none of them, or this process may use none of them.
+    /// `EINVAL` when the host has none of these CPUs, or this process may use none of them.
     pub fn bind_this_thread(&self) -> Result<(), Errno> {
         if self.is_empty() {
             return Ok(());
@@ -88,7 +89,7 @@ impl CpuList {
 impl FromStr for CpuList {
     type Err = String;
 
-    /// As the kernel writes it: `0-3,8`.
+    /// Parses the kernel's format: `0-3,8`.
     fn from_str(text: &str) -> Result<CpuList, String> {
         let wrong = || format!("\"{text}\" is no list of processors, such as 0-3 or 0,2,4-7");
         let number = |text: &str| {
@@ -125,19 +126,21 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// A tick of `/proc/stat` in nanoseconds: USER_HZ is 100 wherever Weir runs.
+/// Length of a `/proc/stat` tick in nanoseconds: USER_HZ is 100 wherever Weir runs.
 const TICK_NS: u64 = 10_000_000;
 
-/// What processors did since the host began, all that were asked for together; in nanoseconds, to 10 ms.
+/// Time that a set of CPUs has spent since boot, summed over the set; in nanoseconds, with a resolution of 10
+/// ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProcessorTime {
-    /// Nothing, or nothing but wait for a disk.
+    /// Time spent idle, or waiting for a disk.
     pub idle_ns: u64,
-    /// Programs of a lower priority than usual (`nice`), but for what the kernel did for them.
+    /// Time spent in user code of programs with a lowered priority (`nice`). The kernel's work for them is not
+    /// included.
     pub low_priority_ns: u64,
 }
 
-/// What these processors did.
+/// Reads how these CPUs have spent their time.
 ///
 /// # Errors
 /// When `/proc` is not mounted.
@@ -154,7 +157,7 @@ pub fn processor_time(processors: &CpuList) -> io::Result<ProcessorTime> {
     Ok(time)
 }
 
-/// The first of a line's numbers, in the order of proc_stat(5); 0 for one that is not there.
+/// The first five numbers of a line, in the order of proc_stat(5); 0 for a missing one.
 fn first_ticks(numbers: &str) -> [u64; 5] {
     let mut words = numbers.split_ascii_whitespace();
     std::array::from_fn(|_| words.next().and_then(|word| word.parse().ok()).unwrap_or(0))

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::io;
 
-/// An error number of the kernel's, without allocation and comparable.
+/// A kernel error number: comparable, and made without allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 

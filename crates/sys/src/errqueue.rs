@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// One entry of the error queue: an ICMP message, or the kernel's own report, about something that we sent.
+/// One entry of the error queue: an ICMP message, or the kernel's own report, about a datagram that we sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     /// The error as the next call on the socket would have reported it.
@@ -17,7 +17,7 @@ pub struct Returned {
     pub icmp_type: u8,
     /// ICMP code, 0 if `is_local`.
     pub icmp_code: u8,
-    /// Who sent the ICMP message: a router, the target, or this host itself when a neighbour did not answer.
+    /// Who sent the ICMP message: a router, the target, or this host itself when a neighbor did not answer.
     pub offender: Source,
 }
 

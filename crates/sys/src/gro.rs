@@ -1,11 +1,11 @@
-//! Datagrams of one sender that the kernel hands over together (`UDP_GRO`, udp(7)), and how many there were.
+//! Datagrams from one sender that the kernel delivers as one message (`UDP_GRO`, udp(7)), and how many there were.
 //!
-//! An aggregate is one entry of the socket's queue, and one in the kernel's count of drops, whatever the datagrams in it: of 8,000 that
-//! were sent, that count said 173 where 6,920 were lost. So a program counts them before they are queued: for each aggregate, the
-//! datagrams behind its first. With the kernel's count, which has the firsts, that is all of them.
+//! An aggregate is one entry of the socket's queue and one in the kernel's drop count, however many datagrams it holds: in a test
+//! with 8,000 datagrams, 6,920 were lost and that count said 173. So a program counts them before they are queued: for each
+//! aggregate, the datagrams after its first. The kernel's count covers the firsts, so the two add up to all of them.
 //!
-//! The program is a socket filter of eBPF. Making it needs a privilege; putting it on a socket does not, nor does reading what
-//! it counts. So one process may make it ([`Counter::make`]) and pass its [`descriptors`](Counter::descriptors) to another.
+//! The program is an eBPF socket filter. Creating it needs a privilege; attaching it to a socket and reading its counts do not.
+//! So one process may create it ([`Counter::make`]) and pass its [`descriptors`](Counter::descriptors) to another.
 
 use crate::Errno;
 use crate::errno::check;
@@ -16,38 +16,38 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most datagrams in one aggregate: 64 from the network (`UDP_GRO_CNT_MAX`, net/ipv4/udp_offload.c), 128 from a sender on this host
-/// (`UDP_MAX_SEGMENTS`, include/linux/udp.h).
+/// Most datagrams in one aggregate: 64 from the network (`UDP_GRO_CNT_MAX`, net/ipv4/udp_offload.c), 128 from a sender on this
+/// host (`UDP_MAX_SEGMENTS`, include/linux/udp.h).
 pub const SEGMENTS_MAX: usize = 128;
 
-/// Has the kernel hand over what belongs together in one piece ([`crate::recv::ReceiveBatch::segments`]). It must not be taken back while
-/// anything is queued: an aggregate would look like one datagram.
+/// Has the kernel deliver the datagrams of an aggregate as one message ([`crate::recv::ReceiveBatch::segments`]). Do not turn
+/// this off while anything is queued: an aggregate would look like one datagram.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 5.0, or for a socket of another kind.
+/// `ENOPROTOOPT` before Linux 5.0, or when the socket is not a UDP socket.
 pub fn aggregate(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// Whether a socket hands over aggregates.
+/// Whether the socket delivers aggregates.
 pub fn is_aggregating(socket: BorrowedFd<'_>) -> bool {
     let mut value: libc::c_int = 0;
     crate::socket::get(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, &mut value).is_ok()
         && value != 0
 }
 
-/// Waits until every packet that the kernel was dealing with on any processor when this began is queued or dropped.
+/// Waits until every packet that the kernel was processing on any CPU when the call began has been queued or dropped.
 ///
-/// Packets are delivered within a read-side critical section (net/ipv4/ip_input.c, `ip_local_deliver_finish`), and the end of
-/// all of those is what this waits for (kernel/sched/membarrier.c): some milliseconds.
+/// The kernel delivers packets inside a read-side critical section (net/ipv4/ip_input.c, `ip_local_deliver_finish`); this waits
+/// for all such sections to end (kernel/sched/membarrier.c), which takes some milliseconds.
 ///
 /// # Errors
-/// `EINVAL` on a host with processors of its own for some tasks (`nohz_full`); `ENOSYS`, `EPERM` where it is not to be had.
+/// `EINVAL` on a host with CPUs reserved for some tasks (`nohz_full`); `ENOSYS` or `EPERM` where the call is not available.
 pub fn settle() -> Result<(), Errno> {
     membarrier(MEMBARRIER_GLOBAL).map(drop)
 }
 
-/// Whether [`settle`] is to be had. Returns at once.
+/// Whether [`settle`] is available. Returns at once.
 ///
 /// # Errors
 /// As [`settle`].
@@ -65,7 +65,7 @@ fn membarrier(command: libc::c_int) -> Result<libc::c_int, Errno> {
     check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } as libc::c_int)
 }
 
-/// Counts datagrams at one socket that come behind the first of an aggregate.
+/// Counts the datagrams at one socket that come after the first of an aggregate.
 #[derive(Debug)]
 pub struct Counter {
     counting: OwnedFd,
@@ -74,31 +74,31 @@ pub struct Counter {
     counts: Counts,
 }
 
-/// The map's memory. The kernel's program writes it.
+/// The map's memory, written by the kernel's program.
 #[derive(Debug)]
 struct Counts(NonNull<AtomicU64>);
 
-// SAFETY: what it points at is shared memory that lives as long as it does, and is only looked at by atomic loads.
+// SAFETY: it points to shared memory that lives as long as it does and is only accessed by atomic loads.
 unsafe impl Send for Counts {}
 // SAFETY: as above.
 unsafe impl Sync for Counts {}
 
-/// Places in the map: of a program that lets everything pass, and of one that lets nothing pass.
+/// Indexes into the map: one for the program that accepts everything, one for the program that refuses everything.
 const PASSED: usize = 0;
 const REFUSED: usize = 1;
 
-/// Bytes of the map's one value.
+/// Size of the map's one value in bytes.
 const VALUE_BYTES: u32 = 16;
 
-/// Bytes that are mapped: the map's memory is whole pages.
+/// Bytes to map. The map's memory consists of whole pages.
 const MAPPED_BYTES: usize = 16;
 
 impl Counter {
-    /// Makes one, with counts of zero.
+    /// Creates a counter with counts of zero.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF` (Linux 5.8; before: `CAP_SYS_ADMIN`), unless `kernel.unprivileged_bpf_disabled` is 0; `EACCES` or `EINVAL`
-    /// from a kernel before 5.7, whose filters do not see the length of segments.
+    /// `EPERM` without `CAP_BPF` (Linux 5.8; before: `CAP_SYS_ADMIN`), unless `kernel.unprivileged_bpf_disabled` is 0; `EACCES`
+    /// or `EINVAL` from a kernel before 5.7, whose filters do not see the length of segments.
     pub fn make() -> Result<Counter, Errno> {
         let map = bpf(
             MAP_CREATE,
@@ -115,10 +115,10 @@ impl Counter {
         Counter::from_descriptors([counting, refusing, map])
     }
 
-    /// Takes one that another process has made.
+    /// Builds a counter from the descriptors of one that another process created.
     ///
     /// # Errors
-    /// Any of `mmap(2)`: the last one is not what it should be.
+    /// Any of `mmap(2)`, when the last descriptor is not the map.
     pub fn from_descriptors(descriptors: [OwnedFd; 3]) -> Result<Counter, Errno> {
         let [counting, refusing, map] = descriptors;
         // SAFETY: a new mapping at a place that the kernel chooses touches no memory of ours.
@@ -140,20 +140,20 @@ impl Counter {
         Ok(Counter { counting, refusing, map, counts })
     }
 
-    /// What to pass to another process, in the order in which it takes them.
+    /// The descriptors to pass to another process, in the order in which [`Self::from_descriptors`] takes them.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         [self.counting.as_fd(), self.refusing.as_fd(), self.map.as_fd()]
     }
 
-    /// Counts what arrives at a socket from now on, which must not be [aggregating](aggregate) yet. A counter counts for one socket.
+    /// Starts counting what arrives at a socket, which must not be [aggregating](aggregate) yet. A counter serves one socket.
     ///
     /// # Errors
-    /// `EINVAL` when the descriptors are not those of programs.
+    /// `EINVAL` when the descriptors are not programs.
     pub fn attach(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         attach(socket, &self.counting)
     }
 
-    /// Has the socket refuse everything that arrives from now on ([`crate::socket::refuse_new_datagrams`]), and counts that.
+    /// Makes the socket refuse everything that arrives from now on ([`crate::socket::refuse_new_datagrams`]), and counts it.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
@@ -161,12 +161,12 @@ impl Counter {
         attach(socket, &self.refusing)
     }
 
-    /// Datagrams behind the first of an aggregate that were about to be queued.
+    /// Datagrams after the first of an aggregate that were accepted for the queue.
     pub fn passed(&self) -> u64 {
         self.load(PASSED)
     }
 
-    /// Datagrams behind the first of an aggregate that were refused.
+    /// Datagrams after the first of an aggregate that were refused.
     pub fn refused(&self) -> u64 {
         self.load(REFUSED)
     }
@@ -179,7 +179,7 @@ impl Counter {
 
 impl Drop for Counts {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this one's alone, and nothing refers to it any more.
+        // SAFETY: the mapping belongs to this value alone, and nothing refers to it any more.
         unsafe { libc::munmap(self.0.as_ptr().cast(), MAPPED_BYTES) };
     }
 }
@@ -188,7 +188,7 @@ fn attach(socket: BorrowedFd<'_>, program: &OwnedFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())
 }
 
-/// What the program returns: how many bytes of the packet are kept (Documentation/networking/filter.rst).
+/// Return values of the program: how many bytes of the packet to keep (Documentation/networking/filter.rst).
 const ACCEPT: i32 = -1;
 const REFUSE: i32 = 0;
 
@@ -203,19 +203,19 @@ struct Instruction {
     immediate: i32,
 }
 
-/// Counts into the place of a map and returns `verdict`.
+/// A program that counts into one place of the map and returns `verdict`.
 ///
 /// ```text
-///      r2 = gso_size of the packet; if it is 0, it is no aggregate: go to the end
+///      r2 = gso_size of the packet; if it is 0, it is not an aggregate: go to the end
 ///      r3 = len of the packet, its UDP header included, less that header and 1
-///      if r3 is no length of a datagram, go to the end
-///      r3 /= r2: how many datagrams it has behind the first, of which the last may be shorter
+///      if r3 is not a valid datagram length, go to the end
+///      r3 /= r2: the number of datagrams after the first, of which the last may be shorter
 ///      add r3 to the place, in one step
 /// end: return the verdict
 /// ```
 ///
-/// From `len` and `gso_size`, not `gso_segs`: that is 0 in aggregates of a guest's (include/linux/virtio_net.h), and it is by the length
-/// of segments that [`crate::recv`] takes aggregates apart.
+/// It uses `len` and `gso_size` rather than `gso_segs`, which is 0 in aggregates from a guest (include/linux/virtio_net.h);
+/// [`crate::recv`] splits aggregates by segment length too.
 fn program(map: BorrowedFd<'_>, place: usize, verdict: i32) -> [Instruction; 10] {
     // `struct __sk_buff`.
     const LEN: i16 = 0;
@@ -239,7 +239,7 @@ fn program(map: BorrowedFd<'_>, place: usize, verdict: i32) -> [Instruction; 10]
             0,
             -(UDP_HEADER_BYTES + 1),
         ),
-        // Unsigned, so that it is also true of what was less.
+        // The comparison is unsigned, so it also catches a result below zero.
         instruction(0x25 /* BPF_JMP | BPF_JGT | BPF_K */, (3, 0), 4, DATAGRAM_BYTES_MAX),
         instruction(0x3f /* BPF_ALU64 | BPF_DIV | BPF_X */, (3, 2), 0, 0),
         // Two instructions: the address of the map's value, and the place in it (BPF_PSEUDO_MAP_VALUE).
@@ -255,7 +255,7 @@ const EXIT: Instruction = Instruction { code: 0x95, registers: 0, offset: 0, imm
 
 fn load(body: &[Instruction]) -> Result<OwnedFd, Errno> {
     let instructions: Vec<_> = body.iter().copied().chain([EXIT]).collect();
-    // The licence matters only to programs that call certain functions of the kernel's; this one calls none.
+    // The license matters only to programs that call certain kernel functions; this one calls none.
     let license = c"Apache-2.0";
     bpf(
         PROG_LOAD,
@@ -271,13 +271,13 @@ fn load(body: &[Instruction]) -> Result<OwnedFd, Errno> {
 /// include/uapi/linux/bpf.h.
 const MAP_CREATE: libc::c_int = 0;
 const PROG_LOAD: libc::c_int = 5;
-/// The commands of bpf(2) that making a counter takes.
+/// The bpf(2) commands needed to create a counter.
 pub(crate) const COMMANDS: [u32; 2] = [MAP_CREATE.unsigned_abs(), PROG_LOAD.unsigned_abs()];
 const ARRAY: u32 = 2;
 const MAPPABLE: u32 = 1 << 10;
 const SOCKET_FILTER: u32 = 1;
 
-/// The beginning of `union bpf_attr` for `BPF_MAP_CREATE`; what is not given counts as zero.
+/// The beginning of `union bpf_attr` for `BPF_MAP_CREATE`; omitted fields count as zero.
 #[repr(C)]
 struct MapCreate {
     map_type: u32,
@@ -287,7 +287,7 @@ struct MapCreate {
     flags: u32,
 }
 
-/// The same for `BPF_PROG_LOAD`.
+/// The same, for `BPF_PROG_LOAD`.
 #[repr(C)]
 struct ProgramLoad {
     program_type: u32,
@@ -296,15 +296,16 @@ struct ProgramLoad {
     license: u64,
 }
 
-/// Makes what `attributes` describe, closed on exec as every descriptor of bpf(2) is.
+/// Creates what `attributes` describe. The descriptor is close-on-exec, as every descriptor from bpf(2) is.
 fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<OwnedFd, Errno> {
     let attributes_bytes = mem::size_of::<T>();
-    // SAFETY: the pointer and the length describe `attributes`, and the addresses in there are of memory that the callers keep.
+    // SAFETY: the pointer and the length describe `attributes`, and the addresses in it are of memory that the callers keep
+    // alive.
     let rc = unsafe {
         libc::syscall(libc::SYS_bpf, command, ptr::from_ref(attributes), attributes_bytes)
     };
     let fd = check(rc as libc::c_int)?;
-    // SAFETY: the kernel has just made it, for nobody else.
+    // SAFETY: the kernel has just created this descriptor, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,4 +1,4 @@
-//! What librdkafka knows about a message whose delivery has ended, where its safe bindings do not say it.
+//! What librdkafka knows about a message after its delivery report that its safe bindings do not expose.
 
 use rdkafka::bindings::{rd_kafka_message_status, rd_kafka_msg_status_t};
 use rdkafka::message::BorrowedMessage;
@@ -6,15 +6,15 @@ use rdkafka::message::BorrowedMessage;
 /// Whether the broker's log has a message (`rd_kafka_msg_status_t` in rdkafka.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Persistence {
-    /// It was never sent, or the broker said that it did not write it: to send it again makes no duplicate.
+    /// It was never sent, or the broker said that it did not write it: sending it again makes no duplicate.
     No,
-    /// It was sent, and no answer came.
+    /// It was sent, and no answer arrived.
     Possible,
     /// The broker has acknowledged it.
     Yes,
 }
 
-/// What is known of a message that came with a delivery report.
+/// Whether the broker has the message that came with a delivery report.
 pub fn persistence(message: &BorrowedMessage<'_>) -> Persistence {
     // SAFETY: `message` borrows the event that owns the librdkafka message, so the pointer is valid for this call, which only
     // reads the message's status.

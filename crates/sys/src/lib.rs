@@ -1,45 +1,45 @@
 //! The thin safe layer over Linux system calls.
 //!
-//! Everything unsafe that Weir does with the kernel is here: batches of datagrams in and out, the counters
-//! that the kernel keeps for a socket, the error queue, netlink, namespaces, descriptors that change hands, and privileges
-//! that are given up. Nothing in this crate knows what a relay or a collector is; nothing unsafe leaves it.
+//! Everything unsafe that Weir does with the kernel is here: batches of datagrams in and out, the counters that the kernel
+//! keeps for a socket, the error queue, netlink, namespaces, passing descriptors, and dropping privileges. Nothing in this
+//! crate knows what a relay or a collector is, and no `unsafe` is needed outside it.
 //!
 //! Datagrams:
 //!
 //! - [`recv`]: `recvmmsg` into a block of buffers.
-//! - [`gro`]: datagrams that the kernel hands over together, and how many there were.
-//! - [`send`]: `sendmmsg`, one message a datagram or one `UDP_SEGMENT` message a run of equal length.
+//! - [`gro`]: datagrams that the kernel delivers as one message, and how many there were.
+//! - [`send`]: `sendmmsg`, one message per datagram or one `UDP_SEGMENT` message per run of datagrams of equal length.
 //! - [`socket`]: opening and configuring sockets, reading `SO_MEMINFO`, MTU, outstanding bytes.
 //! - [`tcp`]: options of TCP sockets, and `tcp_info`.
-//! - [`errqueue`]: what `IP_RECVERR` queued: which sent datagrams came back as ICMP errors.
+//! - [`errqueue`]: the `IP_RECVERR` queue: sent datagrams that came back as ICMP errors.
 //! - [`poll`]: `poll(2)` and eventfd.
 //! - [`activation`]: sockets handed over by a service manager.
 //!
 //! The kernel's own account of the network:
 //!
-//! - [`netlink`]: the one kind of netlink socket: whether a datagram is whole, who sent it, from which namespace.
-//! - [`route`]: rtnetlink: by which device a destination leaves and what queues stand there.
+//! - [`netlink`]: netlink sockets: whether a datagram is complete, who sent it, and from which namespace.
+//! - [`route`]: rtnetlink: the device by which a destination is reached, and the queues there.
 //! - [`receiver`]: sock_diag: what the kernel dropped at a socket that another program reads.
-//! - [`link`]: rtnetlink: devices made, connected and read.
-//! - [`traffic`]: packets dropped at random where a device receives them.
-//! - [`namespace`]: which network namespaces there are, sockets in each of them, and the ids that netlink knows them by.
-//! - [`cgroup`]: control groups by number.
+//! - [`link`]: rtnetlink: creates, connects and reads devices.
+//! - [`traffic`]: drops packets at random where a device receives them.
+//! - [`namespace`]: lists network namespaces, opens sockets in them, and finds the ids that netlink knows them by.
+//! - [`cgroup`]: control groups by id.
 //!
 //! Processes:
 //!
-//! - [`process`], [`clock`]: who this process is, what it may do, what it has used; time.
+//! - [`process`], [`clock`]: who this process is, what it may do and what it has used; time.
 //! - [`signal`]: the request to stop.
-//! - [`terminal`]: how large it is.
+//! - [`terminal`]: its size.
 //! - [`pass`]: descriptors from one process to another.
 //! - [`seccomp`]: giving up system calls.
 //!
 //! The processor:
 //!
-//! - [`cpus`]: which processors a thread runs on.
-//! - [`prefetch`], [`memory`]: memory that is about to be read, and pages of it.
+//! - [`cpus`]: which CPUs a thread runs on.
+//! - [`prefetch`], [`memory`]: prefetching, and huge pages.
 //! - [`mapped`]: memory that outlives the process.
 //!
-//! With the feature `kafka`, `kafka`: the one thing that librdkafka knows and its safe bindings do not say.
+//! With the feature `kafka`, `kafka`: the one thing that librdkafka knows and its safe bindings do not expose.
 
 #![expect(unsafe_code, reason = "this crate is where Weir's system calls are made safe")]
 

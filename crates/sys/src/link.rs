@@ -1,7 +1,7 @@
-//! Network devices through rtnetlink: virtual cables and bridges made, connected, addressed and read.
+//! Network devices through rtnetlink: creates, connects, addresses and reads veth pairs and bridges.
 //!
-//! Devices are named as in `ip link`. Everything happens in the namespace that [`Links::open`] was given, and the calling
-//! thread never moves.
+//! Devices are named as in `ip link`. Everything happens in the namespace that [`Links::open`] was given; the calling thread
+//! does not move.
 
 mod device;
 mod error;
@@ -26,17 +26,17 @@ pub struct Links {
 }
 
 impl Links {
-    /// Opens a socket in a namespace. Changing devices asks for `CAP_NET_ADMIN` over it, which its creator has.
+    /// Opens a socket in a namespace. Changing devices requires `CAP_NET_ADMIN` over the namespace, which its creator has.
     ///
     /// # Errors
-    /// When the namespace cannot be entered, or has no room for a socket.
+    /// When the namespace cannot be entered, or a socket cannot be opened in it.
     pub fn open(namespace: &OpenNamespace) -> Result<Links, Error> {
         let opened = namespace.run(Asker::open_explaining).map_err(Error::Namespace)?;
         let asker = opened.map_err(|error| Error::new("socket", "netlink", Errno::from(&error)))?;
         Ok(Links { asker, body: Vec::new() })
     }
 
-    /// Makes a virtual cable: `device` here, and its other end, `peer`, in another namespace. Both are down.
+    /// Creates a veth pair: `device` here, and its other end, `peer`, in another namespace. Both are down.
     ///
     /// # Errors
     /// `EEXIST` when a name is taken, `EOPNOTSUPP` when the kernel has no `veth`, `EPERM`.
@@ -63,8 +63,8 @@ impl Links {
         self.create("RTM_NEWLINK (veth)", RTM_NEWLINK, device)
     }
 
-    /// Makes a bridge without spanning tree, so that its ports forward at once, and without multicast snooping, so that it
-    /// says nothing of its own. It is down.
+    /// Creates a bridge without spanning tree, so that its ports forward at once, and without multicast snooping, so that it
+    /// sends nothing of its own. It is down.
     ///
     /// # Errors
     /// `EEXIST` when the name is taken, `EOPNOTSUPP` when the kernel has no `bridge`, `EPERM`.
@@ -86,13 +86,13 @@ impl Links {
     /// Makes a device a port of a bridge.
     ///
     /// # Errors
-    /// `ENODEV` when either is not there; `EPERM`.
+    /// `ENODEV` when either does not exist; `EPERM`.
     pub fn set_master(&mut self, device: &str, bridge: &str) -> Result<(), Error> {
         let bridge = self.index(bridge)?;
         self.change("RTM_NEWLINK (master)", device, IFLA_MASTER, bridge)
     }
 
-    /// Switches a device on. It carries once its other end is on too.
+    /// Brings a device up. It carries packets once its other end is up too.
     ///
     /// # Errors
     /// `ENODEV`, `EPERM`.
@@ -102,15 +102,15 @@ impl Links {
         self.modify("RTM_NEWLINK (up)", RTM_NEWLINK, device)
     }
 
-    /// Sets the largest packet, in bytes of IP.
+    /// Sets the MTU: the largest IP packet, in bytes.
     ///
     /// # Errors
-    /// `EINVAL` outside what the device can, `ENODEV`, `EPERM`.
+    /// `EINVAL` outside the device's range, `ENODEV`, `EPERM`.
     pub fn set_mtu(&mut self, device: &str, bytes: u32) -> Result<(), Error> {
         self.change("RTM_NEWLINK (mtu)", device, IFLA_MTU, bytes)
     }
 
-    /// Sets how many segments may leave as one packet; 1 has every segment leave alone.
+    /// Sets how many segments may leave as one packet; with 1, every segment leaves alone.
     ///
     /// # Errors
     /// `EINVAL` above 65535, `ENODEV`, `EPERM`; `EOPNOTSUPP` before Linux 4.16.
@@ -118,7 +118,7 @@ impl Links {
         self.change("RTM_NEWLINK (gso_max_segs)", device, IFLA_GSO_MAX_SEGS, segments)
     }
 
-    /// Sets how many packets may wait to leave.
+    /// Sets how many packets may wait in the transmit queue.
     ///
     /// # Errors
     /// `ENODEV`, `EPERM`.
@@ -126,11 +126,12 @@ impl Links {
         self.change("RTM_NEWLINK (txqlen)", device, IFLA_TXQLEN, packets)
     }
 
-    /// Gives a device an address and the route to its network. An IPv6 address is not probed for duplicates, so that it can be
-    /// used at once.
+    /// Gives a device an address and the route to its network. An IPv6 address is not probed for duplicates, so it can be used
+    /// at once.
     ///
     /// # Errors
-    /// `EEXIST` when it has the address, `EOPNOTSUPP` or `EACCES` when the namespace has no IPv6, `ENODEV`, `EPERM`.
+    /// `EEXIST` when the device has the address already, `EOPNOTSUPP` or `EACCES` when the namespace has no IPv6, `ENODEV`,
+    /// `EPERM`.
     pub fn add_address(
         &mut self,
         device: &str,
@@ -153,7 +154,7 @@ impl Links {
         self.create("RTM_NEWADDR", RTM_NEWADDR, device)
     }
 
-    /// Removes a device, and the other end with it where it is a virtual cable.
+    /// Removes a device; removing one end of a veth pair removes the other too.
     ///
     /// # Errors
     /// `ENODEV`; `EOPNOTSUPP` for a device that cannot be removed; `EPERM`.
@@ -163,10 +164,10 @@ impl Links {
         self.modify("RTM_DELLINK", RTM_DELLINK, device)
     }
 
-    /// The number of a device in its namespace.
+    /// The index of a device in its namespace.
     ///
     /// # Errors
-    /// `ENODEV` when there is none of that name.
+    /// `ENODEV` when there is no device of that name.
     pub fn index(&mut self, device: &str) -> Result<u32, Error> {
         self.device(device).map(|found| found.index)
     }
@@ -174,7 +175,7 @@ impl Links {
     /// Reads one device.
     ///
     /// # Errors
-    /// `ENODEV` when there is none of that name.
+    /// `ENODEV` when there is no device of that name.
     pub fn device(&mut self, device: &str) -> Result<Device, Error> {
         self.begin_link(0, 0);
         append_name(&mut self.body, device);
@@ -203,7 +204,8 @@ impl Links {
         self.modify(call, RTM_NEWLINK, device)
     }
 
-    /// Starts a request about a device by number, or about the one named in it when that is 0, and sets these flags on it.
+    /// Starts a request about a device by index, or about the one named in the request when the index is 0, and sets these
+    /// flags on it.
     fn begin_link(&mut self, index: u32, flags: u32) {
         self.body.clear();
         append_ifinfomsg(&mut self.body, index, flags);
@@ -217,7 +219,7 @@ impl Links {
         self.send(call, (kind, 0), device)
     }
 
-    /// Sends the request in `body` and waits for what the kernel thinks of it.
+    /// Sends the request in `body` and waits for the kernel's answer.
     pub(crate) fn send(
         &mut self,
         call: &'static str,
@@ -228,7 +230,7 @@ impl Links {
         self.explain(call, device, asked)
     }
 
-    /// Adds to an error what it is about and what the kernel said.
+    /// Adds to an error what the request was about and the kernel's explanation.
     pub(crate) fn explain(
         &mut self,
         call: &'static str,
@@ -262,7 +264,7 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_F_NODAD: u8 = 0x02;
 
-/// `struct ifinfomsg` (linux/rtnetlink.h): family, padding, hardware type, index, flags, and which flags are meant.
+/// `struct ifinfomsg` (linux/rtnetlink.h): family, padding, hardware type, index, flags, and the mask of flags to change.
 fn append_ifinfomsg(body: &mut Vec<u8>, index: u32, flags: u32) {
     body.extend_from_slice(&[0; 4]);
     body.extend_from_slice(&index.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Memory that is a file: what was written there outlives the process, however that ends.
+//! Memory that is a file: what is written there outlives the process, however it ends.
 
 use crate::errno::Errno;
 use std::fs::File;
@@ -7,14 +7,14 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file in memory, to be written by this process alone. It does not outlive a loss of power: nothing is written through to a disk.
+/// A file mapped into memory, which only this process may write. It does not survive a loss of power: nothing is flushed to disk.
 ///
-/// Whoever shortens the file meanwhile ends the process (`SIGBUS`, `mmap(2)`): keep it where only its owner may write.
+/// If another process shortens the file, this process ends (`SIGBUS`, `mmap(2)`): keep it where only its owner may write.
 #[derive(Debug)]
 pub struct MappedFile {
     begin: NonNull<u8>,
     len: usize,
-    /// Held for as long as it is mapped, with its lock.
+    /// Keeps the file, and the lock on it, as long as it is mapped.
     file: File,
 }
 
@@ -22,13 +22,13 @@ pub struct MappedFile {
 unsafe impl Send for MappedFile {}
 
 impl MappedFile {
-    /// Maps a file that is open for reading and writing, and makes it `len` bytes long, all of which it has room for.
+    /// Maps a file that is open for reading and writing, sets its length to `len` bytes and reserves space for all of them.
     ///
     /// # Errors
     /// The file system has no room (`ENOSPC`), or any other of `posix_fallocate(3)` and `mmap(2)`.
     pub fn map(file: File, len: usize) -> io::Result<MappedFile> {
         file.set_len(len as u64)?;
-        // Without room for each page, a write into one would end the process.
+        // Without reserved space, a write to a page on a full disk would end the process.
         // SAFETY: the call takes a descriptor, which is open, and numbers.
         match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len as libc::off_t) } {
             0 => {}
@@ -49,32 +49,34 @@ impl MappedFile {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Writes `bytes` from byte `at` on. Returns false, and writes nothing, where they do not fit.
+    /// Writes `bytes` at offset `at`. Returns false, and writes nothing, if they do not fit.
     #[must_use]
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
         if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
             return false;
         }
-        // SAFETY: the bytes from `at` on are within the mapping, which nothing else of this process knows of, so that no reference to
-        // them exists; `bytes` is no part of it.
+        // SAFETY: the bytes from `at` on are within the mapping, which nothing else in this process knows of, so no reference to
+        // them exists; `bytes` is not part of it.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.begin.as_ptr().add(at), bytes.len());
         }
         true
     }
 
-    /// Writes a number to byte `at`, which is a multiple of 8: whoever finds it there finds everything that was written before, too.
+    /// Stores a number at offset `at`, a multiple of 8, with release ordering: a reader that sees it also sees everything written
+    /// before.
     ///
     /// # Panics
-    /// `at` is no multiple of 8, or beyond the end.
+    /// If `at` is not a multiple of 8, or beyond the end.
     pub fn store(&mut self, at: usize, number: u64) {
         assert!(at.is_multiple_of(8) && at + 8 <= self.len, "{at} of {}", self.len);
-        // SAFETY: the eight bytes are within the mapping, which begins at a page, so that they are aligned; it lives as long as `self`.
+        // SAFETY: the eight bytes are within the mapping, which begins at a page boundary, so they are aligned; it lives as long
+        // as `self`.
         let place = unsafe { AtomicU64::from_ptr(self.begin.as_ptr().add(at).cast()) };
         place.store(number.to_le(), Ordering::Release);
     }
@@ -84,7 +86,7 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing points into it any more.
         unsafe { libc::munmap(self.begin.as_ptr().cast(), self.len) };
-        // Closing would be enough, had not a process that another thread is just starting a copy of the descriptor.
+        // Closing would release the lock, unless a process that another thread is just starting holds a copy of the descriptor.
         let _ = self.file.unlock();
     }
 }
@@ -105,7 +107,7 @@ mod tests {
         assert!(!mapped.write(4_091, b"to end"));
         assert!(!mapped.write(usize::MAX, b"far"));
         mapped.store(8, 0x0102);
-        // While it is mapped, as after a crash.
+        // Read while it is mapped, as after a crash.
         let bytes = fs::read(&path).unwrap();
         drop(mapped);
         assert_eq!(bytes.len(), 4_096);

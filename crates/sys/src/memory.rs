@@ -1,10 +1,12 @@
-//! How memory is made of pages.
+//! Huge pages.
 
-/// Asks for huge pages for what a vector has room for, and reports nothing: the kernel may not have any. To be called when its room has grown, before
-/// that is written to. Of memory that is read in no order, a page of 2 MiB spares the walk through page tables that each access to one of 4 KiB costs
-/// when there are more than the processor remembers (`Documentation/admin-guide/mm/transhuge.rst`, `madvise`).
+/// Asks for huge pages for a vector's allocation. Reports nothing: the kernel may have none. Call it when the capacity has grown,
+/// before the memory is written to. For memory that is read in random order, a page of 2 MiB saves the page-table walk that each
+/// access to a 4 KiB page costs when there are more pages than the TLB holds (`Documentation/admin-guide/mm/transhuge.rst`,
+/// `madvise`).
 ///
-/// Memory is used by the huge page from then on, and never more than the vector has room for: only pages that lie within it are asked for.
+/// Memory is then used in huge pages, but never more than the capacity: only huge pages that lie entirely within it are
+/// requested.
 pub fn prefer_huge_pages<T>(vector: &Vec<T>) {
     #[cfg(target_os = "linux")]
     {
@@ -23,7 +25,7 @@ pub fn prefer_huge_pages<T>(vector: &Vec<T>) {
     let _ = vector;
 }
 
-/// The size of a huge page where pages are of 4 KiB.
+/// Size of a huge page where the base page is 4 KiB.
 #[cfg(target_os = "linux")]
 const HUGE_BYTES: usize = 2 << 20;
 

@@ -5,24 +5,24 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// What a line says, as far as it is needed here.
+/// The fields of a line that are needed here.
 pub(crate) struct Mount<'a> {
     /// `MAJOR:MINOR`.
     pub(crate) device: &'a [u8],
     /// Which part of the file system is mounted.
     pub(crate) root: &'a [u8],
-    /// Where, escaped.
+    /// Where it is mounted, escaped.
     pub(crate) point: &'a [u8],
 }
 
 impl<'a> Mount<'a> {
-    /// Splits the front of a line; `None` for an incomplete one.
+    /// Splits the first fields off a line; `None` for an incomplete one.
     pub(crate) fn parse(line: &'a [u8]) -> Option<Mount<'a>> {
         let mut fields = line.splitn(6, |&byte| byte == b' ').skip(2);
         Some(Mount { device: fields.next()?, root: fields.next()?, point: fields.next()? })
     }
 
-    /// The device as `st_dev` has it.
+    /// The device in the format of `st_dev`.
     pub(crate) fn device_number(&self) -> Option<u64> {
         let (major, minor) = std::str::from_utf8(self.device).ok()?.split_once(':')?;
         Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
@@ -41,7 +41,8 @@ pub(crate) fn cgroup2_mount_point(line: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(path)))
 }
 
-/// Appends a path, where space, tab, newline and backslash are octal: `\040`.
+/// Appends a path after decoding octal escapes, which stand for space, tab, newline and backslash:
+/// `\040`.
 pub(crate) fn unescape(mut escaped: &[u8], out: &mut Vec<u8>) {
     while let Some((&byte, rest)) = escaped.split_first() {
         let digits = rest.split_first_chunk::<3>().filter(|_| byte == b'\\');

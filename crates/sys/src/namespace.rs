@@ -1,8 +1,8 @@
-//! Network namespaces: which there are, how to open a socket in one, and by which id the kernel names them.
+//! Network namespaces: which ones exist, how to open a socket in one, and the id by which the kernel names them.
 //!
-//! A namespace is known by the file that stands for it in nsfs. Looking at others keeps no such file and no socket open for
-//! longer than a call: a descriptor keeps a namespace alive whose last process is gone, and with it the devices in it. That is
-//! how [`OpenNamespace::create`] makes namespaces that nobody has to clean up: they go with the process.
+//! A namespace is identified by its file in nsfs. Discovery keeps no such file and no socket open for longer than a call: a
+//! descriptor keeps a namespace alive after its last process has ended, and its devices with it. That is how
+//! [`OpenNamespace::create`] makes namespaces that nobody has to clean up: they vanish with the process.
 
 mod changes;
 mod discovery;
@@ -28,8 +28,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What a namespace is known by: the device and inode of its file. Two live namespaces never share it; after one is gone, the
-/// inode may be given to another.
+/// Identity of a namespace: the device and inode of its file. Two live namespaces never share it; after one is gone, the inode
+/// may be reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
     /// Device number of nsfs, the same for all namespaces of one running kernel (`st_dev`).
@@ -38,25 +38,25 @@ pub struct Identity {
     pub inode: u64,
 }
 
-/// One namespace of the last scan, and where to find it.
+/// A namespace from the last scan, and where to find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Namespace<'a> {
     /// Which one it is.
     pub id: Identity,
-    /// A file that it is mounted at, in `/run/netns` where there is a choice.
+    /// A file that it is mounted at, preferably in `/run/netns`.
     pub path: Option<&'a Path>,
-    /// A process in it, the first that was found; `None` when it is known by its file alone.
+    /// The first process found in it; `None` when it is known only by its file.
     pub process: Option<u32>,
 }
 
 impl<'a> Namespace<'a> {
-    /// The last component of the path: what `ip netns` calls it, or a container engine. It may hold any byte but `/`.
+    /// The last component of the path: the name that `ip netns` or a container engine uses. It may hold any byte except `/`.
     pub fn name(&self) -> Option<&'a [u8]> {
         self.path.and_then(Path::file_name).map(OsStrExt::as_bytes)
     }
 
-    /// Opens the namespace by its path or, where that leads elsewhere, by its process, and makes sure that it is the same one:
-    /// mounts come and go, and process ids are used again.
+    /// Opens the namespace by its path or, if that leads elsewhere, by its process, and checks that it is the same one: mounts
+    /// come and go, and process ids are reused.
     ///
     /// # Errors
     /// [`Error::Gone`] when neither leads to it any more; [`Error::NotPermitted`].
@@ -75,7 +75,7 @@ impl<'a> Namespace<'a> {
     }
 }
 
-/// The identity of the namespace of the calling thread.
+/// The identity of the calling thread's namespace.
 ///
 /// # Errors
 /// Any of `stat(2)`, for instance when `/proc` is not mounted.
@@ -93,15 +93,15 @@ pub struct OpenNamespace {
 }
 
 impl OpenNamespace {
-    /// Opens whatever namespace a file stands for.
+    /// Opens the namespace that a file stands for.
     ///
     /// # Errors
-    /// [`Error::Gone`] when there is no such file, or it is not a namespace; [`Error::NotPermitted`].
+    /// [`Error::Gone`] when the file does not exist or is not a namespace; [`Error::NotPermitted`].
     pub fn open(path: &Path) -> Result<OpenNamespace, Error> {
         use std::os::unix::fs::OpenOptionsExt;
         let file = std::fs::OpenOptions::new()
             .read(true)
-            // A path may lead to anything by now. Without this flag, opening a FIFO would wait for a writer.
+            // By now the path may lead to anything. Without this flag, opening a FIFO would wait for a writer.
             .custom_flags(libc::O_NONBLOCK)
             .open(path)
             .map_err(|error| Error::from_open(Errno::from(&error)))?;
@@ -110,7 +110,7 @@ impl OpenNamespace {
         Ok(OpenNamespace { fd: file.into(), id })
     }
 
-    /// Takes a namespace that somebody else opened. Whether it is one shows when it is entered.
+    /// Takes a namespace that another process opened. Only entering it shows whether it really is one.
     ///
     /// # Errors
     /// [`Error::Syscall`] for any error of `fstat(2)`.

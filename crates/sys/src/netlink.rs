@@ -1,7 +1,7 @@
-//! Netlink sockets: the one way to ask the kernel questions and to hear its events.
+//! Netlink sockets: the only way to query the kernel and to receive its events.
 //!
-//! What arrives is checked here for everything that a byte slice does not show: whether the kernel cut it, who sent it,
-//! to which group, and from which namespace. What the bytes say is the caller's to decode.
+//! Everything that a byte slice does not show is checked here: whether the kernel truncated a datagram, who sent it, to which
+//! group, and from which namespace. Decoding the bytes is up to the caller.
 
 pub(crate) mod ask;
 mod batch;
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
-/// Bytes of a receive buffer that no dump of this kernel or an older one fills: a dump's datagrams are as large as the largest
+/// A receive buffer size that no dump of this kernel or an older one exceeds: a dump's datagrams are as large as the largest
 /// buffer seen on the socket, up to 32 KiB (net/netlink/af_netlink.c, netlink_dump).
 pub const DUMP_BUFFER_BYTES: usize = 32 * 1024;
 
@@ -30,9 +30,9 @@ const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
 /// The part of the kernel at the other end (include/uapi/linux/netlink.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// Routes, links, queues, neighbours and namespace ids (`NETLINK_ROUTE`).
+    /// Routes, links, queues, neighbors and namespace ids (`NETLINK_ROUTE`).
     Route,
-    /// Sockets and the events of their end (`NETLINK_SOCK_DIAG`).
+    /// Sockets, and events when they are destroyed (`NETLINK_SOCK_DIAG`).
     SockDiag,
 }
 
@@ -48,27 +48,27 @@ impl Protocol {
 /// One datagram from the kernel, which holds one or more netlink messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received<'a> {
-    /// The messages; cut short if `truncated`.
+    /// The messages; incomplete if `truncated`.
     pub bytes: &'a [u8],
     /// The datagram was larger than the buffer and its end is gone (`MSG_TRUNC`).
     pub truncated: bool,
-    /// Port id of the sender; 0 is the kernel, anything else a process and not to be believed.
+    /// Port id of the sender; 0 is the kernel, anything else a process that must not be trusted.
     pub sender_port_id: u32,
-    /// The multicast group that it was sent to; 0 for an answer. Groups above 32 read as 0 (netlink(7)).
+    /// The multicast group it was sent to; 0 for a reply. Groups above 32 read as 0 (netlink(7)).
     pub group: u32,
     /// The id by which the socket's own namespace knows the sender's. `None` when the sender is in the socket's own namespace
-    /// (as long as nobody gave that one an id of itself), or [`Socket::listen_all_namespaces`] was not called.
+    /// (unless that namespace was assigned an id for itself), or when [`Socket::listen_all_namespaces`] was not called.
     pub nsid: Option<i32>,
 }
 
 impl Received<'_> {
-    /// Whether the kernel sent it, and all of it is here.
+    /// Whether the kernel sent it and it is complete.
     pub fn is_whole_and_from_the_kernel(&self) -> bool {
         !self.truncated && self.sender_port_id == 0
     }
 }
 
-/// A netlink socket, closed on exec. It belongs to the namespace in which it was opened and keeps that one alive.
+/// A netlink socket, closed on exec. It belongs to the namespace in which it was opened and keeps that namespace alive.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
@@ -85,7 +85,7 @@ impl Socket {
         Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Takes a socket that somebody else opened, after asking the kernel whether it is what it should be.
+    /// Takes a socket that another process opened, after checking with the kernel that it is the right kind.
     ///
     /// # Errors
     /// `EPROTO` when it is not a netlink socket of this protocol; `ENOTSOCK` when it is not a socket.
@@ -99,12 +99,12 @@ impl Socket {
         }
     }
 
-    /// Starts to hear a multicast group. Groups are numbers from 1, not bits.
+    /// Joins a multicast group. Groups are numbers from 1, not bits.
     ///
     /// # Errors
-    /// `EINVAL` when the kernel has no such group, `EPERM` when the group asks for a capability.
+    /// `EINVAL` when the kernel has no such group, `EPERM` when the group requires a capability.
     pub fn join_group(&self, group: u32) -> Result<(), Errno> {
-        // To the kernel, whose port id is 0, a member without a port id is itself, and it sends itself nothing
+        // The kernel's own port id is 0. It takes a member without a port id for itself and does not deliver to it
         // (net/netlink/af_netlink.c, do_one_broadcast).
         if self.port_id()? == 0 {
             self.bind()?;
@@ -112,12 +112,12 @@ impl Socket {
         self.set(NETLINK_ADD_MEMBERSHIP, group)
     }
 
-    /// Hears the groups in every namespace that the socket's own one has an id for (`NETLINK_LISTEN_ALL_NSID`); the others
-    /// stay silent, see [`crate::namespace::Nsids`].
+    /// Receives the groups of every namespace that the socket's own namespace has an id for (`NETLINK_LISTEN_ALL_NSID`); the
+    /// others stay silent, see [`crate::namespace::Nsids`].
     ///
-    /// Whether an event of another namespace is delivered depends on `CAP_NET_BROADCAST`, over that namespace's user
-    /// namespace, of the process that opened the socket (net/netlink/af_netlink.c, do_one_broadcast, file_ns_capable): a helper may
-    /// open it, and the process that reads needs nothing.
+    /// Whether an event of another namespace is delivered depends on whether the process that opened the socket had
+    /// `CAP_NET_BROADCAST` over that namespace's user namespace (net/netlink/af_netlink.c, do_one_broadcast, file_ns_capable): a
+    /// helper may open the socket, and the process that reads needs no capability.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_BROADCAST`; `ENOPROTOOPT` before Linux 4.2.
@@ -125,7 +125,7 @@ impl Socket {
         self.set(NETLINK_LISTEN_ALL_NSID, 1)
     }
 
-    /// Loses only the events that find the receive buffer full, and does not report it (`NETLINK_NO_ENOBUFS`):
+    /// Loses only the events that do not fit the receive buffer, and does not report it (`NETLINK_NO_ENOBUFS`):
     /// [`crate::socket::mem_info`] has their exact number.
     ///
     /// Without it, one loss makes the kernel drop everything until the reader has emptied the queue, and the next call returns
@@ -145,7 +145,7 @@ impl Socket {
         socket::set_receive_timeout(self.as_fd(), timeout)
     }
 
-    /// The socket's port id; 0 before it has sent something or joined a group.
+    /// The socket's port id; 0 until it has sent something or joined a group.
     ///
     /// # Errors
     /// Any of `getsockname(2)`.
@@ -162,7 +162,7 @@ impl Socket {
     /// Sends one or more messages to the kernel.
     ///
     /// # Errors
-    /// Any of `sendto(2)`: `EAGAIN`, `ENOBUFS`, `EPERM`. What the kernel thinks of the request comes as a message.
+    /// Any of `sendto(2)`: `EAGAIN`, `ENOBUFS`, `EPERM`. The kernel answers the request itself with a message.
     pub fn send(&self, bytes: &[u8]) -> Result<(), Errno> {
         let addr = kernel_address();
 
@@ -181,14 +181,14 @@ impl Socket {
         if rc == -1 { Err(Errno::last()) } else { Ok(()) }
     }
 
-    /// Takes the next datagram. For dumps, use at least [`DUMP_BUFFER_BYTES`].
+    /// Receives the next datagram. For dumps, use at least [`DUMP_BUFFER_BYTES`].
     ///
-    /// A dump is filled in while it is read, so that it never waits and is never lost: `EAGAIN` means that it is over, and
-    /// the message of type `NLMSG_DONE` says so first. Events are lost when the receive buffer is full; then `ENOBUFS` comes
-    /// once, and [`crate::socket::mem_info`] has the exact number.
+    /// A dump is produced while it is read, so it never waits and is never lost: `EAGAIN` means that it is over, and a message of
+    /// type `NLMSG_DONE` announces that first. Events are lost when the receive buffer is full; then `ENOBUFS` is returned once,
+    /// and [`crate::socket::mem_info`] has the exact number.
     ///
     /// # Errors
-    /// `EAGAIN` when nothing is there (within the timeout, on a blocking socket); `ENOBUFS`; `EINTR`; any other of `recvmsg(2)`.
+    /// `EAGAIN` when there is nothing (within the timeout, on a blocking socket); `ENOBUFS`; `EINTR`; any other of `recvmsg(2)`.
     pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> Result<Received<'b>, Errno> {
         let mut slot = Slot::default();
         let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -237,7 +237,7 @@ impl From<Socket> for OwnedFd {
 
 const ADDRESS_BYTES: libc::socklen_t = mem::size_of::<libc::sockaddr_nl>() as libc::socklen_t;
 
-/// The kernel's own address as a destination, and "any" as an address to bind to: port id 0, no groups.
+/// The kernel's own address as a destination, or "any" as an address to bind to: port id 0, no groups.
 fn kernel_address() -> libc::sockaddr_nl {
     // SAFETY: all-zero bytes are a valid `sockaddr_nl`: it holds integers only.
     let mut addr: libc::sockaddr_nl = unsafe { mem::zeroed() };

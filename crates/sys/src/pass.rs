@@ -1,7 +1,7 @@
-//! Descriptors from one process to another, with the bytes that say what they are.
+//! Passes descriptors from one process to another, with bytes that say what they are.
 //!
-//! Channels are unix sockets of type `SOCK_SEQPACKET`: messages keep their borders and their order, and the end of the other
-//! side shows as an empty message (unix(7)).
+//! Channels are unix sockets of type `SOCK_SEQPACKET`: they keep message boundaries and order, and when the other side closes,
+//! an empty message is received (unix(7)).
 
 use crate::Errno;
 use crate::errno::check;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Most descriptors in one message. The kernel's own limit is 253 (`SCM_MAX_FD`, include/net/scm.h).
 pub const DESCRIPTORS_MAX: usize = 64;
 
-/// Room for the control message that carries them, aligned as the kernel wants it.
+/// Room for the control message that carries them, with the alignment that the kernel requires.
 const CONTROL_WORDS: usize = 40;
 
 // SAFETY: CMSG_SPACE computes from its argument alone.
@@ -24,10 +24,10 @@ const _: () = assert!(
     unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * mem::size_of::<RawFd>()) as u32) } as usize
         <= CONTROL_WORDS * 8
 );
-// `[u64; n]` is aligned as a control message wants it.
+// `[u64; n]` has the alignment that a control message requires.
 const _: () = assert!(mem::align_of::<libc::cmsghdr>() <= mem::align_of::<u64>());
 
-/// Who is at the other end of a channel, as of the moment when it was connected or made (`SO_PEERCRED`).
+/// The process at the other end of a channel, as of when it was connected or created (`SO_PEERCRED`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its process id, as this process sees it; 0 when it is in a pid namespace that this process cannot see into.
@@ -73,11 +73,11 @@ impl Channel {
         Ok(Channel(socket.into()))
     }
 
-    /// As [`Self::connect`], with a limit on every wait from the first on: a listener that does not accept makes
-    /// others wait forever once its queue is full.
+    /// Like [`Self::connect`], but with a limit on every wait, including the connection itself: a listener that does not
+    /// accept makes others wait forever once its queue is full.
     ///
     /// # Errors
-    /// As [`Self::connect`]; `EAGAIN` when the time is over.
+    /// As [`Self::connect`]; `EAGAIN` when the timeout expires.
     pub fn connect_within(path: &Path, timeout: Duration) -> io::Result<Channel> {
         let channel = Channel(socket2::Socket::new(Domain::UNIX, kind(), None)?.into());
         channel.set_timeout(Some(timeout))?;
@@ -124,20 +124,20 @@ impl Channel {
         Ok(Peer { process: found.pid.unsigned_abs(), uid: found.uid, gid: found.gid })
     }
 
-    /// Sends one message. The descriptors stay open here; the other side gets copies of its own.
+    /// Sends one message. The descriptors stay open here; the other side gets copies.
     ///
     /// # Errors
     /// `EPIPE` when the other side is gone; `EINVAL` above [`DESCRIPTORS_MAX`]; `EMSGSIZE` when the message does not fit the
-    /// send buffer; `EAGAIN` after the timeout; `ETOOMANYREFS` when too many descriptors are under way.
+    /// send buffer; `EAGAIN` after the timeout; `ETOOMANYREFS` when too many descriptors are in flight.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         send_to_peer(self.0.as_fd(), bytes, descriptors)
     }
 
-    /// Takes the next message, and adds its descriptors, closed on exec, to `descriptors`.
+    /// Receives the next message, and appends its descriptors, closed on exec, to `descriptors`.
     ///
     /// # Errors
     /// `EAGAIN` after the timeout; `EPROTO` when more than [`DESCRIPTORS_MAX`] descriptors were sent or this process may not
-    /// open as many (`MSG_CTRUNC`): what did arrive is closed, since nobody can tell which are missing.
+    /// open that many (`MSG_CTRUNC`): those that did arrive are closed, since nobody can tell which are missing.
     pub fn receive(
         &self,
         buffer: &mut [u8],
@@ -185,10 +185,10 @@ impl From<Channel> for OwnedFd {
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Listens at a path, which must not exist. Who may connect is the file's mode, which starts as the umask says.
+    /// Listens at a path, which must not exist. The file's mode decides who may connect; it starts with the umask's.
     ///
     /// # Errors
-    /// `EADDRINUSE` when something is at that path; any other of `bind(2)`.
+    /// `EADDRINUSE` when the path exists; any other of `bind(2)`.
     pub fn bind(path: &Path) -> io::Result<Listener> {
         let socket = socket2::Socket::new(Domain::UNIX, kind(), None)?;
         socket.bind(&SockAddr::unix(path)?)?;
@@ -196,7 +196,7 @@ impl Listener {
         Ok(Listener(socket.into()))
     }
 
-    /// Takes a socket that a service manager listens with ([`crate::activation`]).
+    /// Takes a listening socket from a service manager ([`crate::activation`]).
     ///
     /// # Errors
     /// As [`Channel::from_fd`].
@@ -204,7 +204,7 @@ impl Listener {
         checked(fd).map(Listener)
     }
 
-    /// Waits for the next to connect.
+    /// Waits for the next connection.
     ///
     /// # Errors
     /// Any of `accept4(2)`.
@@ -246,7 +246,7 @@ fn write_descriptors(control: &mut [u64; CONTROL_WORDS], descriptors: &[Borrowed
     let message = control.as_mut_ptr().cast::<libc::cmsghdr>();
     let value_bytes = mem::size_of_val(descriptors) as u32;
 
-    // SAFETY: `control` is aligned for a `cmsghdr` and holds it and DESCRIPTORS_MAX descriptors (both asserted above), so that
+    // SAFETY: `control` is aligned for a `cmsghdr` and holds it and DESCRIPTORS_MAX descriptors (both asserted above), so
     // every write is inside; a `BorrowedFd` is a `RawFd` in memory (repr(transparent)), and the two areas do not overlap.
     unsafe {
         (*message).cmsg_level = libc::SOL_SOCKET;
@@ -257,10 +257,10 @@ fn write_descriptors(control: &mut [u64; CONTROL_WORDS], descriptors: &[Borrowed
     }
 }
 
-/// Takes the descriptors out of what `recvmsg` wrote, so that each is owned once.
+/// Takes the descriptors out of what `recvmsg` wrote, so that each has one owner.
 ///
 /// # Safety
-/// `header` must be as a successful `recvmsg` with a control buffer left it, and this the only call for it.
+/// `header` must be as a successful `recvmsg` with a control buffer left it, and this must be the only call for it.
 unsafe fn take_descriptors(header: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) {
     // SAFETY: the kernel has written whole control messages to `msg_control`, `msg_controllen` bytes of them.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(header) };
@@ -300,7 +300,7 @@ pub fn send_to_peer(
     }
 
     let mut control = [0_u64; CONTROL_WORDS];
-    // The kernel reads the bytes only, so that the shared reference may be cast to a mutable pointer.
+    // The kernel only reads the bytes, so the shared reference may be cast to a mutable pointer.
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut header = header(&mut part);
 

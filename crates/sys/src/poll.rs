@@ -12,11 +12,11 @@ use std::time::Duration;
 pub enum Interest {
     Readable,
     Writable,
-    /// Something out of the ordinary (`POLLPRI`): what a file of `/proc` shows has changed.
+    /// An exceptional condition (`POLLPRI`): the contents of a `/proc` file have changed.
     Priority,
 }
 
-/// A set of descriptors to wait for. Filled anew before each wait; keeps its memory.
+/// A set of descriptors to wait for. Refilled before each wait; keeps its memory.
 #[derive(Default)]
 pub struct PollSet {
     entries: Vec<libc::pollfd>,
@@ -38,18 +38,19 @@ impl PollSet {
         self.entries.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
     }
 
-    /// Whether the descriptor that was added as the `index`th is ready or has an error, after a wait.
+    /// Whether the `index`th descriptor added is ready or has an error, after a wait.
     pub fn is_ready(&self, index: usize) -> bool {
         self.entries.get(index).is_some_and(|entry| entry.revents != 0)
     }
 
-    /// Waits until one descriptor is ready or has an error, or the time is over. Returns the number of ready ones.
+    /// Waits until a descriptor is ready or has an error, or the timeout expires. Returns the number of ready descriptors.
     ///
     /// # Errors
     /// [`Errno::INTR`] when a signal came first.
     pub fn wait(&mut self, timeout: Duration) -> Result<usize, Errno> {
         let time = timespec(timeout);
-        // SAFETY: the pointer and the length describe `entries`, which outlives the call, as `time` does; no signal mask is given.
+        // SAFETY: the pointer and the length describe `entries`, which outlives the call, as `time` does; no signal mask is
+        // given.
         let rc = unsafe {
             libc::ppoll(
                 self.entries.as_mut_ptr(),
@@ -62,7 +63,7 @@ impl PollSet {
     }
 }
 
-/// Waits for `duration`, or until a signal arrives. How much longer it takes depends on [`set_timer_slack`] and on the scheduler.
+/// Waits for `duration`, or until a signal arrives. How late it wakes depends on [`set_timer_slack`] and the scheduler.
 pub fn pause(duration: Duration) {
     let time = timespec(duration);
     // SAFETY: no descriptors and no signal mask are given, and `time` outlives the call. An interrupted pause is a short one.
@@ -76,8 +77,8 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// Lets the kernel put off the calling thread's timers by `slack` at most, to wake it together with others
-/// (`PR_SET_TIMERSLACK`); 50 µs unless set, and one nanosecond at least.
+/// Lets the kernel delay the calling thread's timers by at most `slack`, to wake it together with others (`PR_SET_TIMERSLACK`).
+/// The default is 50 µs, the minimum one nanosecond.
 pub fn set_timer_slack(slack: Duration) {
     let slack_ns = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
     // SAFETY: the call takes numbers only. It cannot fail for the calling thread.
@@ -106,11 +107,11 @@ impl EventFd {
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Makes the descriptor unwritable until the next [`clear`](Self::clear): a thread that waits to write waits
-    /// for that.
+    /// Makes the descriptor unwritable until the next [`clear`](Self::clear), so that a thread can wait for that by waiting to
+    /// write.
     pub fn fill(&self) {
         self.clear();
-        // The largest value that the counter takes (eventfd(2)).
+        // The largest value that the counter can hold (eventfd(2)).
         let most = u64::MAX - 1;
         // SAFETY: eight bytes are read from `most`. It can fail only when another thread has woken it in between.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const most).cast(), 8) };

@@ -1,7 +1,7 @@
-//! Memory that is about to be read.
+//! Prefetching memory.
 
-/// Asks for the cache line in which a value begins, and does not wait for it. Nothing but time depends on it; on processors other than
-/// those of 64 bits by AMD, Intel and Arm it does nothing.
+/// Prefetches the cache line in which a value begins. Only affects timing; does nothing on processors other than 64-bit x86 and
+/// Arm.
 #[inline]
 pub fn prefetch<T>(value: &T) {
     let address = std::ptr::from_ref(value);

@@ -25,8 +25,8 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The user id that stands for every user without one here, in a user namespace that leaves users out (user_namespaces(7),
-/// `/proc/sys/kernel/overflowuid`). `None` where every user has one, as outside of containers.
+/// The user id shown for users that a user namespace does not map (user_namespaces(7), `/proc/sys/kernel/overflowuid`). `None`
+/// where every user is mapped, as outside containers.
 pub fn overflow_uid() -> Option<u32> {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     if is_whole_uid_map(&map) {
@@ -36,28 +36,28 @@ pub fn overflow_uid() -> Option<u32> {
     uid.and_then(|uid| uid.trim().parse().ok()).or(Some(65_534))
 }
 
-/// Whether a user namespace's map leaves nobody out: one range from 0 with all ids but the last, which is not an id.
+/// Whether a user namespace's map covers every user: one range from 0 with all ids except the last, which is not a valid id.
 fn is_whole_uid_map(map: &str) -> bool {
     let mut lines = map.lines().map(|line| line.split_ascii_whitespace());
     let first: Option<Vec<&str>> = lines.next().map(Iterator::collect);
     matches!(first.as_deref(), Some(["0", "0", "4294967295"])) && lines.next().is_none()
 }
 
-/// Number of processors this process may run on, at least 1.
+/// Number of CPUs this process may run on, at least 1.
 pub fn cpu_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Gives the calling thread, and what it starts from here on, less of a busy processor: about a tenth of what a thread of
-/// the same priority got (`nice` 10). It is never left without, as it might be with `SCHED_IDLE`. Where a seccomp filter
-/// forbids it, nothing changes.
+/// Gives the calling thread, and the threads it starts afterwards, a smaller share of a busy CPU: about a tenth of what a
+/// thread at normal priority gets (`nice` 10). It is never starved, as it might be with `SCHED_IDLE`. Does nothing where a
+/// seccomp filter forbids it.
 pub fn lower_thread_priority() {
-    // SAFETY: nice takes an integer. On Linux it is that of the calling thread alone (setpriority(2), C library/kernel
+    // SAFETY: nice takes an integer. On Linux it applies to the calling thread alone (setpriority(2), C library/kernel
     // differences).
     unsafe { libc::nice(10) };
 }
 
-/// Makes sure that neither this thread nor what it starts gains privileges by running a program (`PR_SET_NO_NEW_PRIVS`).
+/// Prevents this thread, and anything it starts, from gaining privileges by running a program (`PR_SET_NO_NEW_PRIVS`).
 ///
 /// # Errors
 /// None since Linux 3.5.
@@ -66,8 +66,8 @@ pub fn forbid_new_privileges() -> Result<(), Errno> {
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
 }
 
-/// Makes sure that no process without `CAP_SYS_PTRACE` can trace this one or read its memory and descriptors, and that it dumps
-/// no core (`PR_SET_DUMPABLE`). Its files in `/proc` belong to root from here on, which it may notice itself.
+/// Prevents processes without `CAP_SYS_PTRACE` from tracing this one or reading its memory and descriptors, and disables core
+/// dumps (`PR_SET_DUMPABLE`). The process's files in `/proc` then belong to root, which can affect the process itself.
 ///
 /// # Errors
 /// None since Linux 2.4.
@@ -76,14 +76,14 @@ pub fn forbid_tracing() -> Result<(), Errno> {
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
 
-/// Most memory that this process has had in RAM at once, in bytes (`VmHWM` of `/proc/self/status`).
+/// Peak resident memory of this process, in bytes (`VmHWM` of `/proc/self/status`).
 ///
-/// Not `getrusage(2)`: its figure starts with that of the process that started this one (fs/exec.c, exec_mmap).
+/// Not from `getrusage(2)`, whose figure starts with that of the process that started this one (fs/exec.c, exec_mmap).
 pub fn peak_resident_bytes() -> Option<u64> {
     status_kib("VmHWM:").map(|kib| kib * 1_024)
 }
 
-/// Memory that this process has in RAM, in bytes (`VmRSS` of `/proc/self/status`).
+/// Resident memory of this process, in bytes (`VmRSS` of `/proc/self/status`).
 pub fn resident_bytes() -> Option<u64> {
     status_kib("VmRSS:").map(|kib| kib * 1_024)
 }
@@ -94,13 +94,13 @@ fn status_kib(name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// The name of this host (`gethostname(2)`), which is the container's in a container. Bytes that are not UTF-8 are replaced.
+/// The name of this host (`gethostname(2)`); in a container, the container's name. Bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 /// None in practice: names have at most 64 bytes (`HOST_NAME_MAX`).
 pub fn host_name() -> io::Result<String> {
     let mut name = [0_u8; 65];
-    // SAFETY: the kernel writes at most one byte less than the array has, so that the last stays zero.
+    // SAFETY: the kernel writes at most one byte less than the array holds, so the last one stays zero.
     check(unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) })?;
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
@@ -114,7 +114,7 @@ pub fn boot_id() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim_ascii().to_owned())
 }
 
-/// The kernel's release, as `uname -r` has it (`/proc/sys/kernel/osrelease`).
+/// The kernel's release, as printed by `uname -r` (`/proc/sys/kernel/osrelease`).
 ///
 /// # Errors
 /// When `/proc` is not mounted.
@@ -122,10 +122,10 @@ pub fn kernel_release() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").map(|release| release.trim_ascii().to_owned())
 }
 
-/// Lets this process have as many descriptors as its hard limit says (`RLIMIT_NOFILE`, getrlimit(2)).
+/// Raises the limit on open descriptors to the hard limit (`RLIMIT_NOFILE`, getrlimit(2)).
 ///
 /// # Errors
-/// Any of `setrlimit(2)`; the limit stays as it was.
+/// Any of `setrlimit(2)`; the limit then stays as it was.
 pub fn raise_open_files_limit() -> Result<(), Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one `rlimit`.

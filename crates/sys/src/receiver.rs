@@ -1,4 +1,4 @@
-//! What the kernel counts at a UDP socket of this host that another program reads, asked by `sock_diag`. Needs no privilege.
+//! The kernel's counters for a UDP socket on this host that another program reads, through `sock_diag`. Needs no privilege.
 
 use crate::Errno;
 use crate::netlink::Protocol;
@@ -6,16 +6,16 @@ use crate::netlink::ask::{Asker, attribute};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// A socket that receives, and its drops.
+/// A receiving socket and its drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivingSocket {
-    /// A number that no other socket of the namespace has while the host runs.
+    /// A number unique to this socket in its namespace until the host reboots.
     pub cookie: u64,
-    /// Datagrams dropped at it since it was opened, from any sender. Wraps at 2^32.
+    /// Datagrams from any sender dropped at it since it was opened. Wraps at 2^32.
     pub dropped_datagrams: u32,
 }
 
-/// A netlink socket for these questions. Not for a thread that moves data: the kernel may load a module to answer.
+/// A netlink socket for these queries. Do not use it on a thread that moves data: the kernel may load a module to answer.
 pub struct Receivers(Asker);
 
 impl Receivers {
@@ -27,8 +27,8 @@ impl Receivers {
         Ok(Receivers(Asker::open_on(Protocol::SockDiag)?))
     }
 
-    /// The socket that gets what `from` sends to `to`; `None` when there is none, or the kernel cannot say (no `udp_diag`).
-    /// Of several on one port it is the one that the kernel chooses for these ends.
+    /// The socket that receives what `from` sends to `to`; `None` when there is none, or when the kernel cannot say (no
+    /// `udp_diag`). Of several sockets on one port it is the one that the kernel selects for these two ends.
     ///
     /// # Errors
     /// Any other error of the netlink socket.
@@ -57,19 +57,19 @@ const INET_DIAG_SKMEMINFO: u16 = 7;
 const DROPS: usize = 8;
 const INET_DIAG_MSG_BYTES: usize = 72;
 
-/// `struct inet_diag_req_v2` (linux/inet_diag.h). The lookup is made as for a datagram that arrives, so that the "source" is
-/// our end (net/ipv4/udp_diag.c, udp_dump_one).
+/// `struct inet_diag_req_v2` (linux/inet_diag.h). The lookup works as for an incoming datagram, so the "source" is our end
+/// (net/ipv4/udp_diag.c, udp_dump_one).
 fn question(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut body = vec![family as u8, libc::IPPROTO_UDP as u8];
-    // The wanted attributes as bits, and padding; then the states, all of them.
+    // The wanted attributes as bits, and padding; then the state mask, with all states set.
     body.extend_from_slice(&[1 << (INET_DIAG_SKMEMINFO - 1), 0]);
     body.extend_from_slice(&u32::MAX.to_ne_bytes());
     body.extend_from_slice(&from.port().to_be_bytes());
     body.extend_from_slice(&to.port().to_be_bytes());
     body.extend_from_slice(&sixteen(from.ip()));
     body.extend_from_slice(&sixteen(to.ip()));
-    // Any device; the cookie of any socket (INET_DIAG_NOCOOKIE).
+    // Any device; any cookie (INET_DIAG_NOCOOKIE).
     body.extend_from_slice(&[0; 4]);
     body.extend_from_slice(&[255; 8]);
     body

@@ -1,4 +1,4 @@
-//! Datagrams in: `recvmmsg` into a block of buffers.
+//! Receiving datagrams: `recvmmsg` into a block of buffers.
 
 mod control;
 
@@ -9,10 +9,10 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Datagrams taken with one system call. More gains nothing: at 64 the call itself costs under 1 % a datagram.
+/// Datagrams to receive with one system call. More gains nothing: at 64 the call itself is under 1 % of the cost of a datagram.
 pub const BATCH: usize = 64;
 
-/// Bytes of one buffer: the largest UDP payload is 65,507 (IPv4) or 65,527 (IPv6), so nothing over UDP is ever truncated.
+/// Size of one buffer: the largest UDP payload is 65,507 bytes (IPv4) or 65,527 (IPv6), so no UDP datagram is ever truncated.
 pub const BUFFER_BYTES: usize = 65_536;
 
 /// Distance between two buffers. Not a power of two: buffers 64 KiB apart would share the same few cache sets.
@@ -21,7 +21,7 @@ const STRIDE_BYTES: usize = BUFFER_BYTES + 448;
 /// How long a receive call may wait for the first datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// As long as the socket's receive timeout says, then [`Errno::AGAIN`].
+    /// Up to the socket's receive timeout, then [`Errno::AGAIN`].
     ForOne,
     /// Not at all.
     No,
@@ -30,19 +30,20 @@ pub enum Wait {
 /// One datagram of the last batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// The payload; cut short if `truncated`.
+    /// The payload; incomplete if `truncated`.
     pub payload: Payload<'a>,
     /// The datagram was larger than the buffer and its end is gone (`MSG_TRUNC`).
     pub truncated: bool,
     /// The sender.
     pub source: Source,
-    /// When it came from the device, in nanoseconds since 1970; `None` where that was not asked for.
+    /// When the device delivered it, in nanoseconds since 1970; `None` if not requested.
     pub arrived_ns: Option<u64>,
-    /// Length of each datagram of an aggregate, of which the last one may be shorter; 0: it is one datagram.
+    /// Length of each datagram of an aggregate, of which the last one may be shorter; 0 for a single datagram.
     pub segment_bytes: usize,
 }
 
-/// Whether the kernel is asked who sent a datagram: 45 ns of the 450 that receiving one takes (64 at a time on loopback).
+/// Whether to ask the kernel for the sender's address: 45 ns of the 450 that receiving a datagram takes (64 at a time on
+/// loopback).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sources {
     Wanted,
@@ -50,29 +51,29 @@ pub enum Sources {
     Unwanted,
 }
 
-/// Whether the kernel is asked when a datagram arrived, of a socket that has them [stamped](crate::socket::stamp_arrivals).
+/// Whether to ask the kernel when a datagram arrived; the socket must have [timestamps](crate::socket::stamp_arrivals) on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stamps {
     Wanted,
     Unwanted,
 }
 
-/// Whether the socket [aggregates](crate::gro::aggregate).
+/// Whether the socket delivers [aggregates](crate::gro::aggregate).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aggregates {
     Never,
-    /// [`ReceiveBatch::segments`] has the datagrams then.
+    /// Use [`ReceiveBatch::segments`] for the datagrams.
     Some,
 }
 
-/// What a receive call is asked for.
+/// Parameters of a receive call.
 pub struct Ask<'a> {
-    /// Most messages, 1 to [`BATCH`]: datagrams or aggregates of them.
+    /// Most messages to receive, 1 to [`BATCH`]: datagrams or aggregates.
     pub count_max: usize,
     pub sources: Sources,
     pub stamps: Stamps,
     pub aggregates: Aggregates,
-    /// Where they go; `None`: into the batch's buffers.
+    /// Where to put the payloads; `None` for the batch's own buffers.
     pub room: Option<Room<'a>>,
 }
 
@@ -81,7 +82,7 @@ pub struct Ask<'a> {
 pub enum Payload<'a> {
     /// In the batch's own buffers.
     Bytes(&'a [u8]),
-    /// In the [`Room`] that the caller gave, `offset` bytes from its beginning.
+    /// In the caller's [`Room`], `offset` bytes from its beginning.
     InRoom { offset: usize, len: usize },
 }
 
@@ -94,7 +95,7 @@ impl Payload<'_> {
         }
     }
 
-    /// What comes behind its first `bytes`.
+    /// The payload after its first `bytes`.
     ///
     /// # Panics
     /// If it is shorter.
@@ -108,7 +109,7 @@ impl Payload<'_> {
         }
     }
 
-    /// Its first `bytes`, or all of it where it is shorter.
+    /// The first `bytes` of the payload, or all of it if it is shorter.
     fn first(self, bytes: usize) -> Self {
         match self {
             Payload::Bytes(all) => Payload::Bytes(&all[..bytes.min(all.len())]),
@@ -116,21 +117,21 @@ impl Payload<'_> {
         }
     }
 
-    /// Whether the datagram is an empty one.
+    /// Whether the datagram is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Memory of the caller's for the payloads of a batch, one every `stride_bytes`.
+/// The caller's memory for the payloads of a batch, one every `stride_bytes`.
 pub struct Room<'a> {
-    /// `stride_bytes` for each datagram that is asked for.
+    /// At least `stride_bytes` for each requested datagram.
     pub bytes: &'a mut [u8],
     /// At least 1 and at most [`BUFFER_BYTES`].
     pub stride_bytes: usize,
 }
 
-/// Buffers for one batch, reused by every call. Only touched pages cost memory.
+/// Buffers for one batch, reused by every call. Only pages that were touched use memory.
 pub struct ReceiveBatch {
     buffers: Box<[u8]>,
     buffer_bytes: usize,
@@ -144,7 +145,7 @@ pub struct ReceiveBatch {
     controls: Box<[Control; BATCH]>,
     /// Bytes that the kernel has written to each of `controls`.
     control_lens: [usize; BATCH],
-    /// The first datagrams, this many, lie in the caller's room, the others in `buffers`.
+    /// How many datagrams, the first ones, are in the caller's room; the others are in `buffers`.
     in_room: usize,
     room_stride_bytes: usize,
 }
@@ -165,7 +166,7 @@ impl ReceiveBatch {
         // SAFETY: all-zero bytes are a valid `sockaddr_storage`: it holds integers and padding only.
         let name: libc::sockaddr_storage = unsafe { mem::zeroed() };
         ReceiveBatch {
-            // `vec![0; n]` asks for zeroed pages, which the kernel hands out when they are first written.
+            // `vec![0; n]` allocates zeroed pages, which the kernel provides on first write.
             buffers: vec![0; BATCH * stride_bytes].into_boxed_slice(),
             buffer_bytes,
             stride_bytes,
@@ -182,11 +183,11 @@ impl ReceiveBatch {
         }
     }
 
-    /// Takes up to [`BATCH`] datagrams from the socket and returns their number, which is at least one.
+    /// Receives up to [`BATCH`] datagrams and returns their number, at least one.
     ///
     /// # Errors
-    /// [`Errno::AGAIN`] when nothing came within the wait; any other error of `recvmmsg(2)`. A pending socket error
-    /// (an ICMP message about something sent earlier) is returned once and does not mean that a datagram was lost.
+    /// [`Errno::AGAIN`] when nothing arrived in time; any other error of `recvmmsg(2)`. A pending socket error (an ICMP message
+    /// about something sent earlier) is returned once and does not mean that a datagram was lost.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> Result<usize, Errno> {
         let ask = Ask {
             count_max: BATCH,
@@ -198,8 +199,8 @@ impl ReceiveBatch {
         self.receive_into(socket, wait, ask)
     }
 
-    /// As [`receive`](Self::receive), as it is asked. Straight into a room the kernel's copy is the only one; a datagram longer
-    /// than its stride lies in a buffer of the batch afterwards, and so does every one behind it.
+    /// Like [`receive`](Self::receive), with these parameters. Received into a room, a payload is copied only once, by the
+    /// kernel. A datagram longer than the stride ends up in a buffer of the batch, and so does every one after it.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -226,7 +227,7 @@ impl ReceiveBatch {
             assert!(room.bytes.len() >= count_max * room.stride_bytes, "too little room");
             room.bytes.chunks_exact_mut(room.stride_bytes)
         });
-        // Without a room, `None` for each datagram.
+        // Without a room, yields `None` for each datagram.
         let slots = std::iter::from_fn(|| Some(slots.as_mut().and_then(Iterator::next)));
 
         for ((((part, header), (buffer, slot)), name), control) in parts
@@ -298,7 +299,7 @@ impl ReceiveBatch {
         Ok(received)
     }
 
-    /// Finds out which datagrams lie in the room, and makes the others whole in their buffers.
+    /// Determines which datagrams are in the room, and completes the others in their buffers.
     fn sort_out(&mut self, room: &Room<'_>) {
         let stride_bytes = room.stride_bytes;
         let lens = &self.lens[..self.len];
@@ -308,16 +309,15 @@ impl ReceiveBatch {
 
         let slots = room.bytes.chunks_exact(stride_bytes);
         let buffers = self.buffers.chunks_exact_mut(self.stride_bytes);
-        // The kernel has put what did not fit the slot at its place in the buffer; what comes before it is still in
-        // the slot.
+        // The kernel has put the part that did not fit the slot at its place in the buffer; the part before it is still in the
+        // slot.
         for ((slot, buffer), (len, ..)) in slots.zip(buffers).zip(lens).skip(self.in_room) {
             let head = stride_bytes.min(*len as usize);
             buffer[..head].copy_from_slice(&slot[..head]);
         }
     }
 
-    /// The datagrams of the last successful [`receive`](Self::receive), in order of arrival, where the socket may hand over several as
-    /// one.
+    /// The datagrams of the last successful [`receive`](Self::receive), in order of arrival, with aggregates split up.
     pub fn segments(&self) -> impl Iterator<Item = Received<'_>> {
         self.datagrams().flat_map(Received::segments)
     }
@@ -354,7 +354,7 @@ impl ReceiveBatch {
 }
 
 impl<'a> Received<'a> {
-    /// The payload of a datagram that was received without a [`Room`]; empty for one that lies there.
+    /// The payload of a datagram received without a [`Room`]; empty if it is in the room.
     pub fn bytes(&self) -> &'a [u8] {
         match self.payload {
             Payload::Bytes(bytes) => bytes,
@@ -362,7 +362,7 @@ impl<'a> Received<'a> {
         }
     }
 
-    /// The datagrams of an aggregate, or the one that it is.
+    /// The datagrams of an aggregate, or the single datagram.
     fn segments(self) -> impl Iterator<Item = Received<'a>> {
         let len = self.payload.len();
         let (count, segment_bytes) = match self.segment_bytes {
@@ -377,8 +377,8 @@ impl<'a> Received<'a> {
     }
 }
 
-/// Where one datagram goes: all of it into `buffer`, or its beginning into `slot` and the rest into `buffer`, as
-/// far from the buffer's beginning as it is from the datagram's.
+/// The memory for one datagram: all of it goes into `buffer`, or its beginning into `slot` and the rest into `buffer`, at the
+/// same offset as in the datagram.
 fn parts(
     buffer: &mut [u8],
     slot: Option<&mut [u8]>,
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(batch.datagrams().count(), 0);
     }
 
-    /// What arrives in a room of 10 bytes a datagram, as (payload, whether it lies in the room).
+    /// Receives into a room of 10 bytes per datagram; returns (payload, whether it is in the room).
     fn receive_in_room(sent: &[&[u8]]) -> Vec<(Vec<u8>, bool)> {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

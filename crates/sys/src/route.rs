@@ -1,5 +1,5 @@
-//! Questions to rtnetlink: how a destination is reached, which queues stand at the device that it leaves by, and whether the
-//! next hop answers; and the kernel's events when any of that changes.
+//! Rtnetlink queries: how a destination is reached, which queues its outgoing device has, and whether the next hop answers;
+//! and the kernel's events when any of that changes.
 
 mod watch;
 
@@ -12,20 +12,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// How datagrams to one destination leave this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
-    /// The destination is this host: what is sent is delivered before the call returns, and so is an ICMP error about it.
+    /// The destination is this host: a datagram is delivered before the send call returns, and so is an ICMP error about it.
     pub is_local: bool,
-    /// The destination is a broadcast address: what is sent comes back to sockets of this host too.
+    /// The destination is a broadcast address: sockets on this host receive the datagrams too.
     pub is_broadcast: bool,
     /// Index of the device, 0 if unknown.
     pub interface_index: u32,
-    /// Who gets the datagrams first: a gateway, or the destination itself. `None` if the route names no device.
+    /// The first receiver of the datagrams: a gateway, or the destination itself. `None` if the route names no device.
     pub next_hop: Option<NextHop>,
     /// Kinds of the queueing disciplines at that device (`noqueue`, `fq_codel`, `tbf`, …).
     pub queue_kinds: Vec<String>,
 }
 
 impl Egress {
-    /// A queue at this device may cut a `UDP_SEGMENT` message into datagrams and drop a part of them without an error.
+    /// Whether a queue at this device may split a `UDP_SEGMENT` message into datagrams and drop some of them without an
+    /// error.
     pub fn may_drop_within_messages(&self) -> bool {
         self.queue_kinds
             .iter()
@@ -33,7 +34,7 @@ impl Egress {
     }
 }
 
-/// A neighbour: an address at a device.
+/// A neighbor: an address at a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NextHop {
     /// Index of the device.
@@ -42,26 +43,26 @@ pub struct NextHop {
     pub address: IpAddr,
 }
 
-/// What the kernel knows about a neighbour (`ndm_state`).
+/// What the kernel knows about a neighbor (`ndm_state`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Neighbour {
-    /// There is no entry, or nothing was heard of it.
+    /// There is no entry, or no answer was ever recorded.
     #[default]
     Unknown,
-    /// Asked for, and silent so far (`NUD_INCOMPLETE`): datagrams wait for its answer.
+    /// Requested, no answer yet (`NUD_INCOMPLETE`): datagrams wait for it.
     Awaited,
-    /// It did not answer (`NUD_FAILED`): what waited for it is gone.
+    /// It did not answer (`NUD_FAILED`): the datagrams that waited for it were dropped.
     Failed,
     /// Its link address is known, or none is needed: nothing waits for it.
     Known,
 }
 
-/// Where a question about a route begins and ends.
+/// The two ends of a route query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// The destination. Its scope id chooses the device, as it does for `connect`.
     pub dst: SocketAddr,
-    /// Where datagrams leave from, where that is known: rules may look at it.
+    /// The source address of the datagrams, if known: routing rules may depend on it.
     pub src: Option<SocketAddr>,
 }
 
@@ -73,8 +74,8 @@ pub fn egress(dst: IpAddr) -> io::Result<Egress> {
     Routes::open()?.egress(&Ends { dst: SocketAddr::new(dst, 0), src: None })
 }
 
-/// A netlink socket for many questions. A question may wait for the kernel's lock over its tables (RTNL), which others may
-/// hold for seconds: not for a thread that moves data.
+/// A netlink socket for many queries. A query may wait for the kernel's lock over its tables (RTNL), which others may hold
+/// for seconds, so do not use it on a thread that moves data.
 pub struct Routes(Asker);
 
 impl Routes {
@@ -86,17 +87,17 @@ impl Routes {
         Ok(Routes(Asker::open()?))
     }
 
-    /// Asks for the route between the ends and for the queues of its device.
+    /// Queries the route between the ends and the queues of its device.
     ///
-    /// Where several next hops share a route (ECMP), the answer is the one that the kernel's hash of the addresses chooses;
-    /// a hash that covers ports (`fib_multipath_hash_policy` 1) may choose another for the datagrams.
+    /// When several next hops share a route (ECMP), the answer is the one that the kernel's hash of the addresses selects; a
+    /// hash that includes ports (`fib_multipath_hash_policy` 1) may select another for the datagrams.
     ///
     /// # Errors
     /// `ENETUNREACH` when there is no route; any error of the netlink socket.
     pub fn egress(&mut self, ends: &Ends) -> io::Result<Egress> {
         let mut egress = self.route(ends)?;
 
-        // A local destination leaves by loopback, and whatever stands there is passed before the call returns.
+        // A local destination leaves by loopback, whose queues are passed before the send call returns.
         let wanted = egress.interface_index;
         self.0.ask((RTM_GETQDISC, NLM_F_DUMP), &[0; TCMSG_BYTES], |kind, body| {
             // struct tcmsg: family and padding (4 bytes), then tcm_ifindex.
@@ -113,7 +114,7 @@ impl Routes {
         Ok(egress)
     }
 
-    /// Asks for the route alone, which waits for no lock.
+    /// Queries only the route, which waits for no lock.
     ///
     /// # Errors
     /// As [`Self::egress`].
@@ -134,10 +135,10 @@ impl Routes {
         Ok(egress)
     }
 
-    /// Asks what the kernel knows about a neighbour.
+    /// Queries what the kernel knows about a neighbor.
     ///
     /// # Errors
-    /// Any error of the netlink socket but "no such neighbour". Linux before 5.0 answers for no single neighbour.
+    /// Any error of the netlink socket except "no such neighbour". Linux before 5.0 cannot be asked about a single neighbor.
     pub fn neighbour(&mut self, hop: &NextHop) -> io::Result<Neighbour> {
         // struct ndmsg (linux/neighbour.h): family and padding (4 bytes), ndm_ifindex, ndm_state (2 bytes), flags and type.
         let mut body = vec![0; NDMSG_BYTES];
@@ -169,7 +170,7 @@ fn next_hop(dst: IpAddr, attributes: &[u8]) -> Option<NextHop> {
     Some(NextHop { interface_index, address })
 }
 
-/// The neighbour that a message is about, and its state.
+/// The neighbor that a message is about, and its state.
 fn neighbour_of(body: &[u8]) -> Option<(NextHop, Neighbour)> {
     let interface_index = u32::from_ne_bytes(body.get(4..8)?.try_into().ok()?);
     let state = u16::from_ne_bytes(body.get(8..10)?.try_into().ok()?);

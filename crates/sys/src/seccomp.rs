@@ -1,26 +1,25 @@
-//! Giving up system calls (seccomp(2)): a process that is taken over can do no more than what is on its list.
+//! Restricting system calls (seccomp(2)): a compromised process can do no more than its list allows.
 
 use crate::Errno;
 use crate::netlink::Protocol;
 use libc::c_long;
 use std::ptr;
 
-/// A group of system calls that belong together. A list is made of groups, so that it says what a process does and stays right
-/// with either C library.
+/// A group of related system calls. Lists are made of groups, so that they say what a process does and hold for either C library.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
-    /// Allowed whatever their arguments are.
+    /// Allowed with any arguments.
     plain: &'static [c_long],
     /// Allowed with certain arguments.
     checked: &'static [Checked],
 }
 
-/// A call that is allowed with certain values of its arguments, all of which must be right. Only the lower 32 bits are looked at:
-/// the kernel takes no more of an `int`.
+/// A call that is allowed only with certain argument values, all of which must match. Only the lower 32 bits are compared: the
+/// kernel uses no more of an `int`.
 #[derive(Clone, Copy, Debug)]
 struct Checked {
     number: c_long,
-    /// Places of arguments, from 0.
+    /// Argument indexes from 0, and the allowed values.
     arguments: &'static [(u32, Allowed)],
 }
 
@@ -28,7 +27,7 @@ struct Checked {
 enum Allowed {
     /// One of these values.
     OneOf(&'static [u32]),
-    /// Values without any of these bits.
+    /// Values with none of these bits.
     Without(u32),
 }
 
@@ -46,7 +45,7 @@ pub enum Otherwise {
 }
 
 impl Calls {
-    /// What every program needs to run on: memory, time, signals, waiting, what is open already, its end.
+    /// What every program needs to keep running: memory, time, signals, waiting, open descriptors, exiting.
     pub const RUN: Calls = plain(&[
         libc::SYS_brk,
         libc::SYS_clock_getres,
@@ -94,7 +93,7 @@ impl Calls {
         libc::SYS_poll,
     ]);
 
-    /// Sending and receiving with sockets that are open, descriptors included, and asking about them.
+    /// Sending and receiving on open sockets, descriptors included, and querying them.
     pub const MESSAGES: Calls = plain(&[
         libc::SYS_accept4,
         libc::SYS_getpeername,
@@ -110,7 +109,7 @@ impl Calls {
         libc::SYS_shutdown,
     ]);
 
-    /// Opening sockets and giving them addresses.
+    /// Opening sockets and binding or connecting them.
     pub const OPEN_SOCKETS: Calls = plain(&[
         libc::SYS_bind,
         libc::SYS_connect,
@@ -119,8 +118,8 @@ impl Calls {
         libc::SYS_socketpair,
     ]);
 
-    /// Opening netlink sockets of the protocols that [`crate::netlink::Protocol`] has, and no others: not those of the firewall,
-    /// of IPsec or of the audit log.
+    /// Opening netlink sockets of the protocols in [`crate::netlink::Protocol`] and no others: not those of the firewall, IPsec
+    /// or the audit log.
     pub const OPEN_NETLINK: Calls = Calls {
         plain: &[libc::SYS_bind],
         checked: &[Checked {
@@ -132,7 +131,8 @@ impl Calls {
         }],
     };
 
-    /// Opening files and folders for reading, and reading what they are. A filter does not see paths; it does see the flags.
+    /// Opening files and directories for reading, and reading their metadata. A filter cannot see paths, but it can see the
+    /// flags.
     pub const READ_FILES: Calls = Calls {
         plain: &[
             libc::SYS_fstat,
@@ -159,7 +159,7 @@ impl Calls {
         ],
     };
 
-    /// Opening files and folders and reading what they are. Whether a file is opened for writing is not looked at;
+    /// Opening files and directories and reading their metadata. Does not check whether a file is opened for writing;
     /// [`Self::READ_FILES`] does.
     pub const OPEN_FILES: Calls = plain(&[
         libc::SYS_fstat,
@@ -180,7 +180,7 @@ impl Calls {
         libc::SYS_stat,
     ]);
 
-    /// Entering network namespaces ([`crate::namespace::Home`]), and none of another kind, such as mount or user namespaces.
+    /// Entering network namespaces ([`crate::namespace::Home`]), but not other kinds, such as mount or user namespaces.
     pub const ENTER_NAMESPACES: Calls = Calls {
         plain: &[],
         checked: &[Checked {
@@ -189,7 +189,7 @@ impl Calls {
         }],
     };
 
-    /// Making what counts datagrams in the kernel ([`crate::gro::Counter::make`]): maps and programs, and nothing else of bpf(2).
+    /// Creating the kernel's datagram counter ([`crate::gro::Counter::make`]): maps and programs, and nothing else of bpf(2).
     pub const COUNT_DATAGRAMS: Calls = Calls {
         plain: &[],
         checked: &[Checked {
@@ -199,7 +199,7 @@ impl Calls {
     };
 }
 
-/// Flags of `open(2)` that write, make or empty a file. `O_TMPFILE` holds `O_DIRECTORY`, which is harmless by itself.
+/// Flags of `open(2)` that write, create or truncate a file. `O_TMPFILE` includes `O_DIRECTORY`, which is harmless by itself.
 const WRITING_FLAGS: u32 = (libc::O_WRONLY
     | libc::O_RDWR
     | libc::O_CREAT
@@ -211,13 +211,13 @@ const WRITING_FLAGS: u32 = (libc::O_WRONLY
 const NETLINK_PROTOCOLS: [u32; 2] =
     [Protocol::Route.number().unsigned_abs(), Protocol::SockDiag.number().unsigned_abs()];
 
-/// Allows every thread of this process these calls and no others, permanently, and forbids new privileges.
+/// Permanently restricts every thread of this process to these calls, and forbids new privileges.
 ///
 /// Calls of another architecture (32-bit programs) kill the process.
 ///
 /// # Errors
-/// `ENOSYS` on processors other than x86-64 and AArch64, or when the kernel is built without seccomp; `EBUSY` when a thread
-/// has a filter of its own; `E2BIG` above 2,000 calls.
+/// `ENOSYS` on processors other than x86-64 and AArch64, or when the kernel was built without seccomp; `EBUSY` when a thread has
+/// a filter of its own; `E2BIG` above 2,000 calls.
 pub fn allow_only(groups: &[Calls], otherwise: Otherwise) -> Result<(), Errno> {
     let mut program = program(groups, otherwise).ok_or(Errno(libc::ENOSYS))?;
 
@@ -226,7 +226,7 @@ pub fn allow_only(groups: &[Calls], otherwise: Otherwise) -> Result<(), Errno> {
         .filter(|len| *len <= BPF_MAXINSNS)
         .ok_or(Errno(libc::E2BIG))?;
 
-    // Without it the kernel takes a filter only from processes with CAP_SYS_ADMIN (seccomp(2)).
+    // Without it, the kernel accepts a filter only from processes with CAP_SYS_ADMIN (seccomp(2)).
     crate::process::forbid_new_privileges()?;
 
     let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
@@ -243,7 +243,7 @@ pub fn allow_only(groups: &[Calls], otherwise: Otherwise) -> Result<(), Errno> {
     match rc {
         0 => Ok(()),
         -1 => Err(Errno::last()),
-        // The number of the thread that could not be brought along.
+        // A positive result is the id of a thread that could not be synchronized.
         _ => Err(Errno(libc::EBUSY)),
     }
 }
@@ -262,11 +262,12 @@ const BPF_MAXINSNS: u16 = 4_096;
 /// Offsets in `struct seccomp_data` (linux/seccomp.h).
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
-/// Of the first argument's lower half; both architectures above are little-endian.
+/// Offset of the first argument's lower half; both architectures above are little-endian.
 const OFFSET_ARGUMENTS: u32 = 16;
 const ARGUMENT_BYTES: u32 = 8;
 
-/// Compares the number with each of the list. Calls of the x32 variant have bit 30 set in their number, and are on no list.
+/// Compares the call number with each one on the list. Calls of the x32 variant have bit 30 set in their number and are on no
+/// list.
 fn program(groups: &[Calls], otherwise: Otherwise) -> Option<Vec<libc::sock_filter>> {
     let otherwise = match otherwise {
         Otherwise::Refuse => libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs(),
@@ -285,7 +286,7 @@ fn program(groups: &[Calls], otherwise: Otherwise) -> Option<Vec<libc::sock_filt
         program.push(give(libc::SECCOMP_RET_ALLOW));
     }
 
-    // Last, so that a call that another group allows without a look at its arguments has been allowed.
+    // These come last, so that calls which another group allows with any arguments are already allowed.
     for checked in groups.iter().flat_map(|group| group.checked) {
         let checks = checks(checked.arguments, otherwise);
         program.push(unless(u32::try_from(checked.number).ok()?, u8::try_from(checks.len()).ok()?));
@@ -296,7 +297,7 @@ fn program(groups: &[Calls], otherwise: Otherwise) -> Option<Vec<libc::sock_filt
     Some(program)
 }
 
-/// Allows the call if every argument is right. Either way the program ends there.
+/// Allows the call if every argument matches. Either way the program ends there.
 fn checks(arguments: &[(u32, Allowed)], otherwise: u32) -> Vec<libc::sock_filter> {
     let mut checks = Vec::new();
 
@@ -305,7 +306,7 @@ fn checks(arguments: &[(u32, Allowed)], otherwise: u32) -> Vec<libc::sock_filter
         match allowed {
             Allowed::OneOf(values) => {
                 for (place, value) in values.iter().enumerate() {
-                    // Over the values that are left, and over the refusal.
+                    // Skips the remaining values and the refusal.
                     checks.push(skip_if(*value, (values.len() - place) as u8));
                 }
             }
@@ -336,7 +337,7 @@ fn unless(value: u32, skipped: u8) -> libc::sock_filter {
     instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, skipped), value)
 }
 
-/// Skips one if none of the bits is set.
+/// Skips one instruction if none of the bits is set.
 fn skip_if_none(bits: u32) -> libc::sock_filter {
     instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, (0, 1), bits)
 }
@@ -376,8 +377,7 @@ mod tests {
         errno(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol) })
     }
 
-    /// Runs in a process of its own, which is this program again, with every capability that this one has: what is refused there
-    /// is refused by the filter.
+    /// Runs this program again as a separate process with the same capabilities, so that a refusal there comes from the filter.
     #[test]
     fn no_namespace_but_network_ones_is_entered_and_two_kinds_of_netlink_opened() {
         const NAME: &str = "seccomp::tests::no_namespace_but_network_ones_is_entered_and_two_kinds_of_netlink_opened";
@@ -397,7 +397,7 @@ mod tests {
         for (kind, flags) in others {
             assert_eq!(enter(kind, flags), None, "{kind}");
         }
-        // xfrm, audit, netfilter, kobject_uevent: as far as this kernel has them.
+        // xfrm, audit, netfilter, kobject_uevent: those that this kernel has.
         let kinds: Vec<_> =
             [6, 9, 12, 15].into_iter().filter(|kind| netlink(*kind).is_none()).collect();
         assert!(!kinds.is_empty());
@@ -410,7 +410,7 @@ mod tests {
         ];
         allow_only(&list, Otherwise::Refuse).unwrap();
         assert_eq!(enter("net", libc::CLONE_NEWNET), None);
-        // 0 is whatever the descriptor is of.
+        // 0 means whatever kind the descriptor refers to.
         for (kind, flags) in others.into_iter().chain([("net", 0), ("mnt", libc::CLONE_NEWNS)]) {
             assert_eq!(enter(kind, flags), Some(libc::EPERM), "{kind} {flags:#x}");
         }

@@ -1,4 +1,4 @@
-//! Datagrams out: `sendmmsg`, with runs of datagrams as one `UDP_SEGMENT` message.
+//! Sending datagrams: `sendmmsg`, with runs of datagrams as one `UDP_SEGMENT` message.
 
 use crate::Errno;
 use crate::errno::check;
@@ -8,34 +8,34 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Messages handed over with one system call.
+/// Messages to send with one system call.
 pub const BATCH: usize = 64;
 
-/// Most datagrams in one `UDP_SEGMENT` message that every kernel since 4.18 takes (`UDP_MAX_SEGMENTS`, include/linux/udp.h;
+/// Most datagrams in one `UDP_SEGMENT` message that every kernel since 4.18 accepts (`UDP_MAX_SEGMENTS`, include/linux/udp.h;
 /// raised to 128 in 6.9).
 pub const SEGMENTS_MAX: usize = 64;
 
-/// `UDP_SEGMENT` of include/uapi/linux/udp.h: the size at which the kernel cuts a message into datagrams.
+/// `UDP_SEGMENT` of include/uapi/linux/udp.h: the size at which the kernel splits a message into datagrams.
 const UDP_SEGMENT: libc::c_int = 103;
 
-/// One entry of a batch: a datagram, or a run of datagrams that lie one behind the other.
+/// One entry of a batch: a datagram, or a run of consecutive datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// The payload of the datagram, or of all datagrams of the run.
     pub bytes: &'a [u8],
     /// Datagrams in this message, at least 1 and at most [`SEGMENTS_MAX`].
     pub datagrams: u32,
-    /// Length of each datagram in bytes; only the last one may be shorter, and none of a run is empty.
+    /// Length of each datagram in bytes; only the last one may be shorter, and a run has no empty datagrams.
     pub datagram_bytes: u16,
 }
 
 impl<'a> Message<'a> {
-    /// A message that is one datagram, of at most 65,527 bytes.
+    /// A message with one datagram of at most 65,527 bytes.
     pub fn single(bytes: &'a [u8]) -> Message<'a> {
         Message { bytes, datagrams: 1, datagram_bytes: bytes.len() as u16 }
     }
 
-    /// A run of datagrams of `datagram_bytes` each, of which the last one may be shorter, as `UDP_SEGMENT` cuts them
+    /// A run of datagrams of `datagram_bytes` each, of which the last one may be shorter, as `UDP_SEGMENT` splits them
     /// (`__udp_gso_segment`, net/ipv4/udp_offload.c).
     ///
     /// # Panics
@@ -53,7 +53,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Room for the one control message that [`send_messages`] attaches, aligned as the kernel wants it.
+/// Room for the one control message that [`send_messages`] attaches, with the alignment that the kernel requires.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct SegmentControl {
@@ -66,23 +66,23 @@ struct SegmentControl {
 // SAFETY: CMSG_SPACE and CMSG_LEN compute from their argument alone.
 const _: () = assert!(mem::size_of::<SegmentControl>() == unsafe { libc::CMSG_SPACE(2) } as usize);
 
-/// Sends one datagram to an address, on a socket that is not connected.
+/// Sends one datagram to an address, on an unconnected socket.
 ///
 /// # Errors
-/// It was not sent, for this reason.
+/// The reason why it was not sent.
 pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
     socket2::SockRef::from(&socket).send_to_with_flags(bytes, &to.into(), libc::MSG_DONTWAIT)?;
     Ok(())
 }
 
-/// Sends the first [`BATCH`] messages in order on a connected socket and returns how many the kernel took.
+/// Sends up to [`BATCH`] messages in order on a connected socket and returns how many the kernel accepted.
 ///
-/// A number below `messages.len()` means that the next message failed and the kernel has swallowed the reason
-/// (`sendmmsg(2)`, BUGS): call again from that message to send it or to learn why it cannot be sent.
+/// A number below `messages.len()` means that the next message failed and the kernel has discarded the reason (`sendmmsg(2)`,
+/// BUGS): call again from that message to send it or to learn why it cannot be sent.
 ///
 /// # Errors
-/// The first message was not sent, for this reason. A pending ICMP error is reported this way too (`ECONNREFUSED` and
-/// the like); then the same message may be sent again at once.
+/// Why the first message was not sent. A pending ICMP error is reported this way too (`ECONNREFUSED` and the like); the same
+/// message may then be sent again at once.
 pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result<usize, Errno> {
     submit(socket, messages, |_, message, control| {
         (message.datagrams > 1).then(|| {
@@ -92,12 +92,12 @@ pub fn send_messages(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> Result
     })
 }
 
-/// As [`send_messages`], on a socket that may send from any address (see
-/// [`SendOptions::is_transparent`](crate::socket::SendOptions::is_transparent)): `source_of` says where the message of this place leaves
-/// from, by an address of the socket's family. `None`: from the socket's own.
+/// Like [`send_messages`], on a socket that may send from any address (see
+/// [`SendOptions::is_transparent`](crate::socket::SendOptions::is_transparent)): `source_of` returns the source address for the
+/// message at an index, in the socket's family, or `None` for the socket's own.
 ///
 /// # Errors
-/// As [`send_messages`]. What comes back for such a datagram goes to its source, not to this socket.
+/// As [`send_messages`]. ICMP errors about such a datagram go to its source, not to this socket.
 pub fn send_messages_from(
     socket: BorrowedFd<'_>,
     messages: &[Message<'_>],
@@ -123,17 +123,17 @@ pub fn send_messages_from(
     })
 }
 
-/// Bytes that go into a datagram on its way out, so that nobody has to copy it to have them there.
+/// Bytes to insert into a datagram as it is sent, without copying the datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Insert<'a> {
-    /// Bytes of the payload that come before them.
+    /// Bytes of the payload before the insert.
     pub at: usize,
-    /// Bytes of the payload behind those whose place they take.
+    /// Bytes of the payload that the insert replaces.
     pub replaced_bytes: usize,
     pub bytes: &'a [u8],
 }
 
-/// As [`send_messages`], of single datagrams, into each of which goes what `insert_of` says for its place.
+/// Like [`send_messages`], for single datagrams, each with the insert that `insert_of` returns for its index.
 ///
 /// # Errors
 /// As [`send_messages`].
@@ -154,12 +154,12 @@ pub fn send_messages_with<'a>(
     submit_parts(socket, messages, parts_of, |_, _, _: &mut MaybeUninit<()>| None)
 }
 
-/// The kernel reads the payload only, so that the shared reference may be cast to a mutable pointer.
+/// The kernel only reads the payload, so the shared reference may be cast to a mutable pointer.
 fn part(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
-/// Hands messages over as they are, each with the control messages that `control` writes into its room.
+/// Sends messages as they are, each with the control messages that `control` writes into its room.
 fn submit<C: Copy>(
     socket: BorrowedFd<'_>,
     messages: &[Message<'_>],
@@ -168,7 +168,7 @@ fn submit<C: Copy>(
     submit_parts(socket, messages, |_, message| [part(message.bytes)], control)
 }
 
-/// Hands messages over, each made of `PARTS` pieces of memory that outlive the call.
+/// Sends messages, each made of `PARTS` pieces of memory that outlive the call.
 fn submit_parts<C: Copy, const PARTS: usize>(
     socket: BorrowedFd<'_>,
     messages: &[Message<'_>],
@@ -207,7 +207,7 @@ fn submit_parts<C: Copy, const PARTS: usize>(
     Ok(check(rc)? as usize)
 }
 
-/// Room for a `UDP_SEGMENT` and a source, aligned as the kernel wants it.
+/// Room for a `UDP_SEGMENT` and a source address, with the alignment that the kernel requires.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct SourceControl([u8; SourceControl::BYTES]);
@@ -216,7 +216,7 @@ impl SourceControl {
     // SAFETY: CMSG_SPACE computes from its argument alone.
     const BYTES: usize = unsafe { libc::CMSG_SPACE(2) + libc::CMSG_SPACE(20) } as usize;
 
-    /// Writes a control message at `from`, which is aligned, and returns the bytes that it takes with its padding.
+    /// Writes a control message at the aligned offset `from` and returns its size including padding.
     fn put(&mut self, from: usize, level: libc::c_int, kind: libc::c_int, payload: &[u8]) -> usize {
         let len = payload.len() as u32;
         // SAFETY: CMSG_LEN and CMSG_SPACE compute from their argument alone, and all-zero bytes are a valid `cmsghdr`.

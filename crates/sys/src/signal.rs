@@ -5,16 +5,16 @@ use crate::errno::check;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{io, mem, ptr};
 
-/// How long after the first signal further ones mean the same as the first. A terminal's Ctrl-C, timeout(1) and supervisors
-/// signal a process and its group, which are two signals within microseconds.
+/// How long after the first signal further ones count as the same request. A terminal's Ctrl-C, timeout(1) and supervisors
+/// signal both a process and its group: two signals within microseconds.
 pub const SAME_REQUEST_NS: u64 = 500_000_000;
 
 static STOP: AtomicBool = AtomicBool::new(false);
-/// When the first signal came, by the monotonic clock; 0: none has.
+/// When the first signal arrived, by the monotonic clock; 0 if none has.
 static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 
-/// A flag that SIGINT and SIGTERM set. Half a second after the first, one more ends the program at once, as it does without a
-/// handler.
+/// A flag that SIGINT and SIGTERM set. A further signal more than half a second after the first ends the program at once, as
+/// it would without a handler.
 ///
 /// # Errors
 /// None for these signals.

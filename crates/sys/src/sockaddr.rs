@@ -1,10 +1,10 @@
-//! Socket addresses between the kernel's layout and ours.
+//! Conversion of the kernel's socket addresses to ours.
 
 use crate::Source;
 use std::mem;
 use std::net::Ipv4Addr;
 
-/// Reads the sender out of what `recvmsg` wrote to `msg_name`.
+/// Reads the sender that `recvmsg` wrote to `msg_name`.
 pub(crate) fn source_of(name: &libc::sockaddr_storage, len: libc::socklen_t) -> Source {
     let len = len as usize;
     match libc::c_int::from(name.ss_family) {

@@ -1,4 +1,4 @@
-//! Opening and configuring datagram sockets, and reading what the kernel counts for them.
+//! Opening and configuring datagram sockets, and reading the kernel's counters for them.
 
 mod connect;
 mod group;
@@ -28,13 +28,13 @@ use std::time::Duration;
 /// The address that a socket is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalAddress {
-    /// An internet address; UDP unless [`is_datagram`] says otherwise.
+    /// An internet address; UDP if [`is_datagram`].
     Inet(SocketAddr),
     /// A unix socket's path.
     Unix(PathBuf),
 }
 
-/// Where a socket is bound; `None` for an unnamed unix socket or another family.
+/// The address a socket is bound to; `None` for an unnamed unix socket or another family.
 pub fn local_address(socket: BorrowedFd<'_>) -> Option<LocalAddress> {
     let addr = socket2::SockRef::from(&socket).local_addr().ok()?;
     match addr.as_socket() {
@@ -58,14 +58,14 @@ pub fn set_receive_timeout(socket: BorrowedFd<'_>, timeout: Duration) -> io::Res
     socket.set_read_timeout(Some(timeout))
 }
 
-/// Asks for a receive buffer and returns what was granted, both in bytes of the kernel's accounting.
+/// Requests a receive buffer size and returns the size granted, both in bytes of the kernel's accounting.
 ///
-/// `SO_RCVBUFFORCE` first, which `CAP_NET_ADMIN` allows beyond `net.core.rmem_max`, then `SO_RCVBUF`.
+/// Tries `SO_RCVBUFFORCE` first, which with `CAP_NET_ADMIN` can exceed `net.core.rmem_max`, then `SO_RCVBUF`.
 ///
 /// # Errors
-/// Any of `setsockopt(2)` but the missing capability.
+/// Any of `setsockopt(2)` except the missing capability.
 pub fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
-    // The kernel stores the double of what is asked (net/core/sock.c, __sock_set_rcvbuf).
+    // The kernel stores double the requested value (net/core/sock.c, __sock_set_rcvbuf).
     let half = i32::try_from(bytes.div_ceil(2)).unwrap_or(i32::MAX / 2);
     let fd = socket.as_raw_fd();
     if set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, half).is_err() {
@@ -74,17 +74,17 @@ pub fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<us
     receive_buffer(socket)
 }
 
-/// Has a receive call that finds nothing look at the device for so long before it sleeps, where the device has queues that can be looked at
-/// (`SO_BUSY_POLL`, socket(7)). 0: not at all.
+/// How long a receive call on an empty socket polls the device before it sleeps, if the device has queues that can be polled
+/// (`SO_BUSY_POLL`, socket(7)). 0 turns polling off.
 ///
 /// # Errors
-/// `EPERM` without `CAP_NET_ADMIN`, for more than `net.core.busy_read`, on some kernels (6.18 does not ask).
+/// `EPERM` without `CAP_NET_ADMIN`, above `net.core.busy_read`, on some kernels (6.18 does not check).
 pub fn set_busy_poll(socket: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
     let us = i32::try_from(time.as_micros()).unwrap_or(i32::MAX);
     set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL, us)
 }
 
-/// The granted receive buffer in bytes of the kernel's accounting.
+/// The granted receive buffer size in bytes of the kernel's accounting.
 ///
 /// # Errors
 /// Any of `getsockopt(2)`.
@@ -92,10 +92,10 @@ pub fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<usize> {
     socket2::SockRef::from(&socket).recv_buffer_size()
 }
 
-/// Bytes that the kernel charges to a receive buffer for one UDP datagram of this payload (`skb->truesize`).
+/// Bytes that the kernel charges to a receive buffer for one UDP datagram with a payload of this size (`skb->truesize`).
 ///
-/// Measured on Linux 6.18 over loopback: 832 up to 128 bytes of payload or so, then a power-of-two head plus 256, and
-/// 256 bytes of bookkeeping. Other kernels and drivers differ by some tens of percent.
+/// Measured on Linux 6.18 over loopback: 832 up to about 128 bytes of payload, above that a power-of-two head plus 256, and 256
+/// bytes of bookkeeping. Other kernels and drivers differ by tens of percent.
 pub fn charged_bytes(payload_bytes: usize) -> usize {
     match payload_bytes {
         0..=160 => 832,
@@ -105,23 +105,23 @@ pub fn charged_bytes(payload_bytes: usize) -> usize {
     }
 }
 
-/// What the kernel counts for one socket (`SO_MEMINFO`, include/uapi/linux/sock_diag.h).
+/// The kernel's counters for one socket (`SO_MEMINFO`, include/uapi/linux/sock_diag.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemInfo {
     /// Bytes charged for datagrams that wait to be read.
     pub receive_queued_bytes: u32,
-    /// Limit of the former.
+    /// Limit on `receive_queued_bytes`.
     pub receive_buffer_bytes: u32,
-    /// Bytes charged for datagrams that were sent and have not left yet.
+    /// Bytes charged for datagrams that were sent but have not left yet.
     pub send_queued_bytes: u32,
-    /// Limit of the former.
+    /// Limit on `send_queued_bytes`.
     pub send_buffer_bytes: u32,
     /// Datagrams dropped at this socket since it was opened: buffer full, checksum wrong, or refused by a filter.
     /// Wraps at 2^32.
     pub dropped_datagrams: u32,
 }
 
-/// Reads the kernel's counts for a socket. Costs well under a microsecond.
+/// Reads the kernel's counters for a socket. Takes well under a microsecond.
 ///
 /// # Errors
 /// Any of `getsockopt(2)`.
@@ -138,7 +138,7 @@ pub fn mem_info(socket: BorrowedFd<'_>) -> Result<MemInfo, Errno> {
     })
 }
 
-/// The number of a socket, which no other socket of this boot has, in whichever process it is (`SO_COOKIE`).
+/// A socket's number, unique on this host until it reboots, across all processes (`SO_COOKIE`).
 ///
 /// # Errors
 /// None for a socket.
@@ -148,11 +148,11 @@ pub fn cookie(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     Ok(cookie)
 }
 
-/// A number of the socket's network namespace that no other has while the host runs (`SO_NETNS_COOKIE`, Linux 5.14). The
-/// inode of a namespace is used again soon after it is gone; this is not.
+/// A number for the socket's network namespace, unique until the host reboots (`SO_NETNS_COOKIE`, Linux 5.14). The inode of a
+/// namespace, by contrast, is reused soon after it is gone.
 ///
 /// # Errors
-/// `ENOPROTOOPT` when this kernel is older.
+/// `ENOPROTOOPT` on an older kernel.
 pub fn namespace_cookie(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     let mut cookie = 0_u64;
     get(socket.as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
@@ -162,9 +162,9 @@ pub fn namespace_cookie(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
 /// include/uapi/asm-generic/socket.h.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// Bytes that were sent and are on this host's account still (`SIOCOUTQ`): of UDP, those that the device has not taken (udp(7)); of
-/// TCP, those that the other end has not acknowledged (tcp(7)); of a unix stream, at least as many as the other end has not read, and zero
-/// when it has read all.
+/// Bytes sent that this host still holds (`SIOCOUTQ`): for UDP, those that the device has not taken (udp(7)); for TCP, those that
+/// the other end has not acknowledged (tcp(7)); for a unix stream, at least as many as the other end has not read, and zero when
+/// it has read all.
 ///
 /// # Errors
 /// Any of `ioctl(2)`.
@@ -175,7 +175,7 @@ pub fn outstanding_bytes(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
     Ok(bytes.unsigned_abs())
 }
 
-/// Largest IP packet that the path of a connected socket is known to carry, in bytes (`IP_MTU`, ip(7)).
+/// Largest IP packet, in bytes, that the path of a connected socket is known to carry (`IP_MTU`, ip(7)).
 ///
 /// # Errors
 /// `ENOTCONN` on an unconnected socket.
@@ -188,16 +188,16 @@ pub fn path_mtu_bytes(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
     Ok(mtu.unsigned_abs())
 }
 
-/// What the kernel does with a datagram larger than the path of its socket carries (`IP_MTU_DISCOVER`, ip(7)).
+/// What the kernel does with a datagram larger than the path MTU (`IP_MTU_DISCOVER`, ip(7)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fragmentation {
-    /// Cuts it up, as sockets do that were not told otherwise (`IP_PMTUDISC_WANT`).
+    /// Fragments it, the default for sockets (`IP_PMTUDISC_WANT`).
     Allowed,
     /// Refuses it with `EMSGSIZE` (`IP_PMTUDISC_DO`); [`path_mtu_bytes`] then has the size that fits.
     Forbidden,
 }
 
-/// Says what to do with datagrams that are too large for their path.
+/// Sets what happens to datagrams that are too large for their path.
 ///
 /// # Errors
 /// Any of `setsockopt(2)`.
@@ -214,13 +214,13 @@ pub fn set_fragmentation(socket: BorrowedFd<'_>, fragmentation: Fragmentation) -
     set_int(socket.as_raw_fd(), level, name, value)
 }
 
-/// Makes a socket refuse everything that arrives from now on; what is already queued stays readable.
+/// Makes a socket refuse everything that arrives from now on; datagrams already queued stay readable.
 ///
-/// The refused datagrams count in [`MemInfo::dropped_datagrams`], so that a socket can be emptied and closed without
-/// one datagram leaving the account: a plain `close` forgets what is queued without counting it.
+/// The refused datagrams count in [`MemInfo::dropped_datagrams`], so a socket can be emptied and closed with every datagram
+/// accounted for: a plain `close` discards what is queued without counting it.
 ///
-/// A unix datagram socket's filter would swallow without counting (net/unix/af_unix.c, unix_dgram_sendmsg), so there the
-/// reading half is shut instead, and the senders get `EPIPE`.
+/// On a unix datagram socket, a filter would discard without counting (net/unix/af_unix.c, unix_dgram_sendmsg), so the reading
+/// half is shut down instead, and senders get `EPIPE`.
 ///
 /// # Errors
 /// Any of `setsockopt(2)` or `shutdown(2)`.
@@ -242,17 +242,17 @@ pub struct FilterInstruction {
     pub jt: u8,
     /// Instructions to skip when it is false.
     pub jf: u8,
-    /// The operand. Loads are in network byte order.
+    /// The operand. Loads convert from network byte order.
     pub k: u32,
 }
 
-/// Lets a program decide which datagrams are queued on a socket from now on, in place of an earlier one.
+/// Attaches a program that decides which datagrams are queued on a socket from now on, replacing an earlier one.
 ///
-/// What it refuses counts in [`MemInfo::dropped_datagrams`] on a UDP socket, and nowhere on a netlink one
+/// Datagrams that it refuses count in [`MemInfo::dropped_datagrams`] on a UDP socket, and nowhere on a netlink socket
 /// (net/netlink/af_netlink.c, do_one_broadcast).
 ///
 /// # Errors
-/// `EINVAL` when the program is empty, longer than 4,096 instructions, or jumps out of itself.
+/// `EINVAL` when the program is empty, longer than 4,096 instructions, or has a jump out of bounds.
 pub fn attach_filter(socket: BorrowedFd<'_>, program: &[FilterInstruction]) -> io::Result<()> {
     set_program(socket, libc::SO_ATTACH_FILTER, program)
 }
@@ -271,11 +271,11 @@ fn set_program(
     set(socket.as_raw_fd(), libc::SOL_SOCKET, name, &filter)
 }
 
-/// Takes a socket off its port: from here on datagrams to it find no socket and are the host's `NoPorts`,
-/// as after a close. Its counters can then be read for the last time with nothing arriving in between.
+/// Takes a socket off its port: datagrams to the port then find no socket and count as the host's `NoPorts`, as after a close.
+/// The socket's counters can then be read for the last time with nothing arriving in between.
 ///
-/// It does so by connecting the socket to a peer that sends nothing: the discard port of this host. Where that cannot be
-/// reached from the socket's address, nothing changes.
+/// It does so by connecting the socket to a peer that sends nothing: the discard port of this host. If that is unreachable from
+/// the socket's address, nothing changes.
 pub fn leave_port(socket: BorrowedFd<'_>) {
     let nobody: SocketAddr = match local_address(socket) {
         Some(LocalAddress::Inet(addr)) if addr.is_ipv4() => (Ipv4Addr::LOCALHOST, 9).into(),
@@ -308,7 +308,7 @@ fn set<T>(fd: i32, level: libc::c_int, name: libc::c_int, value: &T) -> io::Resu
     check(rc).map(drop).map_err(io::Error::from)
 }
 
-/// `T` must be made of integers only, of which every bit pattern is valid.
+/// `T` must consist only of integers, for which every bit pattern is valid.
 pub(crate) fn get<T: Copy>(
     fd: i32,
     level: libc::c_int,
@@ -428,7 +428,7 @@ mod tests {
         let mut buffer = [0; 16];
         let len = UdpSocket::from(listener).recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], b"127.0.0.1");
-        // Loopback has no IPv6 route for groups to send by.
+        // Loopback has no IPv6 route for multicast groups.
         let listener = listen_udp("[::]:0".parse().unwrap(), &ListenOptions::default()).unwrap();
         let mut all: libc::c_int = 1;
         get(listener.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, &mut all).unwrap();

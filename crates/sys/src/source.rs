@@ -18,7 +18,7 @@ enum Kind {
     #[default]
     None,
     Address,
-    /// Nobody asked.
+    /// The sender was not requested.
     Unknown,
 }
 
@@ -26,10 +26,10 @@ impl Source {
     /// A sender without an internet address: the peer of a unix datagram socket.
     pub const NONE: Source = Source { ip: [0; 16], scope_id: 0, port: 0, kind: Kind::None };
 
-    /// A sender that was not asked for (see [`Sources`](crate::recv::Sources)).
+    /// A sender that was not requested (see [`Sources`](crate::recv::Sources)).
     pub const UNKNOWN: Source = Source { ip: [0; 16], scope_id: 0, port: 0, kind: Kind::Unknown };
 
-    /// Whether nobody asked for the sender.
+    /// Whether the sender was not requested.
     pub fn is_unknown(&self) -> bool {
         self.kind == Kind::Unknown
     }
@@ -44,7 +44,7 @@ impl Source {
         self.port
     }
 
-    /// The address as the standard library's type, IPv4-mapped addresses as IPv4.
+    /// The address as the standard library's type, with IPv4-mapped addresses as IPv4.
     pub fn address(&self) -> Option<SocketAddr> {
         let v6 = Ipv6Addr::from(*self.ip_bytes()?);
         Some(match v6.to_ipv4_mapped() {

@@ -1,4 +1,4 @@
-//! Options of TCP sockets that the standard library lacks, and what TCP says about itself.
+//! Options of TCP sockets that the standard library lacks, and the kernel's `tcp_info`.
 
 use crate::Errno;
 use crate::errno::check;
@@ -11,10 +11,10 @@ use std::time::Duration;
 /// `TCP_RTO_MAX_MS` (include/uapi/linux/tcp.h), Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 
-/// Has the socket use a congestion control by its name, such as `cubic`.
+/// Sets the socket's congestion control by name, such as `cubic`.
 ///
 /// # Errors
-/// `ENOENT` when the kernel has none of that name; `EPERM` when it is not among `net.ipv4.tcp_allowed_congestion_control`.
+/// `ENOENT` when the kernel has none of that name; `EPERM` when it is not listed in `net.ipv4.tcp_allowed_congestion_control`.
 pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     SockRef::from(&socket).set_tcp_congestion(name.as_bytes())
 }
@@ -29,7 +29,7 @@ pub fn congestion_control(socket: BorrowedFd<'_>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// Limits how far the retransmission timeout may double, from 1 s to 120 s (`TCP_RTO_MAX_MS`).
+/// Limits how far the retransmission timeout may back off, from 1 s to 120 s (`TCP_RTO_MAX_MS`).
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 6.15; `EINVAL` outside the range.
@@ -48,7 +48,7 @@ pub fn set_rto_max(socket: BorrowedFd<'_>, limit: Duration) -> Result<(), Errno>
     .map(drop)
 }
 
-/// Asks for a send buffer of `bytes` of the kernel's accounting, which stores the double of what it is given.
+/// Requests a send buffer of `bytes` in the kernel's accounting, which stores double the value that it is given.
 ///
 /// # Errors
 /// Any of `setsockopt(2)`.
@@ -56,9 +56,8 @@ pub fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     SockRef::from(&socket).set_send_buffer_size(bytes.div_ceil(2))
 }
 
-/// Has the kernel ask a silent other end whether it is there after `idle`, three times, and end the connection when nothing that was
-/// sent is acknowledged for `unanswered_max`, be it that the other end is gone or that it takes nothing (`TCP_USER_TIMEOUT`,
-/// tcp(7)).
+/// Has the kernel probe a silent peer after `idle`, three times, and end the connection when sent data has not been acknowledged
+/// for `unanswered_max`, whether the peer is gone or reads nothing (`TCP_USER_TIMEOUT`, tcp(7)).
 ///
 /// # Errors
 /// Any of `setsockopt(2)`.
@@ -73,8 +72,8 @@ pub fn set_liveness(
     socket.set_tcp_user_timeout(Some(unanswered_max))
 }
 
-/// Fills `buffer` with the socket's `tcp_info`, as far as this kernel has it, and returns the part that was filled. 280
-/// bytes hold that of Linux 6.18.
+/// Fills `buffer` with the socket's `tcp_info`, as far as this kernel has it, and returns the part that was filled. 280 bytes
+/// hold that of Linux 6.18.
 ///
 /// # Errors
 /// Any of `getsockopt(2)`.
@@ -110,7 +109,7 @@ mod tests {
         assert_eq!(Errno::from(&missing), Errno::NOENT);
         let mut buffer = [0; 512];
         let info = info(stream.as_fd(), &mut buffer).unwrap();
-        // State ESTABLISHED, and at least what Linux 5.4 has.
+        // State ESTABLISHED, and at least the length of Linux 5.4.
         assert!(info.len() >= 232 && info[0] == 1, "{info:?}");
     }
 }

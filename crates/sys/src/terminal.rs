@@ -4,7 +4,7 @@ use crate::errno::check;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Columns and rows of a terminal; `None` when it is not one, or does not know.
+/// Columns and rows of a terminal; `None` when it is not one, or its size is unknown.
 pub fn size(stream: &impl AsFd) -> Option<(usize, usize)> {
     // SAFETY: all bytes zero is a valid winsize.
     let mut size: libc::winsize = unsafe { mem::zeroed() };

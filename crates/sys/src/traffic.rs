@@ -1,8 +1,8 @@
-//! Packets dropped at random, where they arrive, as on a wire: the side that sent them does not learn of it.
+//! Drops packets at random where they arrive, as a wire does: the sender does not learn of it.
 //!
-//! [`IngressLoss`] drops at a device, before anything else on that side sees the packet: a `clsact` queue with a `cls_bpf`
-//! filter of classic BPF, whose random load is the kernel's own generator. Dropping where packets leave would be simpler and
-//! wrong: the kernel tells TCP, which slows down at once, calls the segment unsent, and tries again without backing off
+//! [`IngressLoss`] drops at a device, before anything else on that side sees the packet: a `clsact` queue with a `cls_bpf` filter
+//! of classic BPF, whose random load is the kernel's own generator. Dropping where packets leave would be simpler and wrong: the
+//! kernel reports it to TCP, which slows down at once, treats the segment as unsent, and retries without backing off
 //! (net/ipv4/tcp_output.c, __tcp_transmit_skb, tcp_retransmit_timer).
 //!
 //! Where the kernel has neither, [`drop_at_socket`] drops at the socket that a packet has reached.
@@ -22,13 +22,13 @@ use crate::socket::{FilterInstruction, attach_filter};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Loss at one device, of the packets that it receives.
+/// Packet loss at one device, for the packets that it receives.
 ///
-/// IPv4 and IPv6 packets are dropped, each with the same probability and independently of the others; one that holds several
-/// segments (TCP sends such where the device allows) is dropped whole. ARP, and ICMPv6 with its neighbour discovery, pass: without
-/// them a link would not only lose packets but stop for seconds.
+/// IPv4 and IPv6 packets are dropped independently with the same probability; one that holds several segments (TCP sends these
+/// where the device allows) is dropped whole. ARP and ICMPv6, with its neighbor discovery, pass: without them a link would not
+/// merely lose packets but stall for seconds.
 ///
-/// Nothing is undone when this is dropped; the filter goes with its device.
+/// Dropping this value undoes nothing; the filter is removed with its device.
 pub struct IngressLoss {
     links: Links,
     device: String,
@@ -38,7 +38,7 @@ pub struct IngressLoss {
 /// What has arrived at a device with loss.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Packets that reached the filter, ARP too, and dropped ones. Of a packet that holds several segments each counts.
+    /// Packets that reached the filter, including ARP and dropped ones. Each segment of an aggregated packet counts.
     pub packets: u64,
     /// Bytes of those, without the link header.
     pub bytes: u64,
@@ -47,7 +47,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What has come since an earlier count.
+    /// The difference from an earlier count.
     #[must_use]
     pub fn since(self, earlier: Counts) -> Counts {
         Counts {
@@ -59,11 +59,11 @@ impl Counts {
 }
 
 impl IngressLoss {
-    /// Starts to drop at a device.
+    /// Starts dropping at a device.
     ///
     /// # Errors
-    /// [`Error::is_unsupported`] when the kernel has no `clsact` (`NET_SCH_INGRESS`) or no `cls_bpf` (`NET_CLS_BPF`);
-    /// `EEXIST` when the device has such a queue; `ENODEV`, `EPERM`.
+    /// [`Error::is_unsupported`] when the kernel has no `clsact` (`NET_SCH_INGRESS`) or no `cls_bpf` (`NET_CLS_BPF`); `EEXIST`
+    /// when the device already has such a queue; `ENODEV`, `EPERM`.
     pub fn attach(
         namespace: &OpenNamespace,
         device: &str,
@@ -81,7 +81,7 @@ impl IngressLoss {
         Ok(ingress)
     }
 
-    /// Changes the probability. Each packet meets the old filter or the new one, and none meets neither.
+    /// Changes the probability. Each packet passes either the old filter or the new one; none escapes both.
     ///
     /// # Errors
     /// `ENODEV` when the device is gone; `EPERM`.
@@ -97,7 +97,7 @@ impl IngressLoss {
         self.begin(0, CLSACT_PARENT, 0);
         let mut counts = None;
 
-        // Without an echo, the answer goes only to sockets that hear every change (net/sched/sch_api.c, qdisc_get_notify).
+        // Without an echo, the answer goes only to sockets that receive every change (net/sched/sch_api.c, qdisc_get_notify).
         let request = (RTM_GETQDISC, NLM_F_ECHO | NLM_F_ACK);
         let asked = self.links.asker.ask(request, &self.links.body, |kind, body| {
             if kind == RTM_NEWQDISC {
@@ -152,7 +152,7 @@ impl Counts {
         let basic = attribute(statistics, TCA_STATS_BASIC)?;
         let packets = basic.get(8..)?.first_chunk().copied().map(u32::from_ne_bytes)?;
 
-        // Since Linux 5.5 there is the number that does not wrap, once it is larger.
+        // Linux 5.5 and later have a counter that does not wrap, present once it exceeds the other.
         let packets = attribute(statistics, TCA_STATS_PKT64)
             .and_then(|value| value.first_chunk().copied())
             .map_or(u64::from(packets), u64::from_ne_bytes);
@@ -167,13 +167,13 @@ impl Counts {
     }
 }
 
-/// Drops what reaches one socket, for kernels without [`IngressLoss`]. It needs no privilege.
+/// Drops packets that reach one socket, for kernels without [`IngressLoss`]. It needs no privilege.
 ///
-/// Works for UDP and for TCP, where acknowledgements have to be dropped at the sender's socket in the same way. An accepted
-/// socket has the filter of its listener. The sender does not learn of it here either. It differs from a wire in this: it acts once a
+/// Works for UDP and for TCP, where acknowledgments must be dropped at the sender's socket in the same way. An accepted socket
+/// inherits its listener's filter. Here too the sender does not learn of it. It differs from a wire in that it acts once per
 /// direction whatever the number of links between, only on sockets that were prepared, and not where the kernel answers without a
-/// socket, as in TIME-WAIT; and a UDP socket counts what was dropped as its own drops
-/// ([`crate::socket::mem_info`]), so that they cannot be told apart from those of a full buffer.
+/// socket, as in TIME-WAIT. A UDP socket counts these packets as its own drops ([`crate::socket::mem_info`]), where they cannot
+/// be told apart from those of a full buffer.
 ///
 /// # Errors
 /// Any of `setsockopt(2)`.

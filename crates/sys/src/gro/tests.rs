@@ -3,8 +3,8 @@ use crate::recv::{Aggregates, Ask, BATCH, ReceiveBatch, Sources, Stamps, Wait};
 use crate::send::{Message, send_messages};
 use std::net::UdpSocket;
 
-/// The counter and two sockets, of which the second sends to the first, which aggregates; `None`, said on standard error, where this
-/// process may not make one.
+/// The counter and two sockets, of which the second sends to the first, which aggregates. `None`, with a message on standard
+/// error, where this process may not create a counter.
 fn counted(host: &str) -> Option<(Counter, UdpSocket, UdpSocket)> {
     let counter = match Counter::make() {
         Err(Errno::PERM) => {
@@ -28,7 +28,7 @@ fn send_run(sender: &UdpSocket, len: usize, segment: u16) {
     assert_eq!(sent, Ok(1));
 }
 
-/// Everything that is queued: how many messages, and the length of each datagram in them.
+/// Reads everything that is queued: how many messages, and the length of each datagram in them.
 fn read(receiver: &UdpSocket) -> (usize, Vec<usize>) {
     let mut batch = ReceiveBatch::default();
     let (mut messages, mut lens) = (0, Vec::new());
@@ -68,7 +68,7 @@ fn what_is_read_and_what_is_dropped_is_what_was_sent() {
         assert!(dropped > 0 && datagrams > messages, "{dropped} dropped, {datagrams} read");
         let lost_behind = counter.passed() as usize - (datagrams - messages);
         assert_eq!(datagrams + dropped + lost_behind, sent, "{host}");
-        // The kernel's count alone says much less.
+        // The kernel's count alone reports far fewer.
         assert!(lost_behind > dropped, "{lost_behind} behind {dropped}");
     }
 }
@@ -130,7 +130,7 @@ fn the_program_is_what_its_description_says() {
     assert_eq!(disassembled(&EXIT), "exit");
 }
 
-/// An instruction in words, from the tables of Documentation/bpf/standardization/instruction-set.rst.
+/// Disassembles an instruction, from the tables of Documentation/bpf/standardization/instruction-set.rst.
 fn disassembled(instruction: &Instruction) -> String {
     let Instruction { code, registers, offset, immediate } = *instruction;
     let (to, from) = (registers & 15, registers >> 4);
@@ -144,7 +144,7 @@ fn disassembled(instruction: &Instruction) -> String {
         (7, 0x07) => format!("r{to} += {operand}"),
         (7, 0x37) => format!("r{to} /= {operand}"),
         (7, 0xb7) => format!("r{to} = {operand}"),
-        // The source says what the number is: 2 is the value of a map (BPF_PSEUDO_MAP_VALUE).
+        // The source register says what the immediate is: 2 is the value of a map (BPF_PSEUDO_MAP_VALUE).
         (0, _) if code == 0x18 && from == 2 => format!("r{to} = value of map {immediate}"),
         (0, 0) => format!("  + {immediate}"),
         (3, _) if code == 0xdb && immediate == 0 => {

@@ -3,23 +3,23 @@ use crate::netlink::ask::attribute;
 /// One device, as read at one moment.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// Its number in its namespace.
+    /// Its index in its namespace.
     pub index: u32,
-    /// It was switched on.
+    /// Whether it is administratively up.
     pub is_up: bool,
-    /// It can carry packets now: on, and so is the other end (`operstate` up).
+    /// Whether it can carry packets now: it and its other end are up (`operstate` up).
     pub is_operational: bool,
     /// Largest packet in bytes of IP.
     pub mtu_bytes: u32,
-    /// Most segments that leave as one packet. `None` before Linux 4.16.
+    /// Most segments that may leave as one packet. `None` before Linux 4.16.
     pub gso_max_segs: Option<u32>,
-    /// Most bytes that leave as one packet. `None` before Linux 4.16.
+    /// Most bytes that may leave as one packet. `None` before Linux 4.16.
     pub gso_max_size_bytes: Option<u32>,
-    /// What has passed.
+    /// What it has carried.
     pub statistics: Statistics,
 }
 
-/// What a device has carried since it was made (`struct rtnl_link_stats64`).
+/// What a device has carried since it was created (`struct rtnl_link_stats64`).
 ///
 /// A packet that was received and then dropped by [`crate::traffic`] is counted as received here.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -32,9 +32,9 @@ pub struct Statistics {
     pub received_bytes: u64,
     /// Bytes sent, with the link header.
     pub sent_bytes: u64,
-    /// Packets that arrived and were dropped by the device itself.
+    /// Incoming packets that the device itself dropped.
     pub received_dropped: u64,
-    /// Packets that were to leave and were dropped by the device itself, for instance as the other end is off.
+    /// Outgoing packets that the device itself dropped, for instance because the other end is down.
     pub sent_dropped: u64,
 }
 

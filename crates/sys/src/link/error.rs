@@ -2,20 +2,20 @@ use crate::{Errno, namespace};
 use std::error;
 use std::fmt;
 
-/// Why a device cannot be made, changed or read.
+/// Why a device cannot be created, changed or read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
     /// The namespace of the device cannot be entered.
     Namespace(namespace::Error),
     /// The kernel refused.
     Refused {
-        /// The request, as rtnetlink(7) calls it, and what it was to do.
+        /// The request, as rtnetlink(7) calls it, and its purpose.
         call: &'static str,
-        /// The device that it was about.
+        /// The device.
         device: String,
-        /// What the kernel said.
+        /// The error number.
         errno: Errno,
-        /// What the kernel said in words; not every refusal has any.
+        /// The kernel's explanation, if it gave one.
         explanation: Option<String>,
     },
 }
@@ -25,7 +25,7 @@ impl Error {
         Error::Refused { call, device: device.to_owned(), errno, explanation: None }
     }
 
-    /// The error number, where the kernel gave one.
+    /// The error number, if the kernel gave one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Error::Refused { errno, .. }
@@ -35,7 +35,7 @@ impl Error {
         }
     }
 
-    /// Whether the kernel knows what was asked for and has it not built in.
+    /// Whether the kernel knows the request but was built without the feature.
     pub fn is_unsupported(&self) -> bool {
         matches!(self.errno(), Some(Errno::OPNOTSUPP | Errno::NOENT))
     }

@@ -4,17 +4,18 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// An Ethernet device whose cable ends in this process: what it sends is read here, and what is written here it receives. The device goes
-/// with this.
+/// An Ethernet device whose other end is this process: `read` returns what the device sends, and the device receives what is
+/// written. Dropping it removes the device.
 ///
-/// Frames are whole and no longer than its MTU and 14 bytes: the kernel has cut up what was to be cut up later and filled in checksums.
+/// Frames are whole and no longer than the MTU plus 14 bytes: the kernel has already segmented them and filled in checksums.
 pub struct Tap(File);
 
 impl Tap {
-    /// Makes one in the calling thread's namespace. It is down. Neither reading nor writing waits.
+    /// Creates one in the calling thread's namespace. It is down. Reads and writes do not block.
     ///
     /// # Errors
-    /// `ENOENT` where there is no `/dev/net/tun`, `EPERM` or `EACCES`, `EBUSY` when the name is taken, `EINVAL` when it is too long.
+    /// `ENOENT` where there is no `/dev/net/tun`, `EPERM` or `EACCES`, `EBUSY` when the name is taken, `EINVAL` when it is too
+    /// long.
     pub fn create(device: &str) -> io::Result<Tap> {
         if device.len() >= libc::IFNAMSIZ || device.contains('\0') {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -35,18 +36,18 @@ impl Tap {
         Ok(Tap(file))
     }
 
-    /// Reads a frame that the device has sent. What does not fit is cut off.
+    /// Reads a frame that the device has sent. A frame larger than the buffer is truncated.
     ///
     /// # Errors
-    /// `EAGAIN` when there is none.
+    /// `EAGAIN` when there is no frame.
     pub fn read(&self, frame: &mut [u8]) -> io::Result<usize> {
         (&self.0).read(frame)
     }
 
-    /// Has the device receive a frame.
+    /// Makes the device receive a frame.
     ///
     /// # Errors
-    /// `EIO` while it is down, `EINVAL` for what is shorter than a header.
+    /// `EIO` while the device is down, `EINVAL` for a frame shorter than a header.
     pub fn write(&self, frame: &[u8]) -> io::Result<()> {
         (&self.0).write(frame).map(|_| ())
     }

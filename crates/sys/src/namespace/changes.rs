@@ -1,4 +1,4 @@
-//! What the kernel reports about namespaces that come and go: changes of mounts, and ids that are given and taken back.
+//! The kernel's notifications about namespaces: changed mounts, and ids that are assigned and removed.
 
 use super::nsid::{NETNSA_NSID, RTGENMSG_BYTES, RTM_DELNSID, RTM_NEWNSID};
 use crate::netlink::ask::{attribute, drain};
@@ -7,20 +7,20 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Says when anything is mounted or unmounted in the mount namespace of this process, so also when `ip netns add` or a container
-/// engine mounts a network namespace.
+/// Reports when anything is mounted or unmounted in the mount namespace of this process, including the network namespaces that
+/// `ip netns add` and container engines mount.
 ///
-/// [`crate::poll::PollSet::wait`] with [`crate::poll::Interest::Priority`] finds it ready once for each change, or for several
-/// (fs/proc_namespace.c, `mounts_poll`). The mount is there by then. A watch on the folder would wake before it: the file is made
-/// first and mounted over a moment later.
+/// [`crate::poll::PollSet::wait`] with [`crate::poll::Interest::Priority`] finds it ready once for each change, or once for
+/// several (fs/proc_namespace.c, `mounts_poll`). The mount exists by then. A watch on the directory would wake too early: the
+/// file is created first and mounted over a moment later.
 #[derive(Debug)]
 pub struct MountChanges(File);
 
 impl MountChanges {
-    /// Begins to watch: what changes from here on is reported. Needs no capability.
+    /// Starts watching; later changes are reported. Needs no capability.
     ///
     /// # Errors
-    /// `/proc` is not mounted.
+    /// When `/proc` is not mounted.
     pub fn open() -> io::Result<MountChanges> {
         File::open("/proc/self/mountinfo").map(MountChanges)
     }
@@ -32,20 +32,20 @@ impl AsFd for MountChanges {
     }
 }
 
-/// What has become of an id by which the own namespace knows another.
+/// What happened to an id by which our own namespace knows another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdChange {
-    /// A namespace has this id now. The kernel gives one by itself to the namespace at the other end of a veth pair, for
-    /// instance, and reports it before it delivers an event from there.
+    /// A namespace now has this id. The kernel assigns one by itself, for instance to the namespace at the other end of a veth
+    /// pair, and reports it before it delivers an event from there.
     Given(i32),
-    /// The namespace with this id has ended. The kernel reports it before the inode can be another's (net/core/net_namespace.c,
+    /// The namespace with this id has ended. The kernel reports it before the inode can be reused (net/core/net_namespace.c,
     /// `cleanup_net`: `unhash_nsid` comes before the exit of the subsystems, which frees the number).
     Ended(i32),
     /// Some changes were lost, because they came faster than they were read.
     Lost,
 }
 
-/// A socket that hears of ids in the namespace in which it was opened. Needs no capability.
+/// A socket that receives changes of ids in the namespace in which it was opened. Needs no capability.
 pub struct IdChanges {
     socket: Socket,
     buffer: Box<[u8]>,
@@ -57,7 +57,7 @@ const RTNLGRP_NSID: u32 = 28;
 const BUFFER_BYTES: usize = 4_096;
 
 impl IdChanges {
-    /// Opens the socket and begins to hear. It does not block.
+    /// Opens the socket and starts receiving. It does not block.
     ///
     /// # Errors
     /// Any error of the netlink socket.
@@ -67,7 +67,7 @@ impl IdChanges {
         Ok(IdChanges { socket, buffer: vec![0; BUFFER_BYTES].into_boxed_slice() })
     }
 
-    /// Hands everything that has been reported so far to `each`.
+    /// Passes everything reported so far to `each`.
     pub fn drain(&mut self, each: impl FnMut(IdChange)) {
         drain(&self.socket, &mut self.buffer, IdChange::Lost, change, each);
     }

@@ -1,4 +1,4 @@
-//! Which network namespaces there are: those that processes are in, and those that are mounted.
+//! Discovers network namespaces: those with processes in them, and those that are mounted.
 
 mod processes;
 
@@ -17,7 +17,7 @@ use processes::Processes;
 /// Finds namespaces. Keeps its memory, not descriptors: a scan that finds no more than the one before allocates nothing.
 ///
 /// A process is asked for its namespace in the first three scans that see it and for its first three seconds, and in every eighth
-/// scan from there on; one that moves later is noticed that much later. Mounts are read every time.
+/// scan after that; a later move is noticed that much later. Mounts are read every time.
 pub struct Discovery {
     found: Vec<Found>,
     by_inode: HashMap<u64, usize>,
@@ -32,18 +32,18 @@ struct Found {
     process: Option<u32>,
 }
 
-/// What a scan met.
+/// What a scan encountered.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Scan {
     /// Processes whose namespace was read.
     pub processes: u32,
-    /// Processes whose namespace may not be seen without `CAP_SYS_PTRACE`. A namespace that only they are in is not found.
+    /// Processes whose namespace is not readable without `CAP_SYS_PTRACE`. A namespace with only such processes is not found.
     pub unreadable_processes: u32,
     /// Namespaces mounted as files, each mount counted.
     pub mounts: u32,
 }
 
-/// Bytes read at once from `/proc`.
+/// Bytes to read from `/proc` at once.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 impl Default for Discovery {
@@ -59,9 +59,9 @@ impl Default for Discovery {
 }
 
 impl Discovery {
-    /// Looks again. The own namespace, the calling thread's, is always the first of [`Self::namespaces`].
+    /// Scans again. Our own namespace, the calling thread's, is always the first of [`Self::namespaces`].
     ///
-    /// A process mounted away by `hidepid` or by another pid namespace is not seen and not counted.
+    /// A process hidden by `hidepid` or by another pid namespace is neither seen nor counted.
     ///
     /// # Errors
     /// When `/proc` cannot be read. A process that cannot be read is counted and skipped.
@@ -75,8 +75,8 @@ impl Discovery {
         Ok(scan)
     }
 
-    /// Looks for mounted namespaces again; what processes are in stays as the last [`Self::scan`] found it. With 100 processes
-    /// this takes a fifth of a scan, and with 3,000 a hundredth.
+    /// Scans for mounted namespaces again; those of processes stay as the last [`Self::scan`] found them. With 100 processes this
+    /// takes a fifth of a full scan, with 3,000 a hundredth.
     ///
     /// # Errors
     /// As [`Self::scan`].
@@ -90,7 +90,7 @@ impl Discovery {
         Ok(scan)
     }
 
-    /// Finds the own namespace and those that are mounted. Returns the device of all.
+    /// Finds our own namespace and the mounted ones. Returns the device number of nsfs.
     fn begin(&mut self, scan: &mut Scan) -> io::Result<u64> {
         self.found.clear();
         self.by_inode.clear();
@@ -101,17 +101,17 @@ impl Discovery {
         Ok(own.device)
     }
 
-    /// Has the next scan ask every process, for instance because a namespace was not where it was found.
+    /// Makes the next scan ask every process, for instance because a namespace was not where it was found.
     pub fn forget_processes(&mut self) {
         self.processes.forget();
     }
 
-    /// What the last scan found, each namespace once, the own one first.
+    /// The namespaces that the last scan found, each once, our own first.
     pub fn namespaces(&self) -> impl ExactSizeIterator<Item = Namespace<'_>> {
         self.found.iter().map(|found| self.namespace_of(found))
     }
 
-    /// The namespace at this place of [`Self::namespaces`].
+    /// The namespace at this index of [`Self::namespaces`].
     pub fn namespace(&self, place: usize) -> Option<Namespace<'_>> {
         self.found.get(place).map(|found| self.namespace_of(found))
     }
@@ -156,7 +156,7 @@ impl Discovery {
                 self.add_mount(line, scan);
             }
 
-            // A line that fills the whole buffer is not a namespace's.
+            // A line that fills the whole buffer does not describe a namespace.
             let keep = if complete == 0 && filled == buffer.len() {
                 filled..filled
             } else {
@@ -210,7 +210,7 @@ fn slot<'a>(
     &mut found[index]
 }
 
-/// Calls `f` with the path of a process's namespace, without allocation.
+/// Calls `f` with the path of a process's namespace, without allocating.
 pub(super) fn with_process_path<R>(process: u32, f: impl FnOnce(&Path) -> R) -> R {
     let mut bytes = [0; 40];
     let room = bytes.len();
@@ -220,13 +220,13 @@ pub(super) fn with_process_path<R>(process: u32, f: impl FnOnce(&Path) -> R) -> 
     f(Path::new(OsStr::from_bytes(&bytes[..len])))
 }
 
-/// Reads `net:[4026531840]`.
+/// Parses `net:[4026531840]`.
 fn inode_of_link(link: &[u8]) -> Option<u64> {
     let digits = link.strip_prefix(b"net:[")?.strip_suffix(b"]")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Identity and mount point, escaped, of a line of mountinfo that shows a network namespace.
+/// Identity and escaped mount point of a mountinfo line that shows a network namespace.
 fn parse_mount(line: &[u8]) -> Option<(Identity, &[u8])> {
     let mount = Mount::parse(line)?;
     let inode = inode_of_link(mount.root)?;

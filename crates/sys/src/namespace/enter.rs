@@ -1,4 +1,4 @@
-//! Into another namespace and back.
+//! Entering another namespace and returning.
 
 use super::{Error, OWN_PATH, OpenNamespace};
 use crate::Errno;
@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process;
 use std::thread;
 
-/// The namespace that the calling thread is in, and the way back to it. Made once and kept: it holds only a namespace that this
-/// process is in anyway.
+/// The calling thread's namespace, and how to return to it. Made once and kept: it holds only a namespace that this process is in
+/// anyway.
 pub struct Home {
     namespace: OpenNamespace,
     way: Way,
@@ -18,40 +18,39 @@ pub struct Home {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// The calling thread goes and comes back: two calls, about a microsecond.
+    /// The calling thread enters and returns: two calls, about a microsecond.
     Return,
-    /// A thread of its own goes and ends there, because the kernel would not let it come back.
+    /// A separate thread enters and ends there, because the kernel would not let it return.
     OneWay,
 }
 
 impl Home {
-    /// Remembers the namespace of the calling thread, and finds out whether it may be returned to.
+    /// Remembers the calling thread's namespace, and finds out whether the thread may return to it.
     ///
-    /// It may not when the process is in a user namespace that does not own its network namespace, as below `unshare --user`
-    /// or `podman unshare`. Entering others still works there, with a thread for each visit.
+    /// It may not when the process is in a user namespace that does not own its network namespace, as under `unshare --user` or
+    /// `podman unshare`. Entering others still works there, with one thread per visit.
     ///
     /// # Errors
     /// When `/proc` is not mounted.
     pub fn remember() -> Result<Home, Error> {
         let namespace = OpenNamespace::open(Path::new(OWN_PATH))?;
-        // From a namespace into itself asks for the same capabilities as the way back (net/core/net_namespace.c,
-        // netns_install).
+        // Entering the own namespace requires the same capabilities as returning (net/core/net_namespace.c, netns_install).
         let way = if set(namespace.as_fd()).is_ok() { Way::Return } else { Way::OneWay };
         Ok(Home { namespace, way })
     }
 
-    /// Runs `f` in another namespace. The calling thread, and every other, is in its own namespace when this returns, also when
-    /// `f` panics. The own namespace is not entered, which would need a capability too.
+    /// Runs `f` in another namespace. When this returns, or when `f` panics, every thread including the caller is in its own
+    /// namespace. If `namespace` is our own, it is not entered, since even that needs a capability.
     ///
-    /// What `f` opens belongs to the other namespace and keeps it alive.
+    /// Anything that `f` opens belongs to the other namespace and keeps it alive.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] naming `CAP_SYS_ADMIN`; [`Error::Gone`] when the descriptor is not a network namespace. `f` did not
-    /// run then.
+    /// [`Error::NotPermitted`] naming `CAP_SYS_ADMIN`; [`Error::Gone`] when the descriptor is not a network namespace. In both
+    /// cases `f` did not run.
     ///
     /// # Aborts
-    /// When the kernel refuses the way back, which it has granted before: `f` gave up `CAP_SYS_ADMIN`. A thread that stays
-    /// behind would answer for the wrong namespace from there on, and nothing can fix that.
+    /// When the kernel refuses the return that it allowed before because `f` gave up `CAP_SYS_ADMIN`. A thread left behind would
+    /// report on the wrong namespace from then on, and nothing can fix that.
     pub fn enter<R: Send>(
         &self,
         namespace: &OpenNamespace,
@@ -77,23 +76,23 @@ impl Home {
 }
 
 impl OpenNamespace {
-    /// Makes a network namespace that only this descriptor, and what is opened inside, keeps alive: it is mounted nowhere,
-    /// and the kernel removes it and its devices when the process ends, however it ends. Loopback is there, and down.
+    /// Creates a network namespace that only this descriptor, and what is opened inside, keeps alive: it is mounted nowhere, and
+    /// the kernel removes it and its devices when the process ends, however it ends. It has a loopback device, which is down.
     ///
     /// The calling thread does not move.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] naming `CAP_SYS_ADMIN`, which [`super::isolate`] may give; [`Error::Syscall`] with `ENOSPC`
-    /// at the limit `user.max_net_namespaces`, or `EINVAL` from a kernel without network namespaces.
+    /// [`Error::NotPermitted`] naming `CAP_SYS_ADMIN`, which [`super::isolate`] may grant; [`Error::Syscall`] with `ENOSPC` at
+    /// the limit `user.max_net_namespaces`, or `EINVAL` from a kernel without network namespaces.
     pub fn create() -> Result<OpenNamespace, Error> {
         on_a_thread(|| {
-            // SAFETY: unshare takes no pointers. It moves this thread alone, which ends in a moment.
+            // SAFETY: unshare takes no pointers. It moves only this thread, which ends in a moment.
             check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map_err(Error::from_unshare)?;
             OpenNamespace::open(Path::new(OWN_PATH))
         })
     }
 
-    /// Moves the calling thread into the namespace permanently. For a thread that was started for that; a visit is
+    /// Moves the calling thread into the namespace permanently, for a thread started for that purpose; for a visit use
     /// [`Home::enter`].
     ///
     /// # Errors
@@ -102,8 +101,8 @@ impl OpenNamespace {
         set(self.as_fd()).map_err(Error::from_setns)
     }
 
-    /// Runs `f` in the namespace on a thread of its own, and waits for it. Needs no way back, so that it works wherever the
-    /// namespace may be entered at all. A panic of `f` goes on here.
+    /// Runs `f` in the namespace on a separate thread, and waits for it. Needs no return, so it works wherever the namespace can
+    /// be entered at all. A panic of `f` is resumed here.
     ///
     /// # Errors
     /// As [`Home::enter`]; [`Error::Syscall`] when the thread cannot be started.
@@ -125,7 +124,7 @@ fn on_a_thread<R: Send>(go: impl FnOnce() -> Result<R, Error> + Send) -> Result<
     })
 }
 
-/// Returns when it goes out of scope, by whichever way.
+/// Returns to the home namespace when dropped.
 struct Return<'a>(BorrowedFd<'a>);
 
 impl Drop for Return<'_> {

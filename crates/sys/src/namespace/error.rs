@@ -6,31 +6,31 @@ use std::fmt;
 /// Why a namespace cannot be opened or entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// It is no longer where it was found: its process has ended or its file is unmounted. Nothing to worry about.
+    /// It is no longer where it was found: its process has ended or its file was unmounted. Harmless.
     Gone,
     /// The kernel refused.
     NotPermitted {
         /// The system call.
         call: &'static str,
-        /// The capability that is missing (linux/capability.h). For `setns` it is needed twice: in the caller's user
-        /// namespace and in the one that owns the network namespace (net/core/net_namespace.c, netns_install).
+        /// The missing capability (linux/capability.h). `setns` needs it twice: in the caller's user namespace and in the
+        /// one that owns the network namespace (net/core/net_namespace.c, netns_install).
         capability: u32,
     },
     /// Another error.
     Syscall {
         /// The system call.
         call: &'static str,
-        /// What it said.
+        /// The error number.
         errno: Errno,
     },
 }
 
 impl Error {
-    /// Reads the error of opening `/proc/PID/ns/net` or a mounted namespace.
+    /// Interprets an error from opening `/proc/PID/ns/net` or a mounted namespace.
     pub(super) fn from_open(errno: Errno) -> Error {
         match errno.0 {
-            // A process that is ending has no namespace (ENOENT); one that has ended, no folder (ESRCH, ENOENT). A FIFO or a
-            // device in its place is not a namespace either.
+            // A process that is ending has no namespace (ENOENT); one that has ended has no directory (ESRCH, ENOENT). A
+            // FIFO or a device in its place is not a namespace either.
             libc::ENOENT | libc::ESRCH | libc::ENOTDIR | libc::ELOOP | libc::ENXIO => Error::Gone,
             // fs/proc/namespaces.c, proc_ns_get_link: ptrace_may_access.
             libc::EACCES | libc::EPERM => {
@@ -40,7 +40,7 @@ impl Error {
         }
     }
 
-    /// Reads the error of `unshare(2)`.
+    /// Interprets an error from `unshare(2)`.
     pub(super) fn from_unshare(errno: Errno) -> Error {
         match errno.0 {
             libc::EPERM => Error::NotPermitted { call: "unshare", capability: CAP_SYS_ADMIN },
@@ -48,7 +48,7 @@ impl Error {
         }
     }
 
-    /// Reads the error of `setns(2)`.
+    /// Interprets an error from `setns(2)`.
     pub(super) fn from_setns(errno: Errno) -> Error {
         match errno.0 {
             libc::EPERM => Error::NotPermitted { call: "setns", capability: CAP_SYS_ADMIN },

@@ -1,4 +1,4 @@
-//! Files that stand for namespaces, as they come and go.
+//! Watches the files that stand for namespaces.
 
 use crate::Errno;
 use crate::errno::check;
@@ -6,22 +6,22 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Folders in which `ip netns` and container engines mount namespaces (`/var/run` leads to `/run`).
+/// Directories in which `ip netns` and container engines mount namespaces (`/var/run` leads to `/run`).
 const FOLDERS: [&CStr; 2] = [c"/run/netns", c"/run/docker/netns"];
 
-/// What has become of a file.
+/// What happened to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileChange<'a> {
-    /// There is one of this name. The namespace is mounted over it a moment later.
+    /// A file with this name was created. The namespace is mounted over it a moment later.
     Created(&'a [u8]),
-    /// It is gone, and no namespace is mounted there any more.
+    /// The file was deleted, and no namespace is mounted there any more.
     Deleted(&'a [u8]),
     /// Some changes were lost, because they came faster than they were read (`fs.inotify.max_queued_events`).
     Lost,
 }
 
-/// Remembers which files came and went in the folders of namespaces, for callers that look later (inotify(7)): a namespace that was
-/// there between two looks is known to have been. Needs no capability.
+/// Records which files came and went in the namespace directories, for callers that look later (inotify(7)): a namespace that
+/// existed only between two scans is still noticed. Needs no capability.
 #[derive(Debug)]
 pub struct FileChanges {
     inotify: OwnedFd,
@@ -33,7 +33,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 const HEAD_BYTES: usize = 16;
 
 impl FileChanges {
-    /// Begins to remember, in those folders that are there; see [`Self::watch`].
+    /// Starts recording, in those directories that exist; see [`Self::watch`].
     ///
     /// # Errors
     /// `EMFILE` at the limit of open files, or of watchers (`fs.inotify.max_user_instances`).
@@ -47,17 +47,17 @@ impl FileChanges {
         Ok(changes)
     }
 
-    /// Takes up folders that were not there before: the first `ip netns add` makes its own.
+    /// Adds directories that did not exist before: the first `ip netns add` creates its own.
     pub fn watch(&self) {
         let mask = libc::IN_CREATE | libc::IN_DELETE | libc::IN_ONLYDIR;
         for folder in FOLDERS {
-            // SAFETY: the path ends with a zero byte and outlives the call. One that is watched already stays so; one that is
-            // not there is tried again.
+            // SAFETY: the path ends with a zero byte and outlives the call. A watched directory stays watched; a missing one is
+            // tried again.
             unsafe { libc::inotify_add_watch(self.inotify.as_raw_fd(), folder.as_ptr(), mask) };
         }
     }
 
-    /// Hands everything that has happened so far to `each`.
+    /// Passes everything that has happened so far to `each`.
     pub fn drain(&mut self, mut each: impl FnMut(FileChange<'_>)) {
         loop {
             // SAFETY: the pointer and the length describe `buffer`, which outlives the call.
@@ -73,7 +73,7 @@ impl FileChanges {
                 Ok(0) => return,
                 Ok(len) => changes(self.buffer.get(..len).unwrap_or_default(), &mut each),
                 Err(_) if Errno::last() == Errno::INTR => {}
-                // Empty. Other errors do not happen to a descriptor that is only read.
+                // Empty. Other errors cannot occur on a descriptor that is only read.
                 Err(_) => return,
             }
         }

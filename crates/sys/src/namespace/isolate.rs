@@ -1,4 +1,4 @@
-//! Namespaces for a program that is not root: a user namespace in which it is, and a network namespace that belongs to it.
+//! Namespaces for a program that is not root: a user namespace to be root in, and a network namespace that belongs to it.
 
 use crate::Errno;
 use crate::errno::check;
@@ -12,26 +12,26 @@ use std::process::Command;
 
 /// Moves this process into a new user namespace, in which it is root, and a new network namespace that belongs to it.
 ///
-/// From there on the process has every capability over what it makes, and none over what was there before: the host's own
-/// network can be neither seen nor changed. Files keep their owners. There is no way back.
+/// The process then has every capability over what it creates and none over what existed before: it can neither see nor change
+/// the host's network. Files keep their owners. There is no way back.
 ///
-/// Call it before the first thread is started; for a process that has threads there is [`isolate_child`].
+/// Call it before the first thread is started; for a process with threads there is [`isolate_child`].
 ///
 /// # Errors
-/// [`IsolateError`], which names the obstacle. When the refused call is not the first one, `unshare`, the process has moved
-/// already: report and end.
+/// [`IsolateError`], which names the obstacle. If the refused call is not the first one, `unshare`, the process has already
+/// moved: report and exit.
 pub fn isolate() -> Result<(), IsolateError> {
     become_root_of_new_namespaces().map_err(|(step, errno)| IsolateError::find(step, errno))
 }
 
-/// Has a child process start in new namespaces of its own, as [`isolate`] does it for this one. Works with threads too.
+/// Starts a child process in new namespaces of its own, as [`isolate`] does for this process. Works with threads too.
 ///
-/// Root inside stands for the user that the child is when it starts, which [`CommandExt::uid`] may have chosen. When the kernel
-/// refuses, `spawn` fails with the error number alone; [`IsolateError::of_spawn`] finds the obstacle.
+/// Root inside maps to the user that the child runs as when it starts, which [`CommandExt::uid`] may have chosen. When the
+/// kernel refuses, `spawn` fails with only the error number; [`IsolateError::of_spawn`] finds the obstacle.
 pub fn isolate_child(command: &mut Command) -> &mut Command {
     let start = || become_root_of_new_namespaces().map_err(|(_, errno)| io::Error::from(errno));
-    // SAFETY: between fork and exec only calls are allowed that take no lock another thread may have held: `start` makes
-    // system calls and formats numbers into memory of its own, and allocates nothing.
+    // SAFETY: between fork and exec, only calls that take no lock another thread may have held are allowed: `start` makes
+    // system calls and formats numbers into its own memory, and allocates nothing.
     unsafe { command.pre_exec(start) }
 }
 
@@ -40,39 +40,39 @@ pub fn isolate_child(command: &mut Command) -> &mut Command {
 pub struct IsolateError {
     /// The step that was refused.
     pub step: &'static str,
-    /// What the kernel said.
+    /// The error number.
     pub errno: Errno,
-    /// What stands in the way, as far as it can be found out.
+    /// What prevents it, as far as can be determined.
     pub obstacle: Obstacle,
 }
 
-/// What keeps a process from having namespaces of its own.
+/// What prevents a process from having namespaces of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Obstacle {
-    /// A setting of the kernel's.
+    /// A kernel setting.
     Setting {
-        /// Its name as `sysctl` knows it.
+        /// Its `sysctl` name.
         name: &'static str,
-        /// What it is set to.
+        /// Its current value.
         value: String,
-        /// What it would have to be set to.
+        /// The value it would need.
         needed: &'static str,
     },
     /// The kernel was built without user namespaces.
     NotBuilt,
     /// The process has more than one thread.
     HasThreads,
-    /// No setting forbids it. What remains is a filter of system calls, as container engines set one, or a security module.
+    /// No setting forbids it. What remains is a system call filter, such as container engines install, or a security module.
     Unknown,
 }
 
 impl IsolateError {
-    /// Reads the error of `spawn` after [`isolate_child`].
+    /// Interprets the error of `spawn` after [`isolate_child`].
     pub fn of_spawn(error: &io::Error) -> IsolateError {
         IsolateError::find("unshare of a user namespace", Errno::from(error))
     }
 
-    /// Whether privilege or a setting would fix it; otherwise the kernel cannot do it.
+    /// Whether a privilege or a setting would fix it; otherwise the kernel cannot do it.
     pub fn is_permission(&self) -> bool {
         self.obstacle != Obstacle::NotBuilt
     }
@@ -116,7 +116,7 @@ impl fmt::Display for IsolateError {
 
 impl error::Error for IsolateError {}
 
-/// A setting that forbids user namespaces to those who are not root.
+/// A setting that forbids user namespaces to unprivileged users.
 struct Setting {
     name: &'static str,
     path: &'static str,
@@ -125,14 +125,14 @@ struct Setting {
 }
 
 const SETTINGS: [Setting; 4] = [
-    // Debian's and Arch's.
+    // On Debian and Arch.
     Setting {
         name: "kernel.unprivileged_userns_clone",
         path: "/proc/sys/kernel/unprivileged_userns_clone",
         forbids: "0",
         needed: "1",
     },
-    // Ubuntu's since 23.10: the namespace is made, and everything in it refused.
+    // On Ubuntu since 23.10: the namespace is created, and everything in it refused.
     Setting {
         name: "kernel.apparmor_restrict_unprivileged_userns",
         path: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
@@ -168,9 +168,9 @@ fn is_missing(path: &str) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Only system calls and no allocation: it runs between fork and exec too.
+/// Makes only system calls and does not allocate: it also runs between fork and exec.
 fn become_root_of_new_namespaces() -> Result<(), (&'static str, Errno)> {
-    // The user that root inside stands for. Asked afterwards, the kernel would answer "nobody".
+    // The user that root inside maps to. After `unshare`, the kernel would answer "nobody".
     // SAFETY: neither call takes an argument, and neither fails.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
 
@@ -178,13 +178,13 @@ fn become_root_of_new_namespaces() -> Result<(), (&'static str, Errno)> {
     check(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) })
         .map_err(|errno| ("unshare of a user namespace", errno))?;
 
-    // The files below are the process's own only while it may be dumped (fs/proc/base.c, task_dump_owner), which it may not
-    // when its program file has capabilities or when it has just given up root. Those are gone now.
+    // The files below belong to the process only while it is dumpable (fs/proc/base.c, task_dump_owner). It is not when its
+    // executable has file capabilities or when it has just dropped root. Both are gone now.
     // SAFETY: with these arguments prctl takes no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1_u64, 0_u64, 0_u64, 0_u64) })
         .map_err(|errno| ("prctl(PR_SET_DUMPABLE)", errno))?;
 
-    // Without it nobody but root may map groups (user_namespaces(7)). Kernels before 3.19 have no such file.
+    // Without it, only root may map groups (user_namespaces(7)). Kernels before 3.19 have no such file.
     match write_file(c"/proc/self/setgroups", b"deny") {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(("writing /proc/self/setgroups", errno)),
@@ -204,7 +204,7 @@ fn write_map(path: &CStr, outside: u32) -> Result<(), Errno> {
     write_file(path, &line[..len])
 }
 
-/// In one call, as the kernel asks for it (user_namespaces(7)).
+/// Writes in one call, as the kernel requires (user_namespaces(7)).
 fn write_file(path: &CStr, bytes: &[u8]) -> Result<(), Errno> {
     // SAFETY: the path ends with a zero byte and outlives the call.
     let fd = check(unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) })?;

@@ -1,4 +1,4 @@
-//! Namespace ids: the numbers by which one namespace knows others in netlink messages.
+//! Namespace ids: the numbers by which one namespace refers to others in netlink messages.
 
 use crate::Errno;
 use crate::clock::boottime_ns;
@@ -9,22 +9,21 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Which namespace to ask about.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// One that is held open.
+    /// A namespace that is held open.
     Open(BorrowedFd<'a>),
-    /// That of a process. The process may end and its id be used again, so that the answer is a hint.
+    /// The namespace of a process. The process may end and its id be reused, so the answer is only a hint.
     Process(u32),
 }
 
-/// Looks up and assigns the ids by which the namespace of the thread that opened this knows other namespaces.
+/// Looks up and assigns the ids by which the namespace of the thread that opened this refers to other namespaces.
 ///
 /// Ids belong to the observing namespace: each has its own table, and the same namespace has other ids elsewhere (ip-netns(8),
-/// net/core/net_namespace.c, netns_ids). An id vanishes with the namespace that it stands for, which is announced to the group
-/// `RTNLGRP_NSID` as `RTM_DELNSID`, and the lowest free number is given to the next one: an event that was queued before
-/// that carries a number that may stand for another namespace by the time it is read. Numbers that [`Self::assign`] gives are
-/// therefore not used a second time.
+/// net/core/net_namespace.c, netns_ids). An id vanishes with its namespace, which is announced to the group `RTNLGRP_NSID` as
+/// `RTM_DELNSID`, and the lowest free id is given to the next namespace. So an event that was queued before may carry an id that
+/// refers to another namespace by the time it is read. To prevent that, ids assigned by [`Self::assign`] are never reused.
 ///
-/// The kernel finds an id by walking the observer's table (net/core/net_namespace.c, __peernet2id): with 1,000 ids a question takes
-/// 14 µs, with a few 2.4 µs (Linux 6.18, 2 processors). Ask once for each namespace.
+/// The kernel finds an id by walking the observer's table (net/core/net_namespace.c, __peernet2id): a lookup takes 14 µs with
+/// 1,000 ids, 2.4 µs with a few (Linux 6.18, 2 CPUs). Ask once per namespace.
 pub struct Nsids {
     asker: Asker,
     body: Vec<u8>,
@@ -37,7 +36,8 @@ impl Nsids {
     /// # Errors
     /// `EMFILE` and the like.
     pub fn open() -> io::Result<Nsids> {
-        // Milliseconds since boot are past whatever an earlier run has assigned, unless that was a thousand a second.
+        // Milliseconds since boot are beyond all ids that an earlier run assigned, unless it assigned more than a thousand a
+        // second.
         let since_boot_ms = (boottime_ns() / 1_000_000) % NUMBERS;
         Ok(Nsids { asker: Asker::open()?, body: Vec::new(), next: FIRST + since_boot_ms as i32 })
     }
@@ -63,7 +63,7 @@ impl Nsids {
         Ok(id.filter(|&id| id != NOT_ASSIGNED))
     }
 
-    /// The id of a namespace, a new one if it had none. It stays until the namespace is gone: no id can be taken back.
+    /// The id of a namespace; assigns a new one if it has none. It lasts until the namespace is gone: an id cannot be taken back.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN` over the own namespace, when a new id is needed; as [`Self::lookup`] otherwise.
@@ -77,7 +77,7 @@ impl Nsids {
             self.next = if wanted == i32::MAX { FIRST } else { wanted + 1 };
             match self.assign_number(target, wanted) {
                 Ok(()) => return Ok(wanted),
-                // Either the number is another's, or somebody else was quicker.
+                // The id belongs to another namespace, or another process assigned one first.
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -87,7 +87,7 @@ impl Nsids {
             }
         }
 
-        // The lowest free one, as it was used before or not.
+        // Let the kernel choose the lowest free id, whether or not it was used before.
         match self.assign_number(target, NOT_ASSIGNED) {
             Err(Errno::EXIST) | Ok(()) => {}
             Err(errno) => return Err(errno),
@@ -101,7 +101,7 @@ impl Nsids {
         self.asker.ask((RTM_NEWNSID, NLM_F_ACK), &self.body, |_, _| {})
     }
 
-    /// `struct rtgenmsg` (a family and padding), then the target.
+    /// Writes `struct rtgenmsg` (a family and padding), then the target.
     fn question(&mut self, target: Target<'_>) {
         self.body.clear();
         self.body.extend_from_slice(&[0; RTGENMSG_BYTES]);
@@ -113,11 +113,11 @@ impl Nsids {
     }
 }
 
-/// The lowest number that is asked for: others have the small ones, which the kernel chooses by itself.
+/// The lowest id to ask for: the kernel assigns small ones by itself.
 const FIRST: i32 = 1 << 20;
-/// The first number is one of this many from there on: 12 days of milliseconds, which leaves as many above it.
+/// The first id is within this many above `FIRST`: 12 days of milliseconds, with as many ids left above.
 const NUMBERS: u64 = 1 << 30;
-/// Numbers that are tried before the kernel may choose.
+/// Ids to try before letting the kernel choose.
 const TRIES_MAX: usize = 16;
 
 pub(super) const RTM_NEWNSID: u16 = 88;
@@ -126,7 +126,7 @@ const RTM_GETNSID: u16 = 90;
 pub(super) const NETNSA_NSID: u16 = 1;
 const NETNSA_PID: u16 = 2;
 const NETNSA_FD: u16 = 3;
-/// `NETNSA_NSID_NOT_ASSIGNED` (linux/net_namespace.h): as an answer "none", as a request "any".
+/// `NETNSA_NSID_NOT_ASSIGNED` (linux/net_namespace.h): "none" in an answer, "any" in a request.
 const NOT_ASSIGNED: i32 = -1;
 /// `struct rtgenmsg` is one byte, padded to four.
 pub(super) const RTGENMSG_BYTES: usize = 4;

@@ -1,4 +1,4 @@
-//! Questions to netlink, one at a time, and the framing that they need.
+//! Netlink requests, one at a time, and their framing.
 
 use super::{DUMP_BUFFER_BYTES, Protocol, Socket};
 use crate::Errno;
@@ -21,10 +21,10 @@ const NETLINK_CAP_ACK: libc::c_int = 10;
 const NETLINK_EXT_ACK: libc::c_int = 11;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// The kernel answers at once; a limit keeps a surprise from hanging the caller.
+/// The kernel answers at once; the timeout only keeps an unforeseen case from hanging the caller.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A socket for questions whose answers are few. Its memory is reused.
+/// A socket for requests with few answers. Reuses its memory.
 pub(crate) struct Asker {
     socket: Socket,
     sequence: u32,
@@ -45,23 +45,23 @@ impl Asker {
         Ok(Asker { socket, sequence: 0, request: Vec::new(), buffer, explanation: None })
     }
 
-    /// Has the kernel say in words what it dislikes, where it knows (since Linux 4.12).
+    /// Opens a socket on which the kernel explains errors in words, where it can (since Linux 4.12).
     pub(crate) fn open_explaining() -> io::Result<Asker> {
         let asker = Asker::open()?;
-        // A kernel without them answers with the error number alone.
+        // A kernel without these options answers with the error number alone.
         let _ = asker.socket.set(NETLINK_CAP_ACK, 1);
         let _ = asker.socket.set(NETLINK_EXT_ACK, 1);
         Ok(asker)
     }
 
-    /// What the kernel said in words with the last error, if [`Self::open_explaining`] made this and it said anything.
+    /// The kernel's explanation of the last error, if [`Self::open_explaining`] made this and the kernel gave one.
     pub(crate) fn take_explanation(&mut self) -> Option<String> {
         self.explanation.take()
     }
 
-    /// Sends one request and hands every message of its answer to `each`, as type and body.
+    /// Sends one request and passes every message of its answer to `each`, as type and body.
     ///
-    /// The answer is over with an error or acknowledgement, with the end of a dump, or, when neither was asked for, with the
+    /// The answer ends with an error or acknowledgment, with the end of a dump or, if the request asked for neither, with the
     /// first datagram.
     pub(crate) fn ask(
         &mut self,
@@ -92,7 +92,7 @@ impl Asker {
             let mut is_ours = false;
             while let Some((message, next)) = split_message(rest) {
                 rest = next;
-                // Answers to a question that was abandoned have another number.
+                // Answers to an abandoned request have another sequence number.
                 if message.sequence != self.sequence {
                     continue;
                 }
@@ -127,7 +127,7 @@ impl Asker {
     }
 }
 
-/// The number that an error, an acknowledgement or the end of a dump starts with: 0 or a negative error number.
+/// The number at the start of an error, an acknowledgment or the end of a dump: 0 or a negative error number.
 fn status(body: &[u8]) -> Result<(), Errno> {
     match body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code)) {
         0 => Ok(()),
@@ -135,7 +135,7 @@ fn status(body: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// The kernel's words in a `struct nlmsgerr` that holds the header of the request and not its body (`NETLINK_CAP_ACK`).
+/// The explanation in a `struct nlmsgerr` that holds the header of the request but not its body (`NETLINK_CAP_ACK`).
 fn explanation(body: &[u8]) -> Option<String> {
     let words = attribute(body.get(4 + NLMSGHDR_BYTES..)?, NLMSGERR_ATTR_MSG)?;
     let words = words.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -166,7 +166,7 @@ struct Message<'a> {
     body: &'a [u8],
 }
 
-/// Splits `struct nlmsghdr` and its body off the front; `None` at the end or at a length that lies.
+/// Splits `struct nlmsghdr` and its body off the front; `None` at the end or when the length is wrong.
 fn split_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
     let len = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
@@ -186,7 +186,7 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Hands every event that a socket of multicast groups has had so far to `each`, as `read` takes it, and `lost` where some were lost.
+/// Passes every event queued on a multicast socket to `each`, as decoded by `read`, and `lost` where events were lost.
 pub(crate) fn drain<E: Copy>(
     socket: &Socket,
     buffer: &mut [u8],
@@ -202,7 +202,7 @@ pub(crate) fn drain<E: Copy>(
                 each(lost);
                 continue;
             }
-            // Empty. Other errors do not happen to a socket that is only read.
+            // Empty. Other errors cannot occur on a socket that is only read.
             Err(_) => return,
         };
 

@@ -1,4 +1,4 @@
-//! Many events with one system call.
+//! Receives many events with one system call.
 
 use super::message::Slot;
 use super::{Received, Socket};
@@ -8,7 +8,7 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
-/// Buffers for a batch of small datagrams, reused by every call. Only touched pages cost memory.
+/// Buffers for a batch of small datagrams, reused by every call. Only pages that were touched use memory.
 pub struct EventBatch {
     buffers: Box<[u8]>,
     buffer_bytes: usize,
@@ -18,19 +18,19 @@ pub struct EventBatch {
     len: usize,
 }
 
-// SAFETY: the pointers in `parts` and `headers` are written anew by each `receive` before the kernel follows them, point into
-// the boxes of the same value, and are followed by nobody else.
+// SAFETY: each `receive` rewrites the pointers in `parts` and `headers` before the kernel follows them; they point into the
+// boxes of the same value, and nothing else follows them.
 unsafe impl Send for EventBatch {}
 
 impl EventBatch {
-    /// Room for `datagrams` of at most `buffer_bytes` each; larger ones arrive truncated. Both at least 1.
+    /// Room for `datagrams` of at most `buffer_bytes` each; larger ones arrive truncated. Values below 1 count as 1.
     pub fn new(datagrams: usize, buffer_bytes: usize) -> EventBatch {
         let (datagrams, buffer_bytes) = (datagrams.max(1), buffer_bytes.max(1));
         // SAFETY: all-zero bytes are a valid `mmsghdr`: null pointers, zero lengths.
         let header: libc::mmsghdr = unsafe { mem::zeroed() };
         let part = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         EventBatch {
-            // `vec![0; n]` asks for zeroed pages, which the kernel hands out when they are first written.
+            // `vec![0; n]` allocates zeroed pages, which the kernel provides on first write.
             buffers: vec![0; datagrams * buffer_bytes].into_boxed_slice(),
             buffer_bytes,
             slots: vec![Slot::default(); datagrams].into_boxed_slice(),
@@ -40,11 +40,11 @@ impl EventBatch {
         }
     }
 
-    /// Takes what is there, without waiting, and returns the number of datagrams, which is at least one. A number below
-    /// that of the buffers means that the queue was empty then, or that an error comes next.
+    /// Receives what is queued, without waiting, and returns the number of datagrams, at least one. A number below the number
+    /// of buffers means that the queue was empty at that moment, or that an error comes next.
     ///
     /// # Errors
-    /// As [`Socket::receive`]; `EAGAIN` when nothing is there.
+    /// As [`Socket::receive`]; `EAGAIN` when the queue is empty.
     pub fn receive(&mut self, socket: &Socket) -> Result<usize, Errno> {
         self.len = 0;
 
@@ -57,8 +57,8 @@ impl EventBatch {
             header.msg_len = 0;
         }
 
-        // SAFETY: every header points at its part and its slot, and every part at a buffer of its own; all of them live
-        // in boxes of this value, which nobody moves or frees during the call.
+        // SAFETY: every header points at its part and its slot, and every part at its own buffer; all of them live in boxes
+        // of this value, which nobody moves or frees during the call.
         let rc = unsafe {
             libc::recvmmsg(
                 socket.as_fd().as_raw_fd(),

@@ -4,12 +4,12 @@ use super::{NETLINK_LISTEN_ALL_NSID, Received, SOL_NETLINK, kernel_address};
 use std::mem;
 use std::ptr;
 
-/// Room for the control messages of one datagram: one int takes 24 bytes, and nothing else is asked for.
+/// Room for the control messages of one datagram: one int takes 24 bytes, and nothing else is requested.
 const CONTROL_WORDS: usize = 8;
 
 // SAFETY: CMSG_SPACE computes from its argument alone.
 const _: () = assert!(unsafe { libc::CMSG_SPACE(4) } as usize <= CONTROL_WORDS * 8);
-// `[u64; n]` is aligned as a control message wants it.
+// `[u64; n]` has the alignment that a control message requires.
 const _: () = assert!(mem::align_of::<libc::cmsghdr>() <= mem::align_of::<u64>());
 
 /// Where the kernel writes the sender and the control messages of one datagram.
@@ -46,13 +46,13 @@ impl Slot {
             bytes,
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
             sender_port_id: self.sender.nl_pid,
-            // The kernel gives a bit (netlink_group_mask).
+            // The kernel reports the group as a bit (netlink_group_mask).
             group: if groups == 0 { 0 } else { groups.trailing_zeros() + 1 },
             nsid: self.nsid(header.msg_controllen as u64),
         }
     }
 
-    /// The id in the first control message, if that is what it holds. Lengths are u32 with musl and usize with glibc.
+    /// The namespace id, if the first control message holds one. Lengths are u32 with musl and usize with glibc.
     fn nsid(&self, control_bytes: u64) -> Option<i32> {
         // SAFETY: CMSG_LEN computes from its argument alone.
         let wanted_bytes = u64::from(unsafe { libc::CMSG_LEN(4) });

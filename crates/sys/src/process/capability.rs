@@ -1,4 +1,4 @@
-//! Capabilities (capabilities(7)): what the calling thread has, and giving them up.
+//! Capabilities (capabilities(7)): which ones the calling thread has, and dropping them.
 
 use crate::Errno;
 use crate::errno::check;
@@ -20,11 +20,11 @@ pub const CAP_SETGID: u32 = 6;
 pub const CAP_SETUID: u32 = 7;
 /// Bit of `CAP_NET_BIND_SERVICE`: ports below 1,024.
 pub const CAP_NET_BIND_SERVICE: u32 = 10;
-/// Bit of `CAP_NET_BROADCAST`: hearing netlink groups of other namespaces.
+/// Bit of `CAP_NET_BROADCAST`: receiving netlink groups of other namespaces.
 pub const CAP_NET_BROADCAST: u32 = 11;
 /// Bit of `CAP_NET_ADMIN`: receive buffers beyond `net.core.rmem_max`, namespace ids, socket marks.
 pub const CAP_NET_ADMIN: u32 = 12;
-/// Bit of `CAP_NET_RAW`: datagrams that leave from addresses of others.
+/// Bit of `CAP_NET_RAW`: sending datagrams from foreign addresses.
 pub const CAP_NET_RAW: u32 = 13;
 /// Bit of `CAP_SYS_PTRACE`: seeing the namespaces of other users' processes.
 pub const CAP_SYS_PTRACE: u32 = 19;
@@ -76,7 +76,7 @@ const CAPABILITY_NAMES: [&str; 41] = [
     "CAP_CHECKPOINT_RESTORE",
 ];
 
-/// The name of a capability, `None` for a bit that has none up to Linux 6.18.
+/// The name of a capability; `None` for a bit that Linux 6.18 does not define.
 pub fn capability_name(bit: u32) -> Option<&'static str> {
     CAPABILITY_NAMES.get(usize::try_from(bit).ok()?).copied()
 }
@@ -91,15 +91,16 @@ pub const fn capability_set(bits: &[u32]) -> u64 {
     set
 }
 
-/// Gives up every capability of the calling thread that is not in `keep`, and returns what it still has. Threads that it starts
-/// from here on have no more than that; those that run already keep theirs, so call it before the first.
+/// Drops every capability of the calling thread that is not in `keep`, and returns those it still has. Threads that it starts
+/// afterwards have no more than that; threads already running keep theirs, so call it before starting the first.
 ///
-/// What is kept is permitted and effective. Nothing is inheritable or ambient, so that a program that this thread starts gets
-/// nothing. The bounding set shrinks too where `CAP_SETPCAP` allows it; [`super::forbid_new_privileges`] has the same effect
+/// The kept capabilities are permitted and effective. None is inheritable or ambient, so a program that this thread executes
+/// gets none. The bounding set shrinks too where `CAP_SETPCAP` allows it; [`super::forbid_new_privileges`] has the same effect
+/// and needs no capability.
 /// and needs no capability.
 ///
 /// # Errors
-/// Any of `prctl(2)` or `capset(2)`; the thread may then have given up a part.
+/// Any of `prctl(2)` or `capset(2)`; the thread may then have dropped only some of them.
 pub fn keep_capabilities(keep: u64) -> Result<u64, Errno> {
     for bit in 0..64 {
         if keep & 1 << bit == 0 && is_in_bounding_set(bit) {
@@ -132,17 +133,17 @@ pub fn keep_capabilities(keep: u64) -> Result<u64, Errno> {
     Ok(u64::from(sets[1].effective) << 32 | u64::from(sets[0].effective))
 }
 
-/// Becomes this user and group permanently, without any other group, and keeps the permitted capabilities for
-/// [`keep_capabilities`] to choose from: none is effective in between. Called before the first thread.
+/// Becomes this user and group permanently, without supplementary groups, and keeps the permitted capabilities for
+/// [`keep_capabilities`] to choose from; none is effective in between. Call it before starting the first thread.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SETUID` and `CAP_SETGID`; any of `prctl(2)`, `setgroups(2)`, `setresgid(2)`, `setresuid(2)`.
 pub fn become_user(uid: u32, gid: u32) -> Result<(), Errno> {
-    // First: the change of user would clear the permitted set otherwise (capabilities(7)).
+    // This must come first: otherwise the change of user would clear the permitted set (capabilities(7)).
     // SAFETY: PR_SET_KEEPCAPS takes an integer.
     check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
-    // Groups before the user, who has no capability to change them any more.
-    // SAFETY: of no group the kernel reads nothing.
+    // Groups before the user, because the new user has no capability to change them.
+    // SAFETY: with a count of 0 the kernel reads nothing from the pointer.
     check(unsafe { libc::setgroups(0, ptr::null()) })?;
     // SAFETY: setresgid takes integers.
     check(unsafe { libc::setresgid(gid, gid, gid) })?;

@@ -1,12 +1,11 @@
-//! Other processes: whether one is still the one that it was, and signals to it.
+//! Other processes: whether a process id still means the same process, and sending it signals.
 
 use crate::Errno;
 use crate::errno::check;
 use std::fs;
 use std::io;
 
-/// When a process started, with the boot in which that was: with its id, what no other process has. A process that has ended and whose
-/// parent has not noticed yet is not there any more.
+/// When a process started, and in which boot: together with the process id, unique to it. A zombie counts as gone.
 ///
 /// # Errors
 /// `NotFound` when there is no such process, or when `/proc` is not mounted.
@@ -27,9 +26,9 @@ pub fn started(pid: u32) -> io::Result<String> {
 /// Sends a signal to a process.
 ///
 /// # Errors
-/// `EPERM` when it is another user's, `ESRCH` when there is none.
+/// `EPERM` when the process belongs to another user, `ESRCH` when it does not exist.
 pub fn send_signal(pid: u32, signal: i32) -> Result<(), Errno> {
-    // 0 and what is negative would be a whole group of processes.
+    // 0 and negative values would address a process group.
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Errno(libc::ESRCH))?;
     // SAFETY: `kill` takes integers.
     check(unsafe { libc::kill(pid, signal) }).map(drop)
@@ -48,7 +47,7 @@ mod tests {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         assert!(started(child.id()).is_ok());
         send_signal(child.id(), libc::SIGKILL).unwrap();
-        // It stays a zombie until its parent asks.
+        // It stays a zombie until its parent waits for it.
         while started(child.id()).is_ok() {
             std::thread::yield_now();
         }

@@ -3,16 +3,16 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has a child process be killed when the thread that starts it ends, however it ends (`PR_SET_PDEATHSIG`). The thread has to
-/// live as long as the child is wanted.
+/// Has the kernel kill a child process when the thread that starts it ends, however it ends (`PR_SET_PDEATHSIG`). The thread
+/// must live as long as the child is wanted.
 pub fn die_with_this_thread(command: &mut Command) -> &mut Command {
     let parent = std::process::id();
-    // An exec that changes credentials clears the signal (fs/exec.c, begin_new_exec); our children have ours.
+    // An exec that changes credentials clears the signal (fs/exec.c, begin_new_exec); our children keep their credentials.
     let start = move || {
         // SAFETY: PR_SET_PDEATHSIG takes an integer.
         let set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
         check(set).map_err(io::Error::from)?;
-        // A parent that was killed before that call sends nothing any more.
+        // If the parent was killed before that call, no signal will arrive.
         if std::os::unix::process::parent_id() == parent {
             Ok(())
         } else {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
 
-    /// In a process of its own, which ends between the fork and the call that asks for the signal.
+    /// Runs in a separate process that ends between the fork and the call that requests the signal.
     #[test]
     fn a_child_whose_parent_is_gone_before_it_starts_ends_too() {
         const NAME: &str = "a_child_whose_parent_is_gone_before_it_starts_ends_too";

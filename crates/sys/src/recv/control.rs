@@ -1,12 +1,12 @@
-//! What the kernel says about a message beside its bytes (cmsg(3)).
+//! Control messages: what the kernel says about a datagram in addition to its bytes (cmsg(3)).
 
 use std::mem;
 use std::ptr;
 
-/// Room for two control messages: a header and a time (`SCM_TIMESTAMPNS` of socket(7)), a header and a number (`UDP_GRO` of udp(7)).
+/// Room for two control messages, each with a header: a time (`SCM_TIMESTAMPNS` of socket(7)) and a number (`UDP_GRO` of udp(7)).
 pub(super) const CONTROL_BYTES: usize = 64;
 
-/// Room for what is said of one message, aligned as the kernel's headers are.
+/// Room for the control messages of one datagram, aligned as the kernel's headers are.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 pub(super) struct Control(pub(super) [u8; CONTROL_BYTES]);
@@ -27,7 +27,7 @@ pub(super) fn stamp_ns(control: &[u8]) -> Option<u64> {
     Some(number(0)?.wrapping_mul(1_000_000_000).wrapping_add(number(half)?))
 }
 
-/// Length of the datagrams of an aggregate, of which the last one may be shorter.
+/// Length of each datagram of an aggregate; the last one may be shorter.
 pub(super) fn segment_bytes(control: &[u8]) -> Option<usize> {
     let len = value_of(control, libc::SOL_UDP, libc::UDP_GRO)?;
     usize::try_from(i32::from_ne_bytes(len.get(..4)?.try_into().ok()?)).ok()
@@ -40,13 +40,13 @@ fn value_of(mut bytes: &[u8], level: libc::c_int, kind: libc::c_int) -> Option<&
     while bytes.len() >= HEADER_BYTES {
         // SAFETY: there are as many bytes as a `cmsghdr` has, which is made of integers only, and the read needs no alignment.
         let header: libc::cmsghdr = unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) };
-        // As wide as a pointer with glibc, half that with musl.
+        // As wide as a pointer with glibc, half as wide with musl.
         let len = header.cmsg_len as usize;
         if (header.cmsg_level, header.cmsg_type) == (level, kind) {
             return bytes.get(HEADER_BYTES..len);
         }
 
-        // The next one begins where a pointer may (CMSG_NXTHDR).
+        // The next one begins at the alignment of a pointer (CMSG_NXTHDR).
         let end = len.max(HEADER_BYTES).checked_next_multiple_of(mem::size_of::<usize>())?;
         bytes = bytes.get(end..)?;
     }
@@ -62,7 +62,7 @@ mod tests {
         let head = mem::size_of::<libc::cmsghdr>();
         let len = head + value.len();
         let mut bytes = vec![0; head];
-        // As wide as a pointer with glibc, half that and padded with musl.
+        // As wide as a pointer with glibc, half as wide and padded with musl.
         let at =
             if cfg!(all(target_endian = "big", not(target_env = "musl"))) { head - 12 } else { 0 };
         bytes[at..at + 4].copy_from_slice(&(len as u32).to_ne_bytes());

@@ -1,4 +1,4 @@
-//! The kernel's events about neighbours, routes, addresses, devices and queues.
+//! The kernel's events about neighbors, routes, addresses, devices and queues.
 
 use super::{Neighbour, NextHop, RTM_DELNEIGH, RTM_NEWNEIGH, neighbour_of};
 use crate::netlink::ask::drain;
@@ -6,34 +6,34 @@ use crate::netlink::{DUMP_BUFFER_BYTES, Protocol, Socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Multicast groups of rtnetlink (include/uapi/linux/rtnetlink.h, `enum rtnetlink_groups`): links, neighbours, queues,
-/// addresses and routes of both families.
+/// Multicast groups of rtnetlink (include/uapi/linux/rtnetlink.h, `enum rtnetlink_groups`): links, neighbors, queues,
+/// and the addresses and routes of both families.
 const GROUPS: [u32; 7] = [1, 3, 4, 5, 7, 9, 11];
 
 /// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A neighbour has another state. `NUD_INCOMPLETE` is not reported (net/core/neighbour.c, `__neigh_event_send`).
+    /// A neighbor's state has changed. `NUD_INCOMPLETE` is not reported (net/core/neighbour.c, `__neigh_event_send`).
     ///
-    /// The kernel reports a failure just after it has dropped what waited for the neighbour
-    /// (`neigh_timer_handler`), and an answer just after it has sent that (`__neigh_update`).
+    /// The kernel reports a failure just after it has dropped the packets that waited for the neighbor
+    /// (`neigh_timer_handler`), and an answer just after it has sent them (`__neigh_update`).
     Neighbour(NextHop, Neighbour),
-    /// A neighbour's entry is gone, and what waited for it too.
+    /// A neighbor's entry is gone, and with it the packets that waited for it.
     Forgotten(NextHop),
-    /// A route, an address, a device or a queue: what was asked for may have another answer.
+    /// A route, an address, a device or a queue has changed: query again.
     Routes,
     /// Events were lost, because they came faster than they were read.
     Lost,
 }
 
-/// A socket that hears the events of the network namespace in which it was opened.
+/// A socket that receives the events of the network namespace in which it was opened.
 pub struct Watch {
     socket: Socket,
     buffer: Vec<u8>,
 }
 
 impl Watch {
-    /// Opens the socket and begins to hear. It does not block.
+    /// Opens the socket and starts receiving. It does not block.
     ///
     /// # Errors
     /// Any error of the netlink socket. `EINVAL` where the kernel lacks one of the groups.
@@ -45,7 +45,7 @@ impl Watch {
         Ok(Watch { socket, buffer: vec![0; DUMP_BUFFER_BYTES] })
     }
 
-    /// Hands everything that has been reported so far to `each`.
+    /// Passes everything reported so far to `each`.
     pub fn drain(&mut self, each: impl FnMut(Change)) {
         drain(&self.socket, &mut self.buffer, Change::Lost, change, each);
     }
@@ -58,7 +58,7 @@ impl AsFd for Watch {
 }
 
 fn change(kind: u16, body: &[u8]) -> Option<Change> {
-    // Entries of a bridge's table have no address of a network: they are none of ours.
+    // Entries of a bridge's forwarding table have no IP address and do not concern us.
     let neighbour = neighbour_of(body);
     match kind {
         RTM_NEWNEIGH => neighbour.map(|(hop, state)| Change::Neighbour(hop, state)),

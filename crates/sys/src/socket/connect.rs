@@ -1,4 +1,4 @@
-//! Sockets to send from.
+//! Sockets for sending.
 
 use super::{interface_index, refuse_new_datagrams, set, set_int};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -7,47 +7,48 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// The send buffer of a UDP socket unless another is asked for, in bytes of the kernel's accounting.
+/// Default send buffer of a UDP socket, in bytes of the kernel's accounting.
 ///
-/// While a neighbour's link address is not known, datagrams wait in a queue of `net.ipv4.neigh.*.unres_qlen_bytes`
-/// (212,992), which drops its oldest ones without reporting it. The kernel's own default for send buffers is as large,
-/// and one message more fits beyond it. With less, the socket is full before the queue is, and says so: measured, of 26,474
-/// datagrams to a neighbour that answered after a second 480 were lost in silence with 208 KiB, and none with this.
+/// While a neighbor's link address is unknown, datagrams wait in a queue of `net.ipv4.neigh.*.unres_qlen_bytes` (212,992), which
+/// silently drops its oldest ones. The kernel's default send buffer is as large, and accepts one more message beyond its limit.
+/// With a smaller buffer, the socket is full before the queue is, and reports it. Measured with 26,474 datagrams to a neighbor
+/// that answered after a second: 480 were silently lost with 208 KiB, none with this size.
 pub const SEND_BUFFER_BYTES: usize = 128 << 10;
 
 /// How a target's UDP socket is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SendOptions {
-    /// Address that datagrams leave from. Chosen by route when absent.
+    /// Source address of the datagrams. Chosen by route when absent.
     pub source_address: Option<IpAddr>,
-    /// Port that datagrams leave from. Ephemeral when absent.
+    /// Source port of the datagrams. Ephemeral when absent.
     pub source_port: Option<u16>,
     /// Time to live or hop limit, for unicast and multicast.
     pub ttl: Option<u8>,
     /// Differentiated services code point, 0 to 63 (RFC 2474).
     pub dscp: Option<u8>,
-    /// Send buffer to ask for, in bytes of the kernel's accounting. [`SEND_BUFFER_BYTES`] when absent.
+    /// Send buffer size to request, in bytes of the kernel's accounting. [`SEND_BUFFER_BYTES`] when absent.
     pub send_buffer_bytes: Option<usize>,
-    /// Interface that multicast datagrams leave by.
+    /// Interface for outgoing multicast datagrams.
     pub multicast_interface: Option<String>,
-    /// Whether datagrams may leave from addresses that are not this host's ([`send_messages_from`](crate::send::send_messages_from)). Needs
-    /// `CAP_NET_ADMIN` or `CAP_NET_RAW` (ip(7), `IP_TRANSPARENT`).
+    /// Whether datagrams may have source addresses that are not this host's
+    /// ([`send_messages_from`](crate::send::send_messages_from)). Needs `CAP_NET_ADMIN` or `CAP_NET_RAW` (ip(7),
+    /// `IP_TRANSPARENT`).
     pub is_transparent: bool,
-    /// Whether what the peer sends back is read. Then errors of datagrams that were sent are reported once, by the next call, and not
+    /// Whether replies from the peer are read. If so, an error about a sent datagram is reported once, by the next call, and not
     /// in the error queue.
     pub is_answered: bool,
 }
 
 /// Opens a connected, non-blocking UDP socket whose errors are reported to us (`IP_RECVERR`).
 ///
-/// Without `IP_RECVERR` a full queue loses datagrams while `send` says that all is well (ip(7)). What the peer sends back is
-/// refused: nobody would read it, and the error queue shares its room with it (net/core/skbuff.c, sock_queue_err_skb).
+/// Without `IP_RECVERR` a full queue loses datagrams while `send` reports success (ip(7)). Replies from the peer are refused:
+/// nobody would read them, and they share the buffer with the error queue (net/core/skbuff.c, sock_queue_err_skb).
 ///
 /// # Errors
 /// Any of `socket(2)`, `bind(2)`, `connect(2)`, or an option that the kernel refuses.
 pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<OwnedFd> {
     let remote = match remote {
-        // An IPv4-mapped address is reached by IPv4, whose errors an IPv6 socket would not report.
+        // An IPv4-mapped address is reached over IPv4, whose errors an IPv6 socket would not report.
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
             SocketAddr::new(remote.ip().to_canonical(), remote.port())
         }
@@ -76,7 +77,7 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
     }
 
     if options.source_address.is_some() || options.source_port.is_some() {
-        // The socket of a replaced target, or of another listener's, may still hold the same fixed port.
+        // The socket of a replaced target, or of another listener, may still hold the same fixed port.
         socket.set_reuse_address(options.source_port.is_some())?;
         let any = if remote.is_ipv4() { "0.0.0.0" } else { "::" };
         let ip = match options.source_address {
@@ -102,7 +103,7 @@ fn apply_send_options(
 ) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     let send_buffer_bytes = options.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES);
-    // The kernel doubles what is asked for, to cover its own bookkeeping (socket(7), SO_SNDBUF).
+    // The kernel doubles the requested value to cover its own bookkeeping (socket(7), SO_SNDBUF).
     socket.set_send_buffer_size(send_buffer_bytes.div_ceil(2))?;
 
     let interface = options.multicast_interface.as_deref();
@@ -143,7 +144,7 @@ fn apply_send_options(
 /// Opens a connected, non-blocking unix datagram socket.
 ///
 /// # Errors
-/// `ENOENT` when there is no such path, `ECONNREFUSED` when nobody listens there.
+/// `ENOENT` when the path does not exist, `ECONNREFUSED` when nobody listens there.
 pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
     connect_unix_of(Type::DGRAM, path)
 }
@@ -151,7 +152,7 @@ pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
 /// Opens a connected, non-blocking unix stream.
 ///
 /// # Errors
-/// As [`connect_unix`], and `EAGAIN` when more connections wait to be accepted than the listener lets wait.
+/// As [`connect_unix`], and `EAGAIN` when the listener's backlog is full.
 pub fn connect_unix_stream(path: &Path) -> io::Result<OwnedFd> {
     connect_unix_of(Type::STREAM, path)
 }

@@ -1,4 +1,4 @@
-//! Several sockets on one port: who joins, and which of them a datagram goes to.
+//! Several sockets on one port: who may join, and which of them receives a datagram.
 
 use super::listen::{ListenOptions, new_listener};
 use super::{FilterInstruction, set, set_int, set_program};
@@ -9,22 +9,22 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Most sockets of one group.
+/// Most sockets in one group.
 pub const MEMBERS_MAX: usize = 64;
 
-/// Which socket of a group a datagram goes to.
+/// Which socket of a group receives a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Balance {
-    /// Each datagram to one by chance, whatever the flows: evenly.
+    /// A random one for each datagram, whatever its flow: evenly.
     #[default]
     Even,
-    /// All of a flow to the same, by the kernel's hash of addresses and ports.
+    /// The same one for all datagrams of a flow, by the kernel's hash of addresses and ports.
     Flow,
-    /// To the one with the number of the processor that received it, modulo their count.
+    /// The one with the number of the CPU that received the datagram, modulo the number of sockets.
     Cpu,
 }
 
-/// A socket that is to share the port of another one, and is not bound yet: nothing arrives at it.
+/// A socket that will share another one's port and is not bound yet: nothing arrives at it.
 #[derive(Debug)]
 pub struct Joining {
     socket: Socket,
@@ -32,7 +32,7 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Opens a socket for the address of another one, which lets others in ([`share_port`]).
+    /// Opens a socket for the address of another one, which must allow it ([`share_port`]).
     ///
     /// # Errors
     /// Any of `socket(2)` or `setsockopt(2)`.
@@ -42,7 +42,7 @@ impl Joining {
         Ok(Joining { socket, addr })
     }
 
-    /// The socket, to be read before it is bound.
+    /// The socket, so that a reader can be ready before it is bound.
     ///
     /// # Errors
     /// `EMFILE` and the like.
@@ -50,17 +50,17 @@ impl Joining {
         self.socket.try_clone().map(OwnedFd::from)
     }
 
-    /// Binds it: from here on it gets its part.
+    /// Binds it; from then on it receives its share.
     ///
     /// # Errors
-    /// `EADDRINUSE` when the other one belongs to another user, or lets nobody in; any other of `bind(2)`.
+    /// `EADDRINUSE` when the other socket belongs to another user, or does not allow sharing; any other of `bind(2)`.
     pub fn bind(self) -> io::Result<()> {
         self.socket.bind(&self.addr.into())
     }
 }
 
-/// Lets sockets of the same user join this one's port, to be set after its own bind: where that was alone, nobody else has the port
-/// already (net/ipv4/udp.c, udp_lib_lport_inuse; net/core/sock_reuseport.c, reuseport_add_sock).
+/// Lets sockets of the same user join this one's port. Set it after its own bind: if that bind was exclusive, nobody else has the
+/// port already (net/ipv4/udp.c, udp_lib_lport_inuse; net/core/sock_reuseport.c, reuseport_add_sock).
 ///
 /// # Errors
 /// None for a socket.
@@ -68,7 +68,8 @@ pub fn share_port(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
 }
 
-/// Lets nobody join any more, to be set when nobody shares the port: a datagram is given to a group by its first socket's setting.
+/// Stops others from joining. Set it only when nobody shares the port: the setting of a group's first socket decides whether
+/// datagrams go to the group.
 ///
 /// # Errors
 /// None for a socket.
@@ -76,13 +77,13 @@ pub fn unshare_port(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 0)
 }
 
-/// Spreads what arrives at the port of this socket over the first `members` of its group from now on, in the order in which they
-/// were bound. Takes no privilege.
+/// Spreads what arrives at this socket's port over the first `members` of its group from now on, in the order in which they were
+/// bound. Needs no privilege.
 ///
 /// # Errors
-/// `EINVAL` for a socket that is in no group, or no members; `ENOENT` is never returned.
+/// `EINVAL` for a socket that is not in a group, or no members; `ENOENT` is never returned.
 pub fn spread(socket: BorrowedFd<'_>, balance: Balance, members: usize) -> io::Result<()> {
-    // include/uapi/linux/filter.h: loads from here on are about the packet, not from it.
+    // include/uapi/linux/filter.h: loads from these offsets return metadata of the packet, not its bytes.
     const AD_OFF: u32 = -0x1000_i32 as u32;
     const AD_CPU: u32 = 36;
     const AD_RANDOM: u32 = 56;
@@ -102,10 +103,10 @@ pub fn spread(socket: BorrowedFd<'_>, balance: Balance, members: usize) -> io::R
     }
 }
 
-/// Sends everything that arrives at the port to the first socket of the group from now on.
+/// Directs everything that arrives at the port to the first socket of the group from now on.
 ///
 /// # Errors
-/// `EINVAL` for a socket that is in no group.
+/// `EINVAL` for a socket that is not in a group.
 pub fn gather(socket: BorrowedFd<'_>) -> io::Result<()> {
     let first = FilterInstruction { code: 0x06 /* BPF_RET | BPF_K */, jt: 0, jf: 0, k: 0 };
     attach(socket, &[first])
@@ -124,8 +125,8 @@ fn detach(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Has the kernel note when each datagram arrives, or not any more. It begins to with a delay ([`await_stamps`]): until then a
-/// datagram's time is that of its reading.
+/// Turns the kernel's timestamps of arriving datagrams on or off. They start with a delay ([`await_stamps`]); until then a
+/// datagram's time is the time when it was read.
 ///
 /// # Errors
 /// None for a socket.
@@ -134,16 +135,17 @@ pub fn stamp_arrivals(socket: BorrowedFd<'_>, stamps: Stamps) -> io::Result<()> 
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)
 }
 
-/// Waits until the kernel notes arrivals, for at most `limit`: it turns that on for all of the host in a thread of its own, when the
-/// first socket asks for it (net/core/dev.c, net_enable_timestamp). Returns whether it does.
+/// Waits until the kernel timestamps arrivals, for at most `limit`: it turns timestamps on for the whole host in a thread of its
+/// own, when the first socket asks for them (net/core/dev.c, net_enable_timestamp). Returns whether it does.
 ///
-/// A datagram to ourselves that is read later than it was sent shows it: its time is that of the sending or of the reading.
+/// To find out, it sends a datagram to itself and reads it later: the timestamp is either the time of sending or the time of
+/// reading.
 pub fn await_stamps(limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline {
         match (has_stamps(Ipv4Addr::LOCALHOST.into()), has_stamps(Ipv6Addr::LOCALHOST.into())) {
             (Ok(true), _) | (_, Ok(true)) => return true,
-            // There is no loopback device here that is up: nothing to try it on.
+            // No loopback device is up here, so there is nothing to try it on.
             (Err(_), Err(_)) => std::thread::sleep(deadline - Instant::now().min(deadline)),
             _ => {}
         }

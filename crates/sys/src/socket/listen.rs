@@ -1,4 +1,4 @@
-//! Sockets to receive from.
+//! Sockets for receiving.
 
 use super::{connect_unix, set_int};
 use crate::errno::check;
@@ -15,14 +15,15 @@ use std::path::Path;
 /// How a listener's UDP socket is opened.
 #[derive(Clone, Debug, Default)]
 pub struct ListenOptions {
-    /// Interface that joins the group when the address is a multicast one: a name (`eth0`) or, for IPv4, its address.
+    /// Interface on which to join the group when the address is a multicast one: a name (`eth0`) or, for IPv4, its address.
     /// Without it the kernel chooses by its routes.
     pub multicast_interface: Option<String>,
-    /// Another socket of this process is bound there, takes nothing any more, and [shares](share_address) the address.
+    /// Whether another socket of this process, which receives nothing any more, is bound to the address and
+    /// [shares](share_address) it.
     pub shares_address: bool,
 }
 
-/// Lets one more socket be bound to this one's address, by [`ListenOptions::shares_address`].
+/// Lets one more socket bind to this one's address, with [`ListenOptions::shares_address`].
 ///
 /// # Errors
 /// None for a socket.
@@ -37,7 +38,8 @@ pub fn share_address(socket: BorrowedFd<'_>) -> io::Result<()> {
 pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let socket = new_listener(addr, options)?;
     socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
-    // The kernel asks both sockets when the second is bound (net/ipv4/udp.c, udp_lib_lport_inuse): nobody joins later.
+    // The kernel checks both sockets when the second one is bound (net/ipv4/udp.c, udp_lib_lport_inuse): nobody can join
+    // later.
     socket.set_reuse_address(addr.ip().is_multicast())?;
 
     if addr.ip().is_multicast() {
@@ -47,23 +49,24 @@ pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<Owned
     Ok(socket.into())
 }
 
-/// A socket that has still to be bound there.
+/// A socket for that address, not bound yet.
 pub(super) fn new_listener(addr: SocketAddr, options: &ListenOptions) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(addr), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
     own_groups_only(&socket, addr)?;
     if addr.is_ipv6() {
-        // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or the two cannot both be named.
+        // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or a configuration could not name both.
         socket.set_only_v6(true)?;
     }
 
-    // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared with one.
+    // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared with another
+    // program.
     socket.set_reuse_address(addr.ip().is_multicast() || options.shares_address)?;
     Ok(socket)
 }
 
-/// Without this a socket on a wildcard address hears every group that any socket of the host has joined (ip(7),
-/// `IP_MULTICAST_ALL`): what a relay sends to a group would come back to it as soon as another program joins.
+/// Without this, a socket on a wildcard address receives every group that any socket of the host has joined (ip(7),
+/// `IP_MULTICAST_ALL`): datagrams that a relay sends to a group would come back to it as soon as another program joins.
 fn own_groups_only(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
     if addr.is_ipv4() {
         return set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0);
@@ -75,7 +78,7 @@ fn own_groups_only(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// A group of interface-local or link-local scope is one only together with its interface (RFC 4007 section 6).
+/// A group of interface-local or link-local scope is only defined together with an interface (RFC 4007 section 6).
 fn with_scope(addr: SocketAddr, interface: Option<&str>) -> io::Result<SocketAddr> {
     match (addr, interface) {
         (SocketAddr::V6(v6), Some(name)) if v6.ip().is_multicast() && v6.scope_id() == 0 => {
@@ -108,7 +111,7 @@ fn join_group(socket: &Socket, group: IpAddr, interface: Option<&str>) -> io::Re
 /// The index of a network interface.
 ///
 /// # Errors
-/// `ENODEV` when there is none of that name.
+/// `ENODEV` when there is no interface of that name.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: `name` is a C string that outlives the call.
@@ -118,7 +121,7 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// Opens a unix datagram socket at a path. A socket file that nobody listens on any more is replaced; nothing else is.
+/// Opens a unix datagram socket at a path. Replaces a socket file that nobody listens on any more, and nothing else.
 ///
 /// # Errors
 /// `EADDRINUSE` when another process listens there or the path is not a socket; any of `socket(2)`, `bind(2)`.
@@ -135,15 +138,15 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Opens a unix stream socket at a path, non-blocking, and listens. A socket file that nobody listens on any more is replaced;
-/// nothing else is. Nobody but the owner can connect before [`share_socket_file`] lets them.
+/// Opens a unix stream socket at a path, non-blocking, and listens. Replaces a socket file that nobody listens on any more,
+/// and nothing else. Only the owner can connect until [`share_socket_file`] changes that.
 ///
 /// # Errors
 /// As [`listen_unix`].
 pub fn listen_unix_stream(path: &Path) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
 
-    // The file's mode is that of the socket less the umask (net/unix/af_unix.c, unix_bind_bsd).
+    // The file's mode is the socket's mode less the umask (net/unix/af_unix.c, unix_bind_bsd).
     // SAFETY: fchmod takes integers.
     check(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
 
@@ -162,7 +165,7 @@ pub fn listen_unix_stream(path: &Path) -> io::Result<UnixListener> {
 
 fn is_stale_stream(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    // Non-blocking: a listener that does not accept would hold this up forever once its queue is full.
+    // Non-blocking: a listener that does not accept would block this forever once its queue is full.
     let connect = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
         socket.connect(&SockAddr::unix(path)?)
@@ -170,14 +173,13 @@ fn is_stale_stream(path: &Path) -> bool {
     is_socket && connect().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Gives the file of a unix socket that this process has just bound to a group, if one is named, and sets its mode:
-/// who may connect. If another user who may write to the folder has replaced the file meanwhile, the replacement is
-/// not touched.
+/// Sets the mode of a unix socket file that this process has just bound, and its group if given: who may connect. If another
+/// user with write access to the directory has replaced the file meanwhile, the replacement is not touched.
 ///
 /// # Errors
-/// `EPERM` when the path is no longer a socket of this user with one name; any of `open(2)`, `fchownat(2)`, `chmod(2)`.
+/// `EPERM` when the path is no longer a socket of this user with a single link; any of `open(2)`, `fchownat(2)`, `chmod(2)`.
 pub fn share_socket_file(path: &Path, mode: u32, gid: Option<u32>) -> io::Result<()> {
-    // Neither follows a link nor opens what is there: it only says which file is meant from here on.
+    // This neither follows a link nor opens the socket: it only pins down which file is meant.
     let file =
         OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
 
@@ -196,14 +198,14 @@ pub fn share_socket_file(path: &Path, mode: u32, gid: Option<u32>) -> io::Result
         })?;
     }
 
-    // fchmod(2) refuses such a descriptor; its name in /proc leads to the same file and to no other (open(2), O_PATH).
+    // fchmod(2) refuses such a descriptor; its name in /proc leads to exactly that file (open(2), O_PATH).
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::fs::set_permissions(name, Permissions::from_mode(mode))
 }
 
 fn is_stale_socket(path: &Path) -> bool {
-    // connect(2) answers ECONNREFUSED for a regular file too (net/unix/af_unix.c, unix_find_bsd), and a symbolic link is
-    // not ours to remove.
+    // connect(2) returns ECONNREFUSED for a regular file too (net/unix/af_unix.c, unix_find_bsd), and a symbolic link is not
+    // ours to remove.
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     is_socket
         && connect_unix(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)

@@ -1,20 +1,20 @@
 use crate::socket::FilterInstruction;
 use std::fmt;
 
-/// The probability that a packet is dropped, in steps of 2⁻³² as the kernel draws it.
+/// The probability that a packet is dropped, in steps of 2⁻³², the resolution of the kernel's random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Loss {
-    /// Dropped when a random `u32` is below; 2³² drops everything.
+    /// A packet is dropped when a random `u32` is below this; 2³² drops everything.
     threshold: u64,
 }
 
 const RANDOM_VALUES: f64 = 4_294_967_296.0;
 
 impl Loss {
-    /// Nothing is dropped.
+    /// Drops nothing.
     pub const NONE: Loss = Loss { threshold: 0 };
 
-    /// Everything is dropped.
+    /// Drops everything.
     pub const ALL: Loss = Loss { threshold: 1 << 32 };
 
     /// Rounded down to the next step; `None` outside 0 to 1.
@@ -24,12 +24,12 @@ impl Loss {
             .then_some(Loss { threshold: (probability * RANDOM_VALUES) as u64 })
     }
 
-    /// What the kernel will do, 0 to 1.
+    /// The probability after rounding, 0 to 1.
     pub fn probability(self) -> f64 {
         self.threshold as f64 / RANDOM_VALUES
     }
 
-    /// For `cls_bpf` with direct action: IP is dropped with this probability, unless it is ICMPv6; the rest passes.
+    /// For `cls_bpf` with direct action: drops IP packets with this probability, except ICMPv6; the rest passes.
     pub(super) fn ingress_program(self) -> Vec<FilterInstruction> {
         let mut program = vec![
             load_half(SKF_AD_OFF + SKF_AD_PROTOCOL),
@@ -37,7 +37,7 @@ impl Loss {
             jump_if_equal(ETHERTYPE_IPV6, 0, 3), // no: pass
             load_byte(SKF_NET_OFF + IPV6_NEXT_HEADER_AT),
             jump_if_equal(ICMPV6, 1, 0), // yes: pass
-            // Multicast listener reports, ICMPv6 too, follow a hop-by-hop header.
+            // Multicast listener reports, also ICMPv6, follow a hop-by-hop header.
             jump_if_equal(HOP_BY_HOP, 0, 1), // no: draw
             give(TC_ACT_OK),                 // pass
         ];
@@ -69,7 +69,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Where a load finds what the kernel knows of a packet, and its network header (linux/filter.h).
+/// Offsets at which a load finds packet metadata and the network header (linux/filter.h).
 const SKF_AD_OFF: i32 = -0x1000;
 const SKF_NET_OFF: i32 = -0x10_0000;
 const SKF_AD_PROTOCOL: i32 = 0;
@@ -114,7 +114,7 @@ fn give(k: u32) -> FilterInstruction {
 mod tests {
     use super::*;
 
-    /// What a program gives for a packet of this ethertype and IPv6 next header, when the kernel draws `random`.
+    /// Runs a program on a packet with this ethertype and IPv6 next header, when the kernel draws `random`.
     fn run(program: &[FilterInstruction], ethertype: u32, next_header: u32, random: u32) -> u32 {
         let (mut at, mut accumulator) = (0, 0);
         loop {

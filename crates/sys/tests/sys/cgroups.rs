@@ -1,4 +1,4 @@
-//! Control groups of the running kernel, by number.
+//! Control groups of the running kernel, by id.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn another_file_system_is_no_cgroup_mount() {
     assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
 }
 
-/// A control group that goes with its owner.
+/// A control group that is removed with this value.
 struct Group(PathBuf);
 
 impl Drop for Group {

@@ -1,4 +1,4 @@
-//! A process that has given up what it does not need. Each test runs in a process of its own, which is this program again.
+//! A process that has dropped what it does not need. Each test runs this program again in a process of its own.
 
 use std::env;
 use std::net::UdpSocket;
@@ -19,7 +19,7 @@ fn run_child(name: &str, variables: &[(&str, &str)]) -> ExitStatus {
         .args(["--exact", &format!("confined::{name}"), "--nocapture", "--test-threads=1"])
         .env("WEIR_TEST_CHILD", name)
         .envs(variables.iter().copied())
-        // What its harness says there is a result that would be counted twice.
+        // Its test harness would print a result that would be counted twice.
         .stdout(Stdio::null())
         .status()
         .unwrap()
@@ -75,7 +75,7 @@ fn files_may_be_read_and_not_written_and_netlink_sockets_opened_and_no_others() 
     assert!(Channel::pair().is_err() && Command::new("true").status().is_err());
 }
 
-/// `O_TMPFILE` without what makes it a folder (include/uapi/asm-generic/fcntl.h).
+/// `O_TMPFILE` without `O_DIRECTORY` (include/uapi/asm-generic/fcntl.h).
 fn libc_tmpfile() -> i32 {
     0o20_000_000
 }
@@ -91,7 +91,7 @@ fn a_call_that_is_not_on_the_list_ends_the_process() {
     let _ = UdpSocket::bind("127.0.0.1:0");
 }
 
-/// All that a helper needs which opens sockets in namespaces and passes them on.
+/// All that a helper needs that opens sockets in namespaces and passes them on.
 #[test]
 fn one_capability_and_a_short_list_are_enough_to_enter_namespaces() {
     const NAME: &str = "one_capability_and_a_short_list_are_enough_to_enter_namespaces";
@@ -146,7 +146,7 @@ fn without_the_capability_it_is_named() {
     assert_eq!(error.to_string(), "setns of a network namespace needs CAP_SYS_ADMIN");
 }
 
-/// Nothing goes on in the wrong namespace: not even the test harness gets to say that this has failed.
+/// Nothing may go on in the wrong namespace: not even the test harness gets to report the failure.
 #[test]
 fn a_thread_that_cannot_come_back_ends_the_process() {
     const NAME: &str = "a_thread_that_cannot_come_back_ends_the_process";
@@ -165,7 +165,8 @@ fn a_thread_that_cannot_come_back_ends_the_process() {
     let _ = Home::remember().unwrap().enter(&there, give_up);
 }
 
-/// In a user namespace of its own, a process may enter the namespaces that belong to that one, but not come back to its first.
+/// In a user namespace of its own, a process may enter the network namespaces that belong to it, but not return to its first
+/// one.
 #[test]
 fn namespaces_are_entered_by_a_thread_where_there_is_no_way_back() {
     const NAME: &str = "namespaces_are_entered_by_a_thread_where_there_is_no_way_back";

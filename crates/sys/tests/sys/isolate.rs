@@ -1,4 +1,4 @@
-//! Programs that are not root, in namespaces where they are.
+//! Unprivileged programs in namespaces in which they are root.
 
 use std::env;
 use std::fs;
@@ -10,12 +10,12 @@ use sys::link::Links;
 use sys::namespace::{self, IsolateError, Obstacle, OpenNamespace, isolate, isolate_child};
 use testkit::{OwnProgram, skip};
 
-/// The user and group that nobody is.
+/// User and group id of nobody.
 const NOBODY: u32 = 65_534;
 
 const REQUIRED_BY: [&str; 2] = ["REQUIRE_NETNS", "REQUIRE_ALL"];
 
-/// Runs one of the functions below that are a process of their own, by nobody if this is root.
+/// Runs one of the functions below in a separate process, as nobody if this is root.
 fn child(program: &OwnProgram, function: &str) -> Command {
     let mut command = program.command(&[&format!("isolate::{function}")]);
     command.env("OUTSIDE", namespace::own().unwrap().inode.to_string());
@@ -59,7 +59,7 @@ fn be_root_of_a_network() {
     let (here, there) = (OpenNamespace::create().unwrap(), OpenNamespace::create().unwrap());
     Links::open(&here).unwrap().add_veth("here", "there", &there).unwrap();
     Links::open(&there).unwrap().set_up("there").unwrap();
-    // What belongs to others stays theirs.
+    // The rest of the host stays protected.
     assert_eq!(
         fs::write("/proc/sys/kernel/hostname", "x").unwrap_err().kind(),
         io::ErrorKind::PermissionDenied
@@ -85,7 +85,7 @@ fn a_setting_that_forbids_it_is_named() {
     assert_passed(isolate_child(&mut child(&program, "forbid_it_to_children")).output());
 }
 
-/// The limit belongs to the user namespace of this process, and holds for those below.
+/// The limit belongs to the user namespace of this process and applies to those below it.
 #[test]
 fn forbid_it_to_children() {
     if !is_child() {

@@ -1,4 +1,4 @@
-//! Devices made through rtnetlink, in namespaces that nobody mounts.
+//! Devices created through rtnetlink, in namespaces that are mounted nowhere.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -19,7 +19,8 @@ fn a_namespace_is_made_without_moving_the_caller_and_goes_with_its_descriptor() 
     assert_eq!(namespace::own().unwrap(), own);
     assert!(kept.id() != own && watched.id() != own && kept.id() != watched.id());
     assert_eq!(watched.run(|| namespace::own().unwrap()), Ok(watched.id()));
-    // A virtual cable ends with either of its namespaces, which shows when the other one does.
+    // A veth pair ends with either of its namespaces, so the remaining end shows when the other
+    // namespace is gone.
     let mut links = Links::open(&kept).unwrap();
     links.add_veth("here", "there", &watched).unwrap();
     links.device("here").unwrap();

@@ -1,4 +1,4 @@
-//! What the calls do on the running kernel.
+//! Tests of the system calls on the running kernel.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

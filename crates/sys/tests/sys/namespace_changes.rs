@@ -1,4 +1,4 @@
-//! What the kernel tells of namespaces that come and go.
+//! The kernel's notifications about namespaces.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use testkit::{Netns, need_root_netns, within};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether the mounts changed since the last question.
+/// Whether the mounts have changed since the last call.
 fn have_changed(changes: &MountChanges, timeout: Duration) -> bool {
     let mut set = PollSet::default();
     set.add(changes.as_fd(), Interest::Priority);
@@ -25,7 +25,7 @@ fn a_namespace_that_is_mounted_is_there_when_the_change_is_told() {
     let mut discovery = Discovery::default();
     discovery.scan().unwrap();
     let netns = Netns::new();
-    // Other tests mount too: it is in one of the changes.
+    // Other tests mount too, so any of the changes may be this one.
     let found = within(PATIENCE, || {
         have_changed(&changes, Duration::from_secs(1)) && {
             discovery.scan().unwrap();
@@ -41,7 +41,7 @@ fn ids_are_told_when_they_are_given_and_when_their_namespace_ends() {
     if !need_root_netns() {
         return;
     }
-    // In a namespace of its own, where nobody else gives ids.
+    // In a separate namespace, where nobody else assigns ids.
     let home = OpenNamespace::create().unwrap();
     let told = home.run(|| {
         let mut changes = IdChanges::open().unwrap();
@@ -92,7 +92,7 @@ fn an_inode_is_given_anew_only_after_the_end_was_told() {
             });
             let inode = other.id().inode;
             let id = nsids.assign(Target::Open(other.as_fd())).unwrap();
-            // Checked at once: nobody else can have given the inode of one that lives.
+            // Checked at once: a live namespace's inode cannot have been reused.
             assert_eq!(live.insert(inode, id), None, "the end of its predecessor was not told");
             reused += 1;
             reused >= 200

@@ -1,4 +1,4 @@
-//! Network namespaces of the running kernel: found, entered, left, and never kept.
+//! Network namespaces of the running kernel: found, entered, left, and never kept alive.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -63,7 +63,8 @@ fn without_privilege_the_rest_is_found_and_what_is_missing_is_counted() {
         path: None,
         process: Some(sleeper.0.id()),
     };
-    // A thread of its own loses the capabilities; the namespace is removed by one that has them.
+    // A separate thread drops the capabilities; the namespace is removed by one that still has
+    // them.
     let visit = || {
         sys::process::keep_capabilities(0).unwrap();
         let mut discovery = Discovery::default();
@@ -154,7 +155,7 @@ fn a_stale_path_or_process_is_gone_and_never_another_namespace() {
         Namespace { id: netns.id(), path, process }.open().map(|open| open.id())
     };
     assert_eq!(open(Some(&path), None), Ok(netns.id()));
-    // This process is in another namespace, as one is that was given the id of a dead one.
+    // This process is in another namespace, like a process that was given the id of a dead one.
     assert_eq!(open(None, Some(std::process::id())), Err(Error::Gone));
     assert_eq!(open(Some(Path::new("/proc/self/ns/net")), None), Err(Error::Gone));
     assert_eq!(open(Some(Path::new("/nowhere")), Some(std::process::id())), Err(Error::Gone));
@@ -190,7 +191,7 @@ fn what_is_not_a_network_namespace_is_not_entered() {
     }
 }
 
-/// The device of a namespace vanishes with it, and so does its other end, which this test can see.
+/// A namespace's device vanishes with it, and so does its other end, which this test can see.
 #[test]
 fn a_visited_namespace_is_freed_as_soon_as_it_is_deleted() {
     if !need_root_netns() {
@@ -212,7 +213,7 @@ fn a_visited_namespace_is_freed_as_soon_as_it_is_deleted() {
     let mut nsids = Nsids::open().unwrap();
     nsids.assign(Target::Open(netns.open().as_fd())).unwrap();
     run(Command::new("ip").args(["netns", "del", &netns.name]));
-    // The socket is what keeps it.
+    // The socket keeps it alive.
     assert!(!within(Duration::from_millis(200), || !ours.exists()));
     drop(socket);
     assert!(within(Duration::from_secs(1), || !ours.exists()));
@@ -231,13 +232,13 @@ fn an_id_is_assigned_once_and_known_afterwards() {
     let id = nsids.assign(target).unwrap();
     assert_eq!(nsids.assign(target), Ok(id));
     assert_eq!(nsids.lookup(target), Ok(Some(id)));
-    // Ids are the observer's: seen from inside, nothing has one.
+    // Ids belong to the observer: seen from inside, no namespace has one.
     let inside = Home::remember().unwrap().enter(&open, || Nsids::open().unwrap().lookup(target));
     assert_eq!(inside, Ok(Ok(None)));
     assert!(nsids.lookup(Target::Process(u32::MAX >> 1)).is_err());
 }
 
-/// What the documentation of [`Nsids`] says of ids whose namespace is gone.
+/// Tests what the documentation of [`Nsids`] says about ids whose namespace is gone.
 #[test]
 fn an_id_is_announced_when_it_ends_and_not_given_again() {
     const RTNLGRP_NSID: u32 = 28;

@@ -1,4 +1,4 @@
-//! Netlink sockets and the running kernel: dumps, events, and what is lost of them.
+//! Netlink sockets on the running kernel: dumps, events, and losses.
 
 use std::io::Read;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ fn kind(bytes: &[u8]) -> u16 {
     u16::from_ne_bytes(bytes[4..6].try_into().unwrap())
 }
 
-/// Source port of a `struct inet_diag_msg` behind its header.
+/// Source port of a `struct inet_diag_msg` after its header.
 fn source_port(bytes: &[u8]) -> u16 {
     u16::from_be_bytes(bytes[20..22].try_into().unwrap())
 }
@@ -90,7 +90,7 @@ fn groups_that_do_not_exist_cannot_be_joined() {
     assert_eq!(socket.join_group(TCP_DESTROY), Ok(()));
 }
 
-/// A listener inside a namespace, and connections to it that close at once. Each is two sockets, so two events.
+/// A listener inside a namespace, and connections to it that close at once. Each has two sockets, so two events.
 struct Traffic {
     listener: TcpListener,
 }
@@ -111,9 +111,9 @@ impl Traffic {
     }
 }
 
-/// Reads until the events and those that the kernel lost are `count`, or ten seconds are over. The kernel sends events from a
-/// work queue, some time after the close (net/core/sock_diag.c, sock_diag_broadcast_destroy). Returns the ids and the number of
-/// overruns.
+/// Reads until the events received and those the kernel dropped add up to `count`, or ten seconds have passed. The kernel sends
+/// events from a work queue, some time after the close (net/core/sock_diag.c, sock_diag_broadcast_destroy). Returns the ids and
+/// the number of overruns.
 fn take(count: usize, socket: &Socket) -> (Vec<Option<i32>>, u32) {
     let (mut nsids, mut overruns) = (Vec::new(), 0);
     let mut batch = EventBatch::new(16, 1_024);
@@ -203,7 +203,7 @@ fn one_socket_hears_every_namespace_that_has_an_id() {
     for netns in [&here, &first, &second, &silent] {
         close_in(netns, 1);
     }
-    // Who reads needs no capability: that of whoever opened the socket counts.
+    // The reader needs no capability: those of the process that opened the socket count.
     let events = std::thread::spawn(move || {
         sys::process::keep_capabilities(0).unwrap();
         take(9, &socket)
@@ -244,7 +244,7 @@ fn after_a_loss_what_fits_is_kept_where_that_was_asked_for() {
     close_in(&netns, 100);
     let lost = || mem_info(socket.as_fd()).unwrap().dropped_datagrams as usize;
     let mut buffer = [0; 1_024];
-    // One loop of the kernel serves both sockets: what the one has heard of is lost or queued at the other.
+    // One loop in the kernel serves both sockets: by the time one has received an event, it is queued or lost at the other.
     assert_eq!(take(201, &witness).0.len(), 201);
     let before = lost();
     assert!(before > 0);

@@ -1,4 +1,4 @@
-//! Datagrams and the size that their path carries.
+//! Datagrams and the path MTU.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ fn what_is_larger_than_the_path_is_cut_up_or_refused() {
     Home::remember().unwrap().enter(&netns.open(), check_both).unwrap();
 }
 
-/// The receiver is this namespace's own, at any port.
+/// The receiver is in this namespace, on any port.
 fn check(addr: &str, fits: usize) {
     let mut addr: SocketAddr = addr.parse().unwrap();
     addr.set_port(0);

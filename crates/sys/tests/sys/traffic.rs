@@ -1,4 +1,4 @@
-//! Packets dropped at random: as many as asked for, on one side only, and every one of them counted.
+//! Packets dropped at random: as many as requested, on one side only, and every one of them counted.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ const IPV6: [IpAddr; 2] = [
     IpAddr::V6(std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2)),
 ];
 
-/// Two namespaces with a virtual cable between them.
+/// Two namespaces connected by a veth pair.
 struct Cable {
     ends: [OpenNamespace; 2],
 }
@@ -40,7 +40,7 @@ impl Cable {
         Cable { ends }
     }
 
-    /// A sender in the first namespace, connected to a receiver in the second, which has heard from it.
+    /// A sender in the first namespace, connected to a receiver in the second, which has received from it.
     fn sockets(&self, [first, second]: [IpAddr; 2]) -> (UdpSocket, UdpSocket) {
         let bind = |end: &OpenNamespace, ip| {
             end.run(|| UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap()).unwrap()
@@ -56,7 +56,7 @@ impl Cable {
     }
 }
 
-/// Sends, and says how many came.
+/// Sends `count` datagrams and returns how many arrived.
 fn exchange(sender: &UdpSocket, receiver: &UdpSocket, count: u32) -> u32 {
     let mut received = 0;
     let mut read = || {
@@ -70,7 +70,7 @@ fn exchange(sender: &UdpSocket, receiver: &UdpSocket, count: u32) -> u32 {
             read();
         }
     }
-    // What the kernel has put off comes within its next turn; nothing more for that long means that it is all.
+    // Packets that the kernel deferred arrive soon; when nothing arrives for this long, all have.
     within(Duration::from_millis(50), || {
         read();
         false
@@ -102,7 +102,7 @@ fn what_is_dropped_and_what_arrives_make_up_what_was_sent() {
     }
 }
 
-/// A change takes the old filter away and puts the new one in one step.
+/// A change replaces the old filter with the new one in one step.
 #[test]
 fn nothing_slips_through_while_the_loss_is_changed() {
     if !need_root_netns() {
@@ -147,7 +147,7 @@ fn only_the_receiving_direction_loses() {
     assert_eq!(ingress.counts().unwrap().dropped, 0);
 }
 
-/// Addresses of neighbours are asked for and confirmed while nothing else comes through.
+/// Neighbor addresses are resolved and confirmed while nothing else gets through.
 #[test]
 fn neighbours_find_each_other_through_a_link_that_loses_everything() {
     if !need_root_netns() {
@@ -161,7 +161,7 @@ fn neighbours_find_each_other_through_a_link_that_loses_everything() {
             .run(|| UdpSocket::bind(SocketAddr::new(addresses[0], 0)).unwrap())
             .unwrap();
         let [_, mut at_receiver] = losses;
-        // A datagram only leaves once the neighbour's address is known.
+        // A datagram only leaves once the neighbor's address is known.
         assert!(within(MINUTE, || {
             let _ = sender.send_to(&[0; 8], (addresses[1], 9));
             at_receiver.counts().unwrap().dropped > 0
@@ -199,7 +199,7 @@ fn counts_begin_at_nothing() {
     assert_eq!(ingress.counts(), Ok(Counts::default()));
 }
 
-/// The fallback, which needs no privilege: loopback will do.
+/// The fallback needs no privilege: loopback will do.
 #[test]
 fn a_socket_drops_what_reaches_it_with_the_same_probability() {
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

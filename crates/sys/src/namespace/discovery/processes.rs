@@ -1,4 +1,4 @@
-//! The network namespace of every process, without asking for each one every time.
+//! The network namespace of every process, without asking for each one in every scan.
 
 use super::{Scan, inode_of_link};
 use crate::Errno;
@@ -8,23 +8,24 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Scans in which a process is asked from the first that saw it, and the time in which it is: runtimes start a process first and
-/// move it then.
+/// How many scans, and for how long, a newly seen process is asked every time: runtimes start a process first and move it
+/// afterwards.
 const YOUNG_SCANS: u32 = 3;
 const YOUNG: Duration = Duration::from_secs(3);
 
-/// An older process is asked again in one scan of this many, each in its turn.
+/// An older process is asked once in this many scans; the processes take turns.
 const REFRESH_SCANS: u32 = 8;
 
-/// What is known of the processes of the last scan.
+/// What is known about the processes of the last scan.
 ///
-/// A folder of `/proc` keeps its inode as long as its process lives and the kernel does not need the memory (fs/proc/base.c,
-/// proc_fill_cache, get_next_ino), so that an id with the same inode is the same process. Listing 3,000 of them costs a fifth of
+/// A `/proc` directory keeps its inode as long as its process lives and the kernel does not need the memory (fs/proc/base.c,
+/// proc_fill_cache, get_next_ino), so the same process id with the same inode is the same process. Listing 3,000 of them costs a
+/// fifth of following their links.
 /// following their links.
 #[derive(Default)]
 pub(super) struct Processes {
     known: Vec<Known>,
-    /// The memory of the scan before the last.
+    /// The memory of the scan before the last, for reuse.
     previous: Vec<Known>,
     scan: u32,
 }
@@ -51,24 +52,24 @@ impl Known {
     }
 }
 
-/// What the kernel said of a process.
+/// The kernel's answer for a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     /// The inode of its namespace.
     Namespace(u64),
-    /// It may not be seen.
+    /// Permission was denied.
     Unreadable,
-    /// It has ended in the meantime, or is about to.
+    /// The process has ended in the meantime, or is about to.
     None,
 }
 
 impl Processes {
-    /// Forgets what is known, so that the next scan asks for every process.
+    /// Forgets everything, so that the next scan asks every process.
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }
 
-    /// Lists `/proc` and hands every process whose namespace is known to `each`, as its id and the namespace's inode.
+    /// Lists `/proc` and passes every process whose namespace is known to `each`, as process id and namespace inode.
     pub(super) fn scan(
         &mut self,
         buffer: &mut [u8],
@@ -99,7 +100,7 @@ impl Processes {
         }
     }
 
-    /// Hands over what the last scan has found.
+    /// Reports the processes of the last scan.
     pub(super) fn recall(&self, scan: &mut Scan, mut each: impl FnMut(u32, u64)) {
         self.known.iter().for_each(|known| known.report(scan, &mut each));
     }
@@ -111,7 +112,7 @@ impl Processes {
         process: u32,
         before: Option<Known>,
     ) -> Known {
-        // 1 stands for an inode that the kernel could not make.
+        // Inode 1 means that the kernel could not allocate one.
         let same = before.filter(|before| before.folder_inode == entry.inode && entry.inode > 1);
         let scans = same.map_or(0, |same| same.scans.saturating_add(1));
         let first_seen = same.map_or(now, |same| same.first_seen);
@@ -127,8 +128,8 @@ impl Processes {
     }
 }
 
-/// Finds a process among those of the last scan. Both lists ascend (fs/proc/base.c, proc_pid_readdir), so that the search goes
-/// on where the last one ended; one out of order is asked again, no more.
+/// Finds a process among those of the last scan. Both lists ascend (fs/proc/base.c, proc_pid_readdir), so the search continues
+/// where the last one ended; a process out of order is merely asked again.
 fn find(previous: &[Known], next: &mut usize, process: u32) -> Option<Known> {
     let rest = previous.get(*next..)?;
     *next += rest.iter().take_while(|known| known.process < process).count();
@@ -147,7 +148,7 @@ fn ask(proc: BorrowedFd<'_>, name: &[u8]) -> Answer {
 fn read_namespace_link(proc: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
     let mut path = [0_u8; 32];
     let mut rest = &mut path[..];
-    // The array is zeroed and stays longer than what is written: the path ends with a zero byte.
+    // The array is zeroed and longer than what is written, so the path ends with a zero byte.
     if name.len() > 20 || rest.write_all(name).and_then(|()| rest.write_all(b"/ns/net")).is_err() {
         return Err(Errno::NOENT);
     }
@@ -182,13 +183,13 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The process that a folder of `/proc` stands for.
+    /// The process id, if the directory stands for a process.
     fn process(&self) -> Option<u32> {
         std::str::from_utf8(self.name).ok()?.parse().ok()
     }
 }
 
-/// What [`read_folder`] wrote: inode (8 bytes), offset (8), length of the entry (2), type (1), name, zero byte.
+/// Parses what [`read_folder`] wrote: inode (8 bytes), offset (8), length of the entry (2), type (1), name, zero byte.
 fn entries(mut bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     std::iter::from_fn(move || {
         let inode = u64::from_ne_bytes(*bytes.first_chunk()?);
