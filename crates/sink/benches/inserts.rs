@@ -1,6 +1,6 @@
-//! What rows cost on their way into ClickHouse as `Native` and as `Protobuf`: processor time here for each row, from its message to
-//! the body of an insert without compression, and processor time and seconds of the engine for each 100,000 rows, into the table
-//! of `deploy/clickhouse` and into one that forgets them. 100,000 different records of about 110 fields; the best of nine rounds.
+//! Cost of inserting rows into ClickHouse as `Native` and as `Protobuf`: processor time per row here, from its message to the
+//! body of an uncompressed insert, and processor time and seconds of the engine per 100,000 rows, into the table of
+//! `deploy/clickhouse` and into one that discards them. 100,000 different records of about 110 fields; the best of nine rounds.
 //! `cargo bench -p sink --bench inserts`; it needs the engine (`make tools`). Without `--bench` it runs once, with 1,000 rows.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it finds")]
@@ -17,7 +17,7 @@ use testkit::{TempDir, find_tool, need_python_module, root, run};
 
 const START_UNIX_NS: u64 = 1_795_190_400_000_000_000;
 
-/// Rows in the order of time, 5,000 to a poll every 10 s.
+/// Rows in order of time, 5,000 per poll, one poll every 10 s.
 fn chunk(count: u64) -> Chunk {
     let mut random = testkit::Random(1);
     let mut builder = ChunkBuilder::new(1, [7; 16]);
@@ -33,7 +33,7 @@ fn chunk(count: u64) -> Chunk {
     builder.cut(None).expect("it has rows")
 }
 
-/// Writes all rows, so many times; returns the bytes, and the least nanoseconds of processor time for a row.
+/// Encodes all rows in each round; returns the bytes, and the lowest processor time per row in nanoseconds.
 fn encoded(
     chunk: &Chunk,
     rounds: usize,
@@ -41,7 +41,7 @@ fn encoded(
 ) -> (Vec<u8>, f64) {
     let (mut out, mut best) = (Vec::new(), f64::MAX);
     for _ in 0..=rounds {
-        // The first round is for the memory.
+        // The first round allocates the memory.
         out.clear();
         let began = thread_cpu_ns();
         encode(chunk, &mut out);

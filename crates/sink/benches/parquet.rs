@@ -1,6 +1,6 @@
-//! Full records of 110 fields, as protobuf messages, into a Parquet file in memory: 65,536 different ones. CPU time of the thread, in the
-//! best of its rounds. `cargo bench -p sink --features parquet --bench parquet`; without `--bench` it runs once. The file is kept in the
-//! folder of the build, and `benches/parquet.py FILE` measures how long pyarrow takes to write the same rows.
+//! Full records of 110 fields, as protobuf messages, into a Parquet file in memory: 65,536 different ones. CPU time of the
+//! thread, in the best of its rounds. `cargo bench -p sink --features parquet --bench parquet`; without `--bench` it runs once.
+//! The file is kept in the build directory, and `benches/parquet.py FILE` measures how long pyarrow takes to write the same rows.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it finds")]
 

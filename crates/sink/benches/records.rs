@@ -1,6 +1,6 @@
-//! What a record costs on its way into sinks that forget it: CPU time of the source's thread, and of the whole process. The records are
-//! 128 different ones of about 110 fields in turn, in polls of 2,000; the source waits between two polls until the sinks are empty, so
-//! that no record is dropped. `cargo bench -p sink`. Without `--bench` it runs once, for a moment.
+//! Cost of a record on its way into sinks that discard it: CPU time of the source's thread, and of the whole process. The records
+//! are 128 different ones of about 110 fields in turn, in polls of 2,000; the source waits between polls until the sinks are
+//! empty, so no record is dropped. `cargo bench -p sink`. Without `--bench` it runs briefly once.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it finds")]
 
@@ -15,7 +15,7 @@ use sys::clock::{process_cpu_ns, thread_cpu_ns};
 const RECORDS: usize = 128;
 const POLL_RECORDS: usize = 2_000;
 
-/// Rounds, of which the best counts, and polls in each.
+/// Number of rounds, of which the best counts, and of polls in each.
 const FULL: (usize, usize) = (9, 100);
 const MOMENT: (usize, usize) = (1, 2);
 
@@ -32,7 +32,7 @@ fn null(name: &str, encoding: Encoding) -> Sink {
     opened.expect("a thread can be started")
 }
 
-/// Nanoseconds for each record: of the source's thread, and of all.
+/// Nanoseconds per record: of the source's thread, and of the whole process.
 fn round(sinks: &[Sink], records: &[SocketRecord<'_>], polls: usize) -> (f64, f64) {
     let fanout = Fanout::default();
     sinks.iter().for_each(|sink| fanout.attach(sink));

@@ -1,4 +1,4 @@
-//! What a sink counts, and how the ledger reads it.
+//! A sink's counters, and how the ledger reads them.
 
 use crate::destination::OwnFigures;
 use crate::queue::Queue;
@@ -9,37 +9,37 @@ use ledger::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that each row takes in the memory of a chunk on top of its own, so that a bound in bytes is one in rows too.
+/// Bytes that each row takes in a chunk's memory in addition to its own, so that a limit in bytes also limits rows.
 pub(crate) const ROW_MEMORY_BYTES: usize = 16;
 
-/// What a sink's spool had when the sink opened it.
+/// What a sink's spool held when the sink opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoolFound {
-    /// How much, and how the process before had left it.
+    /// How much, and how the previous process left it.
     pub recovered: Recovered,
-    /// When its oldest row was made, in nanoseconds since 1970; 0 where there is none, or it does not say.
+    /// When its oldest row was made, in nanoseconds since 1970; 0 if there is none or its time is unknown.
     pub oldest_unix_ns: u64,
 }
 
-/// The counts of one sink. Written by its thread, but for what its queue counts.
+/// The counters of one sink. Written by its thread, except those of its queue.
 pub(crate) struct Accounts {
     pub(crate) origin: String,
     pub(crate) name: String,
-    /// Most rows that can be inside.
+    /// Most rows that can be in the sink.
     pub(crate) capacity_rows: u64,
     pub(crate) queue: Arc<Queue>,
-    /// Rows that the spool held when the sink began.
+    /// Rows that the spool held when the sink started.
     pub(crate) recovered: Tally,
     unclosed: EventCounter,
     cut_bytes: EventCounter,
     pub(crate) counters: SinkCounters,
     pub(crate) figures: Figures,
-    /// By how much received, what left and what is inside differed at the last comparison.
+    /// The difference between received, left and inside at the last comparison.
     pub(crate) mismatch: EventCounter,
     state: Mutex<State>,
 }
 
-/// What is counted and measured outside the law.
+/// Counters and measurements outside the law.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) attempts: EventCounter,
@@ -64,23 +64,23 @@ pub(crate) struct Figures {
 #[derive(Default)]
 struct State {
     trouble: Option<Trouble>,
-    /// Of the destination's own kind.
+    /// Figures specific to this kind of destination.
     own: OwnFigures,
     found: Option<SpoolFound>,
-    /// What was inside at the end, and was lost.
+    /// What was still inside at the end, and was lost.
     left_at_end: Amount,
     spool_capacity_bytes: Option<u64>,
-    /// The thread is no longer waited for, and counts nothing more.
+    /// Nobody waits for the thread any more, and it must not count any more.
     is_abandoned: bool,
     standing: Standing,
 }
 
-/// Where rows are that have no fate yet, as the sink's thread said last.
+/// Where the rows without a fate are, as last reported by the sink's thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Standing {
-    /// In the spool: they are there for the next life.
+    /// In the spool: they are kept for the next process.
     pub(crate) kept: Amount,
-    /// Not in the spool, and perhaps with the destination.
+    /// Not in the spool, and possibly delivered.
     pub(crate) exposed: Amount,
 }
 
@@ -110,7 +110,7 @@ impl Accounts {
         }
     }
 
-    /// Lets the sink's thread count, unless it has been given up, and takes what is where after that.
+    /// Lets the sink's thread count, unless the sink has been abandoned, and records where its rows are afterwards.
     pub(crate) fn settle(&self, standing: Standing, count: impl FnOnce()) {
         let mut state = self.lock();
         if !state.is_abandoned {
@@ -119,7 +119,8 @@ impl Accounts {
         }
     }
 
-    /// Holds what is inside against what came and what left, unless the thread has been given up: what it has is counted as gone then.
+    /// Compares what is inside with what came and what left. Does nothing once the sink is abandoned, because its rows then count
+    /// as gone.
     pub(crate) fn compare(&self, queue_received: Amount, queue_left: Amount, inside: Amount) {
         let state = self.lock();
         if state.is_abandoned {
@@ -131,7 +132,7 @@ impl Accounts {
         self.mismatch.set(mismatch.cast_unsigned());
     }
 
-    /// Gives the thread up: it counts nothing more. What it had submitted is uncertain, what the spool has is kept, and the
+    /// Abandons the thread: it counts nothing more. Rows that it had submitted are uncertain, rows in the spool are kept, and the
     /// rest is dropped. Returns what is lost.
     pub(crate) fn abandon(&self) -> Amount {
         let reason = self.queue.failing_reason().unwrap_or(Reason::Shutdown);
@@ -141,7 +142,7 @@ impl Accounts {
         }
         state.is_abandoned = true;
 
-        // Both under the queue's lock: somebody may still offer.
+        // Both under the queue's lock, because a source may still offer chunks.
         let queued = self.queue.inside();
         let left = self.counters.left() + queued.left;
         let inside = (queued.received + self.recovered.load()).saturating_sub(left);
@@ -154,12 +155,12 @@ impl Accounts {
         lost
     }
 
-    /// Says what the spool had.
+    /// Records what the spool held.
     pub(crate) fn set_found(&self, found: SpoolFound) {
         self.lock().found = Some(found);
     }
 
-    /// Counts what the spool had. Only within [`settle`](Self::settle).
+    /// Counts what the spool held. Call it only within [`settle`](Self::settle).
     pub(crate) fn add_recovered(&self, recovered: Recovered) {
         let Recovered { waiting, cut_bytes, ended, .. } = recovered;
         self.recovered.add(Amount { count: waiting.rows, bytes: waiting.row_bytes });
@@ -171,7 +172,7 @@ impl Accounts {
         self.lock().found
     }
 
-    /// Everything that entered.
+    /// Everything that has entered.
     pub(crate) fn received(&self) -> Amount {
         self.queue.offered.load() + self.recovered.load()
     }
@@ -201,7 +202,7 @@ impl Accounts {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics between two changes that belong together.
+        // Nothing panics between two related changes, so a poisoned lock is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
-//! Chunks between the queue and the batches: in memory alone, or by way of a spool.
+//! Chunks between the queue and the batches: in memory, or through a spool.
 //!
-//! With a spool every chunk is written to it before it is batched, in one order; while nothing waits there it goes on from memory.
-//! What a batch has no room for waits on disk, so that the queue stays short. An entry is acknowledged once the fate of all of
-//! its rows is known, and everything before it. A spool that is full or fails holds up nothing that can be delivered: a chunk
-//! then goes on without it, if nothing waits before it.
+//! With a spool, every chunk is written to it before it is batched, in order. While nothing waits in the spool, the chunk also
+//! continues from memory. Chunks that the batches have no room for wait on disk, so the queue stays short. An entry is
+//! acknowledged once the fate of all its rows, and of all entries before it, is known. A full or failing spool holds up nothing
+//! that can be delivered: a chunk then bypasses it, if nothing waits before it.
 
 use crate::batcher::{EntryId, Fed};
 use crate::delivery::Now;
@@ -16,10 +16,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time between two attempts at what the disk refused.
+/// Time before retrying a disk operation that failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The same where another sink still has the folder.
+/// The same, while another sink still holds the directory.
 const LOCKED_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Opens a spool, on the sink's thread.
@@ -29,13 +29,13 @@ pub(crate) type OpenSpool<D> = Box<dyn FnMut() -> Result<(Spool<D>, Recovered), 
 pub(crate) struct Backlog<D: Disk = Folder> {
     queue: Arc<Queue>,
     shelf: Shelf<D>,
-    /// One chunk between the queue and a spool that does not take it.
+    /// A chunk taken from the queue that the spool does not accept.
     held: Option<Arc<Chunk>>,
-    /// Rows that the spool has lost, to be counted.
+    /// Rows that the spool has lost, not counted yet.
     pub(crate) corrupt: Amount,
-    /// What the spool had, whose rows are to be counted as received.
+    /// What the spool held at its opening, not counted as received yet.
     pub(crate) recovered: Option<Recovered>,
-    /// When the oldest row was made that the spool had, in nanoseconds since 1970; 0 if that is not known.
+    /// When the oldest recovered row was made, in nanoseconds since 1970; 0 if unknown.
     pub(crate) recovered_unix_ns: u64,
     /// What is wrong with the spool.
     pub(crate) trouble: Option<Trouble>,
@@ -47,9 +47,9 @@ enum Shelf<D: Disk> {
     Closed {
         open: OpenSpool<D>,
         sync: SpoolSync,
-        /// No attempt before then.
+        /// Do not try to open before this time.
         at: Option<Instant>,
-        /// Another sink has it: what comes waits for it.
+        /// Another sink holds the spool: new chunks wait for it.
         is_locked: bool,
     },
     Open(Box<Spooled<D>>),
@@ -58,25 +58,25 @@ enum Shelf<D: Disk> {
 struct Spooled<D: Disk> {
     spool: Spool<D>,
     sync: SpoolSync,
-    /// No sync before then.
+    /// Do not sync before this time.
     sync_at: Instant,
-    /// Something was written or acknowledged since.
+    /// Something was written or acknowledged since the last sync.
     is_dirty: bool,
-    /// Entries up to this may have been delivered in an earlier life.
+    /// Entries up to this one may have been delivered by an earlier process.
     repeated_until: EntryId,
-    /// Entries that were handed on, the oldest first.
+    /// Entries that were passed on, oldest first.
     out: VecDeque<Out>,
-    /// No append before then, and no reading.
+    /// Do not append before this time; likewise for reading.
     append_at: Option<Instant>,
     read_at: Option<Instant>,
     scratch: Vec<u8>,
 }
 
-/// An entry that was handed on, and how many of its rows have no fate yet.
+/// An entry that was passed on, and how many of its rows have no fate yet.
 struct Out {
     id: spool::EntryId,
     rows: u64,
-    /// Some of its rows have left: they come again if the entry is read again.
+    /// Some of its rows have left: they would be repeated if the entry were read again.
     has_begun: bool,
 }
 
@@ -97,7 +97,7 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// Opens the spool if it is time, takes care that it is synced, and moves there what would have to wait in memory.
+    /// Opens the spool when due, syncs it, and moves chunks to it that would otherwise wait in memory.
     pub(crate) fn keep(&mut self, now: Now, room: Room) {
         self.open(now);
         let is_open = matches!(self.shelf, Shelf::Open(_));
@@ -112,7 +112,7 @@ impl<D: Disk> Backlog<D> {
         self.sync(now);
     }
 
-    /// The oldest chunk that waits.
+    /// The oldest waiting chunk.
     pub(crate) fn next(&mut self, now: Now) -> Option<Fed> {
         match &self.shelf {
             Shelf::Closed { is_locked: true, .. } => return None,
@@ -133,7 +133,7 @@ impl<D: Disk> Backlog<D> {
         self.held.take().or_else(|| self.queue.pop())
     }
 
-    /// Writes a chunk to the spool. `None`: it is not there.
+    /// Writes a chunk to the spool. `None` if that failed.
     fn append(&mut self, chunk: &Chunk, now: Now) -> Option<spool::EntryId> {
         let Shelf::Open(spooled) = &mut self.shelf else { return None };
         if spooled.append_at.is_some_and(|at| now.at < at) {
@@ -158,7 +158,7 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// The entry that was appended last goes on from memory.
+    /// Passes the last appended entry on from memory.
     fn pass(&mut self, id: spool::EntryId, chunk: &Chunk) -> Option<EntryId> {
         let Shelf::Open(spooled) = &mut self.shelf else { return None };
         spooled.spool.pass(id);
@@ -166,7 +166,7 @@ impl<D: Disk> Backlog<D> {
         Some(id.number())
     }
 
-    /// The oldest chunk of the spool.
+    /// Reads the oldest chunk of the spool.
     fn read(&mut self, now: Now) -> Option<Fed> {
         let Shelf::Open(spooled) = &mut self.shelf else { return None };
         if spooled.read_at.take_if(|at| now.at >= *at).is_none() && spooled.read_at.is_some() {
@@ -186,7 +186,7 @@ impl<D: Disk> Backlog<D> {
                         let entry = Some(id.number());
                         return Some(Fed { chunk: Arc::new(chunk), entry, is_repeated });
                     }
-                    // It is as it was written, by a version whose chunks are unknown here.
+                    // The entry is intact, but a different version wrote it, whose chunks this one cannot read.
                     Err(_) => {
                         let lost = Amount { count: entry.rows.into(), bytes: entry.row_bytes };
                         (entry.id, lost)
@@ -206,7 +206,7 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// Takes rows whose fate is known, by entry.
+    /// Records rows whose fate is now known, by entry.
     pub(crate) fn settle(&mut self, rows: &[(EntryId, u64)]) {
         let Shelf::Open(spooled) = &mut self.shelf else { return };
         for (entry, rows) in rows {
@@ -232,20 +232,20 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// What waits here, without what was handed on.
+    /// Rows that wait here, not counting entries that were passed on.
     pub(crate) fn unread(&self) -> Amount {
         let held = self.held.as_ref().map_or(Amount::default(), |chunk| amount_of(chunk));
         held + self.spooled_unread()
     }
 
-    /// Those of them that the spool has.
+    /// Those of them that are in the spool.
     pub(crate) fn spooled_unread(&self) -> Amount {
         let Shelf::Open(spooled) = &self.shelf else { return Amount::default() };
         let unread = spooled.spool.figures().unread;
         Amount { count: unread.rows, bytes: unread.row_bytes }
     }
 
-    /// What the spool holds, if there is one.
+    /// The spool's figures, if there is one.
     pub(crate) fn figures(&self) -> Option<spool::Figures> {
         match &self.shelf {
             Shelf::Open(spooled) => Some(spooled.spool.figures()),
@@ -253,7 +253,7 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// When something can go on from here.
+    /// When the backlog can make progress.
     pub(crate) fn ready(&self, now: Now, room: Room) -> Ready {
         let is_past = |at: Option<Instant>| at.is_none_or(|at| now.at >= at);
         let left = |at: Option<Instant>| {
@@ -271,7 +271,7 @@ impl<D: Disk> Backlog<D> {
             (Room::Yes, _) if !is_unread && self.held.is_some() => Ready::Now,
             (Room::Yes, _) if !is_unread => Ready::WhenQueued,
             (Room::No, None) => Ready::In(RETRY_INTERVAL),
-            // What is queued can go to the spool.
+            // Queued chunks can go to the spool.
             (_, Some(spooled)) if is_past(spooled.append_at) && self.held.is_some() => Ready::Now,
             (_, Some(spooled)) if is_past(spooled.append_at) => Ready::WhenQueued,
             (Room::Yes, Some(spooled)) => {
@@ -282,7 +282,7 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// What found no room in the spool and was to wait for it. It goes with the sink's end.
+    /// Takes the rows of a chunk that was waiting for room in the spool. They are lost when the sink ends.
     pub(crate) fn take_held(&mut self) -> Amount {
         self.held.take().map_or(Amount::default(), |chunk| amount_of(&chunk))
     }
@@ -292,7 +292,7 @@ impl<D: Disk> Backlog<D> {
         matches!(self.shelf, Shelf::Open(_)) && self.held.is_none()
     }
 
-    /// What rows that find no room are lost to.
+    /// The reason for losing rows that find no room.
     pub(crate) fn full_reason(&self) -> Option<Reason> {
         match &self.shelf {
             Shelf::Open(spooled) if spooled.append_at.is_some() => Some(Reason::SpoolFull),
@@ -342,7 +342,7 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// How long until something is to be synced.
+    /// Time until the next sync is due.
     pub(crate) fn sync_in(&self, now: Now) -> Option<Duration> {
         let Shelf::Open(spooled) = &self.shelf else { return None };
         spooled.is_dirty.then(|| spooled.sync_at.saturating_duration_since(now.at))
@@ -367,7 +367,7 @@ impl<D: Disk> Backlog<D> {
                 spooled.is_dirty = false;
                 spooled.sync_at = now.at + interval;
             }
-            // What could not be made durable is written once more with the next sync.
+            // What could not be synced is written again with the next sync.
             Err(errno) => {
                 spooled.sync_at = now.at + interval.max(RETRY_INTERVAL);
                 self.trouble = Some(io_trouble("syncing", errno));
@@ -375,12 +375,13 @@ impl<D: Disk> Backlog<D> {
         }
     }
 
-    /// Ends. `attempts`: whether rows that stay were given to the destination already, so that they may come twice.
+    /// Closes the backlog. `attempts`: whether rows that stay in the spool were already given to the destination, and so may be
+    /// delivered twice.
     pub(crate) fn close(self, attempts: Attempted) {
         let Shelf::Open(spooled) = self.shelf else { return };
-        // What cannot be written now is found again as after a crash.
+        // Anything that cannot be written now is recovered as after a crash.
         let has_begun = spooled.out.iter().any(|out| out.has_begun);
-        // What an earlier life may have delivered stays so, although this one never came to it.
+        // Rows that an earlier process may have delivered keep that mark, even if this process never reached them.
         let is_of_before = spooled.spool.figures().oldest <= spooled.repeated_until;
         let attempts = if has_begun || is_of_before { Attempted::Some } else { attempts };
         let _ = match attempts {
@@ -390,24 +391,24 @@ impl<D: Disk> Backlog<D> {
     }
 }
 
-/// Whether a batch has room for more.
+/// Whether the batches have room for more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
     Yes,
     No,
 }
 
-/// When something can go on from the backlog.
+/// When the backlog can make progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ready {
     Now,
     /// Once something is queued.
     WhenQueued,
-    /// Not before that time has passed, whatever is queued.
+    /// Not before this time has passed, whatever is queued.
     In(Duration),
 }
 
-/// Whether rows that stay in the spool were given to the destination.
+/// Whether rows that stay in the spool were already given to the destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Attempted {
     None,

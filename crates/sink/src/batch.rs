@@ -1,11 +1,11 @@
-//! Batches, and what becomes of them.
+//! Batches, and their fates.
 
 use ledger::{Amount, Reason, RejectClass, Trouble};
 use record::RowKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells the batches of one sink apart.
+/// Identifies a batch within one sink.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BatchId(pub u64);
 
@@ -14,14 +14,14 @@ pub struct BatchId(pub u64);
 pub struct PartKey {
     /// The boot of the host that made it.
     pub host: [u8; 16],
-    /// The connection, or the sender, on that host.
+    /// The connection or the sender on that host.
     pub connection: u64,
-    /// The run that made it (`run_id` of its record), which a spool may outlive.
+    /// The run that made it (`run_id` of its record); rows in a spool can outlive their run.
     pub run: u64,
 }
 
 impl PartKey {
-    /// Host and connection, which the rows of one connection share.
+    /// Host and connection, which all rows of one connection share.
     #[cfg(feature = "kafka")]
     pub(crate) fn bytes(self) -> [u8; 24] {
         let mut bytes = [0; 24];
@@ -34,39 +34,40 @@ impl PartKey {
     pub const NONE: PartKey = PartKey { host: [0; 16], connection: 0, run: 0 };
 }
 
-/// What a destination sends as one: a message, a datagram, or the whole of a batch.
+/// The unit in which a destination sends: a message, a datagram, or a whole batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Where it ends in the bytes of the batch.
+    /// Its end offset in the bytes of the batch.
     pub end: usize,
     /// Rows in it.
     pub rows: u32,
-    /// Bytes that its rows had in their chunks, which the ledger counts.
+    /// Bytes of its rows as stored in their chunks, which the ledger counts.
     pub row_bytes: u64,
-    /// For destinations that keep an order by key; where rows with different keys share a part, that of the last.
+    /// The key for destinations that keep order by key; if rows with different keys share a part, that of the last
+    /// row.
     pub key: PartKey,
 }
 
-/// Encoded rows, as the destination sends them.
+/// Rows encoded as the destination sends them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encoded {
     pub bytes: Vec<u8>,
-    /// In the order of the bytes, at least one in a batch.
+    /// In the order of the bytes; a batch has at least one.
     pub parts: Vec<Part>,
 }
 
-/// Rows in the form of their destination. Never changed, so that a second attempt is the same bytes under the same id.
+/// Rows encoded for their destination. Immutable, so that a retry sends the same bytes under the same id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub id: BatchId,
-    /// What all of its rows are; `None` where kinds share batches.
+    /// The kind of all its rows; `None` where kinds share batches.
     pub kind: Option<RowKind>,
-    /// From the ids of its rows: the same rows in the same batch have the same, in another life of the program too.
+    /// A hash of the row ids: the same rows in the same batch have the same token, even in another process.
     pub token: u128,
     pub encoded: Encoded,
     /// Rows in all parts.
     pub rows: u64,
-    /// Time of the oldest row, in nanoseconds since 1970, UTC; 0 if no row says.
+    /// Time of the oldest row, in nanoseconds since 1970, UTC; 0 if no row has a time.
     pub oldest_unix_ns: u64,
 }
 
@@ -80,7 +81,7 @@ impl Batch {
         self.encoded.bytes.get(start..end).unwrap_or_default()
     }
 
-    /// What a part is in the ledger.
+    /// The ledger amount of a part.
     pub fn amount_of(&self, at: usize) -> Amount {
         let part = self.encoded.parts.get(at);
         part.map_or(Amount::default(), |part| Amount {
@@ -89,7 +90,7 @@ impl Batch {
         })
     }
 
-    /// What all parts are in the ledger.
+    /// The ledger amount of all parts.
     pub fn amount(&self) -> Amount {
         (0..self.encoded.parts.len()).map(|at| self.amount_of(at)).sum()
     }
@@ -99,12 +100,12 @@ impl Batch {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parts {
     All,
-    /// These, by their places, in rising order.
+    /// Indexes of parts, ascending.
     Some(Vec<u32>),
 }
 
 impl Parts {
-    /// Their places in a batch of `count` parts.
+    /// The part indexes in a batch of `count` parts.
     pub fn places(&self, count: usize) -> impl Iterator<Item = usize> {
         let (all, some) = match self {
             Parts::All => (0..count, &[][..]),
@@ -114,14 +115,14 @@ impl Parts {
     }
 }
 
-/// One attempt to deliver what of a batch has not been delivered yet.
+/// One attempt to deliver the parts of a batch that have not been delivered yet.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     pub batch: Arc<Batch>,
     pub parts: Parts,
 }
 
-/// What became of parts of a batch.
+/// The fate of parts of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     pub batch: BatchId,
@@ -130,45 +131,45 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The same for all parts that were attempted.
+    /// The same fate for all parts of the attempt.
     pub fn all(batch: BatchId, fate: Fate) -> Outcome {
         Outcome { batch, parts: Parts::All, fate }
     }
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// The destination has them.
+    /// The destination has the rows.
     Acknowledged,
-    /// The destination says no to these rows, and will again: they are not tried again.
+    /// The destination refuses these rows and would refuse them again: they are not retried.
     Rejected {
         class: RejectClass,
-        /// What it said.
+        /// The destination's words.
         says: String,
     },
-    /// They do not get through, and this sink knows why: they are not tried again.
+    /// The rows cannot be delivered, for a reason that this sink knows: they are not retried.
     Dropped(Reason),
-    /// They may get through another time.
+    /// A retry may succeed.
     Failed(Failure),
 }
 
-/// An attempt that failed and can be made again.
+/// A failed attempt that can be retried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub sent: Sent,
-    /// What rows are counted under that have to go meanwhile. `None`: the destination is merely slow.
+    /// The reason to count for rows that have to be dropped meanwhile. `None` if the destination is merely slow.
     pub reason: Option<Reason>,
-    /// When the destination asks to be tried again.
+    /// How long to wait before the retry, if the destination said so.
     pub after: Option<Duration>,
     pub trouble: Trouble,
 }
 
-/// Whether rows may have arrived although nobody said so.
+/// Whether rows may have arrived without an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// None of their bytes left this host.
     No,
-    /// Bytes left, and no answer came.
+    /// Bytes left this host, and no answer came.
     Maybe,
 }

@@ -1,4 +1,4 @@
-//! Rows of chunks into batches.
+//! Turns rows of chunks into batches.
 
 use crate::batch::{Batch, BatchId, Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Form, Pushed};
@@ -9,22 +9,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Number of an entry in the spool, for rows that are there.
+/// Number of a spool entry, for rows that are in the spool.
 pub(crate) type EntryId = u64;
 
-/// A batch with what is known of where its rows come from.
+/// A batch, and where its rows come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     pub(crate) batch: Arc<Batch>,
-    /// Rows of each entry of the spool that are in it, in the order of the entries.
+    /// How many of its rows come from each spool entry, in the order of the entries.
     pub(crate) entries: Vec<(EntryId, u64)>,
-    /// Whether its rows may have been delivered in an earlier life.
+    /// Whether an earlier process may have delivered its rows.
     pub(crate) is_repeated: bool,
-    /// Time of the newest row, in nanoseconds since 1970, UTC; 0 if no row says.
+    /// Time of the newest row, in nanoseconds since 1970, UTC; 0 if no row has a time.
     pub(crate) newest_unix_ns: u64,
 }
 
-/// A chunk that is to be batched.
+/// A chunk to be batched.
 #[derive(Clone, Debug)]
 pub(crate) struct Fed {
     pub(crate) chunk: Arc<Chunk>,
@@ -32,7 +32,7 @@ pub(crate) struct Fed {
     pub(crate) is_repeated: bool,
 }
 
-/// A row that has no place in any batch.
+/// Rows that are not in any batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Skipped {
     pub(crate) reason: Reason,
@@ -40,18 +40,18 @@ pub(crate) struct Skipped {
     pub(crate) entry: Option<EntryId>,
 }
 
-/// Fills one batch for each kind of row that has its own.
+/// Fills one batch for each kind of row that is batched separately.
 pub(crate) struct Batcher {
     limits: BatchLimits,
     lanes: Vec<Lane>,
     next_id: u64,
-    /// Complete, the oldest first.
+    /// Complete batches, oldest first.
     pub(crate) made: VecDeque<Made>,
-    /// Rows that could not be written, to be counted.
+    /// Rows that could not be encoded, not counted yet.
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// A batch that is being filled.
+/// A batch being filled.
 struct Lane {
     /// `None`: rows of every kind.
     kind: Option<RowKind>,
@@ -77,14 +77,14 @@ impl Batcher {
         Batcher { limits, lanes, next_id: 0, made: VecDeque::new(), skipped: Vec::new() }
     }
 
-    /// Takes other encoders, after one has panicked. What was being filled is lost.
+    /// Replaces the encoders after one has panicked. Batches being filled are lost.
     pub(crate) fn replace(&mut self, form: Form) {
         let fresh = Batcher::new(self.limits, form);
         let lost = std::mem::replace(&mut self.lanes, fresh.lanes);
         self.skipped.extend(lost.into_iter().flat_map(Lane::into_lost));
     }
 
-    /// Notes a row without a place. One entry for all that are alike.
+    /// Records skipped rows; equal neighbors are merged into one entry.
     fn skip(&mut self, reason: Reason, amount: Amount, entry: Option<EntryId>) {
         match self.skipped.last_mut() {
             Some(last) if (last.reason, last.entry) == (reason, entry) => last.amount += amount,
@@ -92,7 +92,7 @@ impl Batcher {
         }
     }
 
-    /// Counts the rows of a chunk from the one at `at` on as lost to a panic.
+    /// Counts the rows of a chunk from index `at` on as lost to a panic.
     pub(crate) fn skip_from(&mut self, fed: &Fed, at: usize) {
         let lost: Amount = fed.chunk.rows().skip(at).map(|row| Amount::one(row.bytes.len())).sum();
         if !lost.is_zero() {
@@ -101,11 +101,11 @@ impl Batcher {
         }
     }
 
-    /// Adds all rows of a chunk, and counts in `fed_rows` those that have a place. Batches that are full end.
+    /// Adds all rows of a chunk, and counts in `fed_rows` those that were handled. Full batches are completed.
     pub(crate) fn feed(&mut self, fed: &Fed, now: Instant, fed_rows: &mut usize) {
         let chunk = &fed.chunk;
-        // Rows that a spool has share no batch with rows that it has not: the former stay when the sink ends. Nor do rows that may
-        // have been delivered with rows that cannot.
+        // Rows in the spool do not share a batch with rows that are not: the former stay when the sink ends. Nor do rows that may
+        // have been delivered before share one with rows that cannot.
         for lane in &mut self.lanes {
             let is_spooled = !lane.entries.is_empty();
             if is_spooled != fed.entry.is_some() || lane.is_repeated != fed.is_repeated {
@@ -139,8 +139,8 @@ impl Batcher {
         }
     }
 
-    /// Ends batches that have reached their age. `is_quiet`: nothing waits behind what was fed, so that those without an age end
-    /// too.
+    /// Completes batches that have reached their age. `is_quiet`: no more rows are waiting, so batches without an age limit are
+    /// completed too.
     pub(crate) fn end_aged(&mut self, now: Instant, is_quiet: Quiet) {
         for lane in &mut self.lanes {
             let is_due = lane.since.is_some_and(|since| now >= since + self.limits.age);
@@ -151,14 +151,14 @@ impl Batcher {
         }
     }
 
-    /// Ends all batches.
+    /// Completes all batches.
     pub(crate) fn end_all(&mut self) {
         for lane in &mut self.lanes {
             self.made.extend(lane.finish(&mut self.next_id));
         }
     }
 
-    /// How long until the next batch reaches its age. `None` also while a complete one waits: it goes first.
+    /// Time until the next batch reaches its age. `None` also while a complete batch waits: that one goes first.
     pub(crate) fn due_in(&self, now: Instant) -> Option<Duration> {
         if !self.made.is_empty() {
             return None;
@@ -167,14 +167,14 @@ impl Batcher {
         ages.min().map(|since| (since + self.limits.age).saturating_duration_since(now))
     }
 
-    /// Whether all of it is in the spool.
+    /// Whether all rows here are in the spool.
     pub(crate) fn is_spooled(&self) -> bool {
         let is_open =
             self.lanes.iter().all(|lane| lane.since.is_none() || !lane.entries.is_empty());
         is_open && self.made.iter().all(|made| !made.entries.is_empty())
     }
 
-    /// What of it a spool has.
+    /// Rows here that are in the spool.
     pub(crate) fn spooled(&self) -> Amount {
         let is_spooled = |lane: &&Lane| !lane.entries.is_empty();
         let open: Amount = self.lanes.iter().filter(is_spooled).map(|lane| lane.amount).sum();
@@ -182,13 +182,13 @@ impl Batcher {
         open + made.map(|made| made.batch.amount()).sum()
     }
 
-    /// What is being filled, and what is complete.
+    /// Rows in batches being filled and in complete ones.
     pub(crate) fn inside(&self) -> Amount {
         let open: Amount = self.lanes.iter().map(|lane| lane.amount).sum();
         open + self.made.iter().map(|made| made.batch.amount()).sum()
     }
 
-    /// Time of the oldest row inside; 0 if none says.
+    /// Time of the oldest row inside; 0 if no row has a time.
     pub(crate) fn oldest_unix_ns(&self) -> u64 {
         let made = self.made.iter().map(|made| made.batch.oldest_unix_ns);
         let open = self.lanes.iter().map(|lane| lane.oldest_unix_ns);
@@ -196,7 +196,7 @@ impl Batcher {
     }
 }
 
-/// Whether more rows wait to be batched.
+/// Whether no more rows are waiting to be batched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Quiet {
     Yes,
@@ -243,7 +243,7 @@ impl Lane {
 
     fn finish(&mut self, next_id: &mut u64) -> Option<Made> {
         self.since?;
-        // First: if it panics, what is in it is still known.
+        // Comes first: if it panics, the lane still knows what was in the batch.
         let encoded = self.encoder.finish();
         self.since = None;
         let amount = std::mem::take(&mut self.amount);
@@ -266,13 +266,13 @@ impl Lane {
         })
     }
 
-    /// What was in it when its encoder panicked, by entry of the spool.
+    /// The contents of a batch whose encoder panicked, by spool entry.
     fn into_lost(self) -> Vec<Skipped> {
         let skipped = |entry, amount| Skipped { reason: Reason::SinkPanicked, amount, entry };
         let spooled: u64 = self.entries.iter().map(|(_, rows)| rows).sum();
         let mut rest = self.amount;
 
-        // How the bytes divide among entries is not known: the first has them.
+        // The distribution of bytes over entries is unknown: the first entry gets them all.
         let mut lost = Vec::new();
         for (entry, rows) in self.entries {
             let amount = Amount { count: rows, bytes: std::mem::take(&mut rest.bytes) };
@@ -290,7 +290,7 @@ fn rows_of(encoded: &Encoded) -> u64 {
     encoded.parts.iter().map(|Part { rows, .. }| u64::from(*rows)).sum()
 }
 
-/// A hash of row ids, the same in every life of the program: FNV-1a with 128 bits
+/// A hash of row ids that is the same in every process: 128-bit FNV-1a
 /// (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>).
 #[derive(Default)]
 struct Token(u128);
@@ -300,7 +300,7 @@ impl Token {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
     fn add(&mut self, stream: u64, number: u64) {
-        // Two steps of 64 bits instead of sixteen of one byte: ids are not chosen by an attacker.
+        // Two 64-bit steps instead of sixteen one-byte steps: an attacker cannot choose ids.
         for word in [stream, number] {
             self.0 = (self.0 ^ u128::from(word)).wrapping_mul(Self::PRIME);
         }

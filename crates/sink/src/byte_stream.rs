@@ -1,9 +1,9 @@
-//! A destination that is a stream of bytes to another process: TCP, TLS, or a unix socket.
+//! A destination that is a byte stream to another process: TCP, TLS, or a unix socket.
 //!
-//! None of these answers what it was sent. A row counts as acknowledged when the system of the other end has it, which the
-//! kernel here knows (`SIOCOUTQ`), not when the kernel here has taken it. So rows that wait in a send buffer when a connection is lost are
-//! sent again over the next one, and those that the other end's program had not read yet by then are lost without a trace: only an
-//! answer of that program could tell.
+//! None of these acknowledges what it receives. A row counts as acknowledged when the other host's kernel has it, which the local
+//! kernel knows (`SIOCOUTQ`), not when the local kernel has accepted it. So rows that are still in a send buffer when a
+//! connection is lost are sent again over the next one. Rows that the receiving program had not read by then are lost without a
+//! trace: only an answer from that program could reveal that.
 
 pub(crate) mod plain;
 
@@ -19,23 +19,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 use sys::poll::{Interest, PollSet};
 
-/// How long one attempt to connect to one address may take.
+/// Timeout of one attempt to connect to one address.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest time between two looks at what the other end has: nothing wakes anybody when that changes.
+/// Longest interval between checks of what the other end has: there is no notification when that changes.
 const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(5);
 
-/// A connection that does not block.
+/// A non-blocking connection.
 pub(crate) trait Link: Send {
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Takes some of these bytes. Those that it has taken may leave at any time.
+    /// Accepts some of these bytes. The accepted ones may be sent at any time.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room; anything else is the end of the connection.
+    /// `WouldBlock` when there is no room; anything else ends the connection.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Hands on what it holds back itself.
+    /// Sends bytes that it buffers itself.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -43,33 +43,33 @@ pub(crate) trait Link: Send {
         Ok(())
     }
 
-    /// Hears what the other end says.
+    /// Reads what the other end sends.
     ///
     /// # Errors
     /// The connection has ended.
     fn hear(&mut self) -> io::Result<()>;
 
-    /// How many of the bytes that it took the other end has.
+    /// How many of the accepted bytes the other end has.
     fn confirmed(&mut self) -> u64;
 
-    /// The same, once the connection has ended: what is known for certain.
+    /// The same, once the connection has ended: the number known for certain.
     fn confirmed_at_end(&mut self, before: u64) -> u64;
 
-    /// Nothing follows.
+    /// Ends the stream: nothing follows.
     fn finish(&mut self);
 }
 
-/// Connects, on a thread of its own: a resolver may take its time.
+/// Connects, on a separate thread, because name resolution may take long.
 pub(crate) type Connect = Arc<dyn Fn() -> Result<Box<dyn Link>, Trouble> + Send + Sync>;
 
 pub(crate) struct ByteStream {
-    /// For messages: `tcp://host:port`.
+    /// Address for messages: `tcp://host:port`.
     address: String,
     connect: Connect,
-    /// What each connection begins with.
+    /// Bytes at the start of each connection.
     header: Vec<u8>,
     state: State,
-    /// Batches without a fate, in the order of the stream.
+    /// Batches without a fate, in stream order.
     held: VecDeque<Held>,
     done: Vec<Outcome>,
     set: PollSet,
@@ -83,21 +83,21 @@ enum State {
 
 struct Connected {
     link: Box<dyn Link>,
-    /// Bytes of the header that are taken.
+    /// Bytes of the header that the link has accepted.
     header_taken: usize,
-    /// Bytes that the link has taken, the header's included.
+    /// Bytes that the link has accepted, including the header.
     taken: u64,
     confirmed: u64,
 }
 
-/// A batch on its way.
+/// A batch being sent.
 struct Held {
     attempt: Attempt,
-    /// The bytes of its parts one behind the other, where these are not all of the batch.
+    /// The bytes of its parts, concatenated, if the attempt does not cover the whole batch.
     some: Option<Vec<u8>>,
-    /// How many of its bytes are taken.
+    /// How many of its bytes the link has accepted.
     taken: usize,
-    /// Where in the connection its bytes begin.
+    /// Offset of its first byte in the connection.
     start: u64,
 }
 
@@ -129,8 +129,8 @@ impl Held {
         Outcome { batch: self.attempt.batch.id, parts, fate }
     }
 
-    /// What is known of each of its parts when the connection has ended: those that the other end has, those of which a byte
-    /// may have arrived, and those of which none has left.
+    /// Sorts its parts when the connection has ended: those that the other end has, those of which a byte may have arrived, and
+    /// those of which no byte was sent.
     fn divide(&self, confirmed: u64) -> [Vec<u32>; 3] {
         let batch = &self.attempt.batch;
         let confirmed = confirmed.saturating_sub(self.start);
@@ -163,7 +163,7 @@ impl ByteStream {
         }
     }
 
-    /// Goes on until nothing more can be done at once.
+    /// Makes progress until nothing more can be done at once.
     fn step(&mut self, wait: Duration) {
         match &mut self.state {
             State::Idle if self.held.is_empty() => {}
@@ -188,7 +188,7 @@ impl ByteStream {
     fn begin_to_connect(&mut self) {
         let (tell, answer) = mpsc::channel();
         let connect = Arc::clone(&self.connect);
-        // Nobody may hear it any more. It ends by itself: each address has its timeout.
+        // The receiver may be gone by then. The thread ends by itself: each address has its timeout.
         let run = move || drop(tell.send(connect()));
         match thread::Builder::new().name("connect".to_owned()).spawn(run) {
             Ok(_) => self.state = State::Connecting(answer),
@@ -207,11 +207,11 @@ impl ByteStream {
         }
     }
 
-    /// Writes what can be written, and sees what has arrived.
+    /// Writes what can be written, and checks what has arrived.
     fn drive(&mut self) {
         let State::Connected(connected) = &mut self.state else { return };
         let written = connected.write(&self.header, &mut self.held);
-        // Before the look at whether it is alive: a unix socket that its other end has left forgets what was not read.
+        // Check this before whether the connection is alive: a unix socket whose other end has closed forgets what was not read.
         let confirmed = connected.link.confirmed();
         if let Err(error) = written.and_then(|()| connected.link.hear()) {
             return self.lost(&error);
@@ -235,7 +235,7 @@ impl ByteStream {
         self.end(&Trouble { what, fix: fix.to_owned() });
     }
 
-    /// Ends the connection, and says of each part what is known.
+    /// Ends the connection, and reports what is known about each part.
     fn end(&mut self, trouble: &Trouble) {
         let State::Connected(mut connected) = std::mem::replace(&mut self.state, State::Idle)
         else {
@@ -255,7 +255,7 @@ impl ByteStream {
         }
     }
 
-    /// Waits until the connection has room, or says something, or it is time to look again.
+    /// Waits until the connection has room or input, or the next check is due.
     fn rest(&mut self, wait: Duration) {
         let State::Connected(connected) = &self.state else { return };
         self.set.clear();
@@ -263,7 +263,7 @@ impl ByteStream {
         if self.held.iter().any(|held| !held.is_taken()) {
             self.set.add(connected.link.fd(), Interest::Writable);
         }
-        // Whatever ends the wait, the next step sees it.
+        // Whatever ended the wait, the next step handles it.
         let _ = self.set.wait(wait);
     }
 

@@ -1,4 +1,4 @@
-//! One attempt to deliver a chunk, step by step, for somebody who watches: no queue, no retry, no ledger.
+//! One attempt to deliver a chunk, step by step, for a user who watches: no queue, no retry, no ledger.
 
 use crate::batch::{Attempt, Batch, Fate, Outcome, Parts};
 use crate::batcher::{Batcher, Fed};
@@ -9,25 +9,24 @@ use record::Chunk;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest time that one call of a destination waits.
+/// Longest wait of one call to a destination.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long a client may go on that says that something is wrong: one that knows several brokers fails with one of them, and comes
-/// through with another.
+/// How long a client may keep reporting trouble: a client that knows several brokers fails with one and succeeds with another.
 const TROUBLE_MAX: Duration = Duration::from_secs(3);
 
 /// A part of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What was done.
+    /// What it does.
     pub what: &'static str,
     pub took: Duration,
-    /// What came of it, in words.
+    /// Its result, in words.
     pub result: Result<String, Trouble>,
 }
 
-/// Writes the chunk in the sink's form, connects, sends it, waits for its fate, and looks whether it is there. Ends at the first
-/// step that fails; each may take `wait`.
+/// Encodes the chunk for the sink, connects, sends it, waits for its fate, and checks that it is there. Stops at the first step
+/// that fails; each may take `wait`.
 pub fn check(mut connector: Connector, chunk: Chunk, wait: Duration) -> Vec<Step> {
     let mut steps = Steps(Vec::new());
     let Some(batches) = steps.run("write", || write(&mut connector, chunk)) else { return steps.0 };
@@ -118,7 +117,7 @@ fn send(
                     });
                 }
                 Fate::Failed(failure) if failure.reason.is_some() => return Err(failure.trouble),
-                // Merely slow: again.
+                // Merely slow: try again.
                 Fate::Failed(_) => attempt = Some(Attempt { batch: Arc::clone(batch), parts }),
             }
         }

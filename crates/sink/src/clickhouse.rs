@@ -1,7 +1,7 @@
-//! ClickHouse over HTTP: one batch of one kind of row is one `INSERT`.
+//! ClickHouse over HTTP: each batch of one kind of row is one `INSERT`.
 //!
-//! Rows go as blocks of columns (`Native`), which the engine takes faster than rows: it needs no schema on the server, and keeps
-//! words of a newer kernel as their numbers. The official crate would add only its own row encoder to the same HTTP.
+//! Rows are sent as column blocks (`Native`), which the engine ingests faster than rows: it needs no schema on the server, and
+//! keeps enum words of a newer kernel as their numbers. The official crate would add only its own row encoder to the same HTTP.
 
 #[cfg(feature = "http")]
 mod answers;
@@ -26,46 +26,46 @@ pub struct ClickHouseOptions {
     /// `http://host:port` or `https://host:port`.
     pub url: String,
     pub database: String,
-    /// Stands before the names of all tables.
+    /// Prefix of all table names.
     pub table_prefix: String,
     pub login: Login,
     pub tls: TlsOptions,
-    /// For a whole request with its answer.
+    /// Timeout of a whole request, including its answer.
     pub request_timeout: Duration,
     pub compression: Compression,
-    /// What records of sockets have; columns of other fields are empty.
+    /// The fields of socket records; columns of other fields are empty.
     pub fields: FieldSet,
     pub missing_tables: MissingTables,
     pub duplicates: Duplicates,
     pub insertion: Insertion,
 }
 
-/// What happens where a table, or the database, is not there.
+/// What to do when a table, or the database, does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissingTables {
-    /// Somebody makes them; until then batches are tried again.
+    /// Retry batches until somebody creates them.
     #[default]
     Awaited,
-    /// They are made as `deploy/clickhouse` has them, with a window for deduplication.
+    /// Create them as in `deploy/clickhouse`, with a deduplication window.
     Created,
 }
 
-/// What a table does with a batch that it has already.
+/// What a table does with a batch that it already has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Duplicates {
-    /// Nothing is known of it.
+    /// Unknown.
     #[default]
     Kept,
-    /// It takes it once: the table is replicated, or has `non_replicated_deduplication_window`.
+    /// It stores it once: the table is replicated, or has `non_replicated_deduplication_window`.
     Removed,
 }
 
-/// When the server writes.
+/// When the server writes a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Insertion {
-    /// Each batch by itself.
+    /// Each batch separately.
     #[default]
     AtOnce,
-    /// Together with those of others (`async_insert`). It answers when the rows are written.
+    /// Together with batches of other clients (`async_insert`). The server answers once the rows are written.
     Gathered,
 }

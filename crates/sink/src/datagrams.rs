@@ -1,4 +1,4 @@
-//! Records into datagrams: each can be read alone and says where in its stream it is.
+//! Packs records into datagrams: each can be decoded alone and carries its position in its stream.
 
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Pushed};
@@ -7,12 +7,12 @@ use crate::udp::DatagramLimit;
 use ledger::Reason;
 use record::{DatagramPacker, FieldSet, Row, RowKind, decode_protobuf, decode_totals};
 
-/// Packs records into the datagrams of one stream, a part each.
+/// Packs records into the datagrams of one stream, one part each.
 pub(crate) struct DatagramEncoder {
     packer: DatagramPacker,
     limit: DatagramLimit,
     out: Encoded,
-    /// What is in the datagram that is being filled.
+    /// The contents of the datagram being filled.
     filling: Part,
 }
 
@@ -44,11 +44,11 @@ impl DatagramEncoder {
             return Pushed::Skipped(Reason::EncodeError);
         };
 
-        // The path may change at any time; until a datagram keeps to it, the kernel cuts into fragments what is too large.
+        // The path MTU may change at any time; a datagram that is too large for it is fragmented by the kernel.
         self.packer.set_max_bytes(self.limit.bytes());
         match self.packer.push(&record) {
             Ok(None) => {}
-            // This record is the first of the next.
+            // This record is the first of the next datagram.
             Ok(Some(full)) => put(&mut self.out, &mut self.filling, full.bytes),
             Err(_) => return Pushed::Skipped(Reason::TooBig),
         }
@@ -58,7 +58,7 @@ impl DatagramEncoder {
     }
 }
 
-/// Ends the datagram that was being filled.
+/// Completes the datagram being filled.
 fn put(out: &mut Encoded, filling: &mut Part, bytes: &[u8]) {
     out.bytes.extend_from_slice(bytes);
     let part = std::mem::replace(filling, EMPTY);

@@ -1,10 +1,10 @@
-//! Batches on their way: which is tried when, and what is known of each. No I/O and no clock of its own.
+//! Batches in delivery: which one is tried when, and what is known about each. No I/O and no clock of its own.
 //!
-//! A batch stays here until the fate of each of its parts is known. A retry is the same bytes under the same id. After a failure
-//! the next attempt waits for a random time up to a bound that doubles with each failure in a row ("full jitter"). After
-//! [`CIRCUIT_FAILURES`] failures in a row with no success between them the circuit is open: one batch alone is tried, until
-//! one comes through. What was under way when a failure was counted counts as part of it: a connection that is lost with eight
-//! batches in flight is one failure.
+//! A batch stays here until the fate of each of its parts is known. A retry sends the same bytes under the same id. After a
+//! failure the next attempt waits for a random time up to a bound that doubles with each failure in a row ("full jitter"). After
+//! [`CIRCUIT_FAILURES`] failures in a row the circuit is open: only one batch is tried at a time, until one succeeds. Attempts
+//! that were in flight when a failure was counted are part of the same failure: a connection lost with eight batches in flight is
+//! one failure.
 
 mod pause;
 mod pending;
@@ -19,24 +19,24 @@ use pending::{Part, PartState, Pending, Stage};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Failures in a row after which one batch alone is tried.
+/// Failures in a row after which only one batch is tried at a time.
 const CIRCUIT_FAILURES: u32 = 3;
 
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     pub(crate) at: Instant,
-    /// Since 1970, UTC.
+    /// Nanoseconds since 1970, UTC.
     pub(crate) unix_ns: u64,
 }
 
-/// How rows leave.
+/// How rows leave the sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
     Acknowledged {
-        /// An earlier attempt may have delivered them too, as the same batch.
+        /// An earlier attempt may have delivered them too, in the same batch.
         is_repeated: bool,
-        /// A life before this one may have delivered them, in batches that ended elsewhere: no destination knows them again.
+        /// An earlier process may have delivered them, in batches cut differently, so that no destination can recognize them.
         of_former_life: bool,
     },
     Rejected(RejectClass),
@@ -51,24 +51,24 @@ pub(crate) struct Left {
     pub(crate) amount: Amount,
 }
 
-/// The batches of one sink between their making and their fate.
+/// The batches of one sink from completion to their fate.
 pub(crate) struct Delivery {
     options: DeliveryOptions,
     pending: VecDeque<Pending>,
-    /// Attempts so far, and how many of them had been made when the last failure was counted.
+    /// Attempts so far, and how many there had been when the last failure was counted.
     attempts: u64,
     failed_with: u64,
     /// Failures since the last success.
     failures: u32,
     is_failing: bool,
-    /// What rows are counted under that have to go, by the last failure.
+    /// The reason to count for rows that have to be dropped, from the last failure.
     reason: Option<Reason>,
-    /// No attempt before then.
+    /// Make no attempt before this time.
     pause_until: Option<Instant>,
     random: Random,
-    /// Rows that left since this was last emptied.
+    /// Rows that left since this was last drained.
     pub(crate) left: Vec<Left>,
-    /// Rows of entries of the spool that left since this was last emptied.
+    /// Rows of spool entries that left since this was last drained.
     pub(crate) entries: Vec<(EntryId, u64)>,
 }
 
@@ -89,37 +89,37 @@ impl Delivery {
         }
     }
 
-    /// Whether another batch may come.
+    /// Whether another batch may be added.
     pub(crate) fn has_room(&self) -> bool {
         self.pending.len() < self.options.in_flight_max
     }
 
-    /// Batches that are here.
+    /// Number of batches here.
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }
 
-    /// Batches whose answer is awaited.
+    /// Number of batches that wait for an answer.
     pub(crate) fn submitted(&self) -> usize {
         self.pending.iter().filter(|one| one.is_submitted()).count()
     }
 
-    /// Whether the destination has failed lately and has not come back.
+    /// Whether the destination has failed repeatedly and not recovered yet.
     pub(crate) fn is_circuit_open(&self) -> bool {
         self.failures >= CIRCUIT_FAILURES
     }
 
-    /// Whether what was heard last is that rows did not get through.
+    /// Whether the most recent news was that rows did not get through.
     pub(crate) fn is_failing(&self) -> bool {
         self.is_failing
     }
 
-    /// There is a destination again. Whether rows get through is not known: a circuit that is open stays so.
+    /// Notes that there is a destination again. Whether rows get through is unknown, so an open circuit stays open.
     pub(crate) fn regained(&mut self) {
         self.is_failing = false;
     }
 
-    /// What rows are counted under that have to go now.
+    /// The reason to count for rows that have to be dropped now.
     pub(crate) fn failing_reason(&self) -> Option<Reason> {
         self.reason.filter(|_| self.failures > 0)
     }
@@ -129,7 +129,7 @@ impl Delivery {
         self.pending.iter().map(Pending::open_amount).sum()
     }
 
-    /// Of these, those that a spool has; and of the others those that may be with the destination.
+    /// Of these, those in the spool; and of the others, those that may be with the destination.
     pub(crate) fn spooled_and_exposed(&self) -> [Amount; 2] {
         let sum = |is: fn(&&Pending) -> bool| {
             self.pending.iter().filter(is).map(Pending::open_amount).sum()
@@ -137,28 +137,28 @@ impl Delivery {
         [sum(|one| one.is_spooled()), sum(|one| !one.is_spooled() && one.is_exposed())]
     }
 
-    /// Time of the oldest row inside; 0 if none says.
+    /// Time of the oldest row inside; 0 if no row has a time.
     pub(crate) fn oldest_unix_ns(&self) -> u64 {
         let times = self.pending.iter().map(|one| one.made.batch.oldest_unix_ns);
         times.filter(|time| *time > 0).min().unwrap_or(0)
     }
 
-    /// Takes a batch.
+    /// Adds a batch.
     pub(crate) fn add(&mut self, made: Made, now: Now) {
         self.pending.push_back(Pending::new(made, now.at));
     }
 
-    /// Whether there is something to be submitted now.
+    /// Whether a batch can be submitted now.
     pub(crate) fn is_ready(&self, now: Now) -> bool {
         self.due_in(now).is_some_and(|due| due.is_zero())
     }
 
-    /// Makes no attempt before then.
+    /// Makes no attempt before this time.
     pub(crate) fn hold(&mut self, until: Instant) {
         self.pause_until = self.pause_until.max(Some(until));
     }
 
-    /// What is to be submitted now. It counts as submitted until its outcome, or [`given_back`](Self::given_back).
+    /// The next attempt to submit. It counts as submitted until its outcome, or [`given_back`](Self::given_back).
     pub(crate) fn next(&mut self, now: Now) -> Option<Attempt> {
         if !self.is_ready(now) {
             return None;
@@ -170,14 +170,14 @@ impl Delivery {
         Some(next.submit(self.attempts, now.at))
     }
 
-    /// The destination has no room for this one until then.
+    /// The destination had no room for this batch; retry at that time.
     pub(crate) fn given_back(&mut self, id: BatchId, until: Instant) {
         if let Some(one) = self.find(id) {
             one.given_back(until);
         }
     }
 
-    /// Takes what became of an attempt. What is said of parts whose fate is known already changes nothing.
+    /// Applies the outcome of an attempt. Ignores parts whose fate is already known.
     pub(crate) fn outcome(&mut self, outcome: &Outcome, now: Now) {
         let Some(one) = self.find(outcome.batch) else { return };
         let of_former_life = one.made.is_repeated;
@@ -190,7 +190,7 @@ impl Delivery {
                 });
             }
             Fate::Rejected { class, .. } => {
-                // It has answered: it is there.
+                // The destination has answered, so it is reachable.
                 self.succeeded();
                 let class = *class;
                 self.leave(outcome, now, |_| Exit::Rejected(class));
@@ -204,7 +204,7 @@ impl Delivery {
         }
     }
 
-    /// Everything that was submitted has lost its destination: it may have arrived.
+    /// The destination is gone. Everything submitted to it may have arrived.
     pub(crate) fn lost_destination(&mut self, failure: &Failure, now: Now) {
         let submitted = self.pending.iter().filter(|one| one.is_submitted());
         let lost: Vec<_> = submitted.map(Pending::in_hand).collect();
@@ -216,7 +216,7 @@ impl Delivery {
         }
     }
 
-    /// Whether the destination owes an answer for longer than it may.
+    /// Whether an answer of the destination is overdue.
     pub(crate) fn is_overdue(&self, now: Now) -> bool {
         let answer_max = self.options.answer_max;
         self.pending.iter().any(
@@ -224,8 +224,8 @@ impl Delivery {
         )
     }
 
-    /// Lets go of batches that are too old to be tried again: with their newest row, so that none goes before its time. Those in the
-    /// destination's hands stay.
+    /// Drops batches that are too old to be retried. A batch expires with its newest row, so no row is dropped too early. Batches
+    /// in the destination's hands stay.
     pub(crate) fn expire(&mut self, now: Now) {
         let Some(after) = self.options.expire_after else { return };
         let limit = now.unix_ns.saturating_sub(after.as_nanos() as u64);
@@ -239,8 +239,8 @@ impl Delivery {
         }
     }
 
-    /// Lets go of everything that no spool has: the time is over. `reason` names what was never tried and has no reason of its own.
-    /// Returns how much it was.
+    /// Drops everything that is not in the spool, because time is up. `reason` applies to batches that have no reason of their
+    /// own. Returns how much was dropped.
     pub(crate) fn give_up_unspooled(&mut self, reason: Reason, now: Now) -> Amount {
         let mut lost = Amount::default();
         while let Some(at) = self.pending.iter().position(|one| !one.is_spooled()) {
@@ -251,19 +251,20 @@ impl Delivery {
         lost
     }
 
-    /// Whether rows that a spool has may be with the destination: their fate is not known, or they have one and others of their batch do not.
+    /// Whether rows in the spool may be with the destination: either their own fate is unknown, or some rows of their batch have
+    /// left.
     pub(crate) fn attempted_and_spooled(&self) -> Attempted {
         let mut spooled = self.pending.iter().filter(|one| one.is_spooled());
         let is_tried = spooled.any(|one| one.is_exposed() || one.has_begun());
         if is_tried { Attempted::Some } else { Attempted::None }
     }
 
-    /// Whether all of it is in the spool.
+    /// Whether all rows here are in the spool.
     pub(crate) fn is_spooled(&self) -> bool {
         self.pending.iter().all(Pending::is_spooled)
     }
 
-    /// How long until there is something to submit, if nothing is heard.
+    /// Time until a batch can be submitted, if no outcome arrives before.
     pub(crate) fn due_in(&self, now: Now) -> Option<Duration> {
         if self.is_circuit_open() && self.submitted() > 0 {
             return None;
@@ -291,12 +292,12 @@ impl Delivery {
         let mut random = Random(self.random.next());
         let Some(one) = self.find(batch) else { return };
 
-        // A late word about an earlier attempt.
+        // Late news about an earlier attempt.
         if !one.fail(parts, failure.sent) {
             return;
         }
 
-        // An attempt fails once, by however many parts.
+        // An attempt fails only once, no matter how many of its parts fail.
         let is_first = one.retry_at.is_none();
         one.failures += u32::from(is_first);
         one.reason = failure.reason;
@@ -311,13 +312,13 @@ impl Delivery {
 
     /// Counts a failure of this attempt, or of the destination itself.
     fn note_failure(&mut self, attempt: Option<u64>, failure: &Failure, now: Now) {
-        // One that is merely slow is not broken.
+        // A slow destination is not broken.
         if failure.reason.is_none() {
             return;
         }
         self.reason = failure.reason;
         self.is_failing = true;
-        // It was under way when the last failure was counted.
+        // It was in flight when the last failure was counted.
         if attempt.is_some_and(|attempt| attempt <= self.failed_with) {
             return;
         }
@@ -332,7 +333,7 @@ impl Delivery {
         }
     }
 
-    /// Counts parts of a batch as gone, and lets go of the batch with its last part.
+    /// Counts parts of a batch as gone, and removes the batch with its last part.
     fn leave(&mut self, outcome: &Outcome, now: Now, exit: impl Fn(Part) -> Exit) {
         let Some(at) = self.pending.iter().position(|one| one.id() == outcome.batch) else {
             return;
@@ -360,7 +361,7 @@ impl Delivery {
     }
 }
 
-/// Adds up what leaves the same way: a batch of thousands of parts is one entry.
+/// Merges rows that leave the same way: a batch of thousands of parts is one entry.
 fn push(left: &mut Vec<Left>, one: Left) {
     match left.last_mut() {
         Some(last) if last.exit == one.exit => last.amount += one.amount,

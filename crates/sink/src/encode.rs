@@ -1,4 +1,4 @@
-//! Rows into the formats of streams, and into messages of one row each.
+//! Encodes rows into stream formats, and into messages of one row each.
 
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Pushed};
@@ -7,17 +7,17 @@ use record::{
     DecodeError, Encoder, Encoding, FieldSet, Frame, Row, RowKind, Written, decode_datagram_record,
 };
 
-/// What stands around the records of a stream or file.
+/// What surrounds the records of a stream or file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Framing {
-    /// What a file, or a stream, begins with.
+    /// Bytes at the start of a file or stream.
     pub header: Vec<u8>,
     /// The last byte of each record, in encodings that have one.
     pub record_end: Option<u8>,
 }
 
 impl Framing {
-    /// What a stream or file in this encoding begins with, and what each of its records ends with.
+    /// The framing of a stream or file in this encoding.
     pub fn of(encoding: Encoding, fields: &FieldSet) -> Framing {
         Framing::around(Encoder::new(encoding, fields))
     }
@@ -46,21 +46,21 @@ impl Framing {
     }
 }
 
-/// What a sink writes of its rows, where that can be chosen.
+/// What a sink writes of its rows, where that is configurable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Records of sockets with these fields; rows of other kinds whole, where the encoding has a place for them.
+    /// Socket records with these fields; rows of other kinds with all fields, where the encoding supports them.
     Records(Encoding, FieldSet),
     /// Datagrams as records, each with its sender and time.
     Datagrams(Encoding),
-    /// Rows of flows, of counters and of their totals: in tables as text, those of flows alone.
+    /// Rows of flows, counters and their totals; text tables hold only flows.
     Flows(Encoding),
-    /// The payloads of datagrams and nothing else: each a line where rows share a part.
+    /// Only the payloads of datagrams, each a line where rows share a part.
     Payloads,
 }
 
 impl Content {
-    /// What writes it.
+    /// The encoder for it.
     pub fn encoder(self, partition: Partition) -> Box<dyn BatchEncoder> {
         Box::new(self.row_encoder(partition))
     }
@@ -78,7 +78,7 @@ impl Content {
         }
     }
 
-    /// What stands around it in a stream or file.
+    /// Its framing in a stream or file.
     pub fn framing(self) -> Framing {
         match self {
             Content::Records(encoding, fields) => Framing::of(encoding, &fields),
@@ -89,23 +89,23 @@ impl Content {
     }
 }
 
-/// Where the parts of a batch end.
+/// How a batch is divided into parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Partition {
     /// The whole batch is one part: streams, files, and stores that take batches.
     Whole,
-    /// Each row is a part, and a message of its own: brokers.
+    /// Each row is a part and a separate message: brokers.
     Rows,
-    /// Each row is a part, with what stands around it in a stream: connections, where a part may be lost.
+    /// Each row is a part, with the framing of a stream: connections, where a part may be lost.
     StreamRows,
 }
 
-/// Writes rows in an encoding of crate `record`, or their payloads.
+/// Encodes rows with the crate `record`, or writes their payloads.
 pub struct RowEncoder {
     form: Form,
     partition: Partition,
     out: Encoded,
-    /// What is in the part that is being filled.
+    /// The contents of the part being filled.
     open: Option<Part>,
 }
 
@@ -123,7 +123,7 @@ impl RowEncoder {
     fn of(encoder: Encoder, partition: Partition) -> RowEncoder {
         let encoder = match partition {
             Partition::Whole | Partition::StreamRows => encoder,
-            // A message has its length, and ends, by itself.
+            // A message carries its own length.
             Partition::Rows => encoder.framed(Frame::Alone),
         };
         RowEncoder::with(Form::Record(Box::new(encoder)), partition)
@@ -133,7 +133,7 @@ impl RowEncoder {
         RowEncoder { form, partition, out: Encoded::default(), open: None }
     }
 
-    /// Appends a row to bytes of the caller's, and to no part.
+    /// Appends a row to the caller's bytes instead of a part.
     pub(crate) fn write(
         &mut self,
         row: &Row<'_>,
@@ -153,7 +153,7 @@ impl RowEncoder {
         }
     }
 
-    /// The encoder of a batch that is an array of its own, so that no file ends inside one.
+    /// The encoder, if each batch is a JSON array of its own, so that no file ends inside one.
     fn array(&mut self) -> Option<(&mut Encoder, &mut Vec<u8>)> {
         let Form::Record(encoder) = &mut self.form else { return None };
         let is_array = encoder.encoding() == Encoding::Json && self.partition == Partition::Whole;
@@ -216,7 +216,7 @@ impl BatchEncoder for RowEncoder {
     fn finish(&mut self) -> Encoded {
         self.end_array();
         self.end_part();
-        // The next batch is about as long. Without some room more its last row would make the memory twice as large, for as long as the
+        // The next batch is about as long. Without some extra room, its last row would double the allocation for as long as the
         // batch is in flight.
         let next = Encoded {
             bytes: Vec::with_capacity(with_some_more(self.out.bytes.len())),

@@ -1,6 +1,6 @@
 use std::io;
 
-/// Why a sink cannot be had.
+/// Why a sink cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The thread of a sink could not be started.
@@ -8,7 +8,7 @@ pub enum Error {
     Thread {
         /// The sink's name.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A chunk is cut when its rows have reached this many bytes, so that it is longer by less than one row.
+/// A chunk is cut when its rows have reached this many bytes, so it exceeds this by less than one row.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Chunks whose memory is kept for the next: as many as a sink's thread and the one that fills them have in hand. Memory that
-/// one thread allocates and another frees is given back to the kernel each time, and taken again page by page.
+/// Chunks whose memory is kept for reuse: as many as a sink's thread and the writer use at a time. Memory that one thread
+/// allocates and another frees would go back to the kernel each time and be faulted in again page by page.
 const KEPT_CHUNKS: usize = 8;
 
-/// The sinks of a source. Clones are the same: sinks come and go while the source runs.
+/// The sinks of a source. Clones share the same sinks, which come and go while the source runs.
 #[derive(Clone, Default)]
 pub struct Fanout {
     shared: Arc<Shared>,
@@ -26,23 +26,23 @@ pub struct Fanout {
 #[derive(Default)]
 struct Shared {
     intakes: Mutex<Vec<Intake>>,
-    /// Whether there is any, for a look at each row. Written under the lock.
+    /// Whether there are sinks, checked for each row. Written under the lock.
     has_sinks: AtomicBool,
 }
 
 impl Fanout {
-    /// Adds a sink: it has every chunk that is cut from now on.
+    /// Adds a sink: it receives every chunk that is cut from now on.
     pub fn attach(&self, sink: &Sink) {
         self.change(|intakes| intakes.push(sink.intake()));
     }
 
-    /// Takes a sink away: what was cut before is in it.
+    /// Removes a sink: it has received everything cut before.
     pub fn detach(&self, sink: &Sink) {
         let queue = sink.intake().queue;
         self.change(|intakes| intakes.retain(|intake| !intake.is_of(&queue)));
     }
 
-    /// Puts one in the place of another, between two chunks: each chunk goes to one of the two.
+    /// Replaces a sink between two chunks: each chunk goes to exactly one of the two.
     pub fn replace(&self, old: &Sink, new: &Sink) {
         let queue = old.intake().queue;
         self.change(|intakes| {
@@ -57,25 +57,25 @@ impl Fanout {
         self.shared.has_sinks.store(!intakes.is_empty(), Ordering::Relaxed);
     }
 
-    /// What fills chunks for these sinks: one for each source. `source_id` says where it runs: the host's boot.
+    /// A writer that fills chunks for these sinks; one per source. `source_id` identifies the host's boot.
     pub fn writer(&self, source_id: [u8; 16]) -> ChunkWriter {
         let builder = ChunkBuilder::new((random() >> 1).max(1), source_id);
         let (kept, waiting) = (VecDeque::new(), None);
         ChunkWriter { fanout: self.clone(), builder, kept, waiting, is_quiet: false }
     }
 
-    /// Hands over a chunk of rows that were encoded before, such as a bench has ready.
+    /// Offers a chunk of rows that were encoded before, for example in a benchmark.
     pub fn hand_over(&self, chunk: &Arc<Chunk>) {
         self.offer(chunk, Wake::Yes);
     }
 
     fn has_sinks(&self) -> bool {
-        // Whoever attaches a sink is seen a moment later at the latest.
+        // A newly attached sink is seen a moment later at the latest.
         self.shared.has_sinks.load(Ordering::Relaxed)
     }
 
     fn offer(&self, chunk: &Arc<Chunk>, wake: Wake) {
-        // Offered under the lock: a sink that was taken away has been given nothing since.
+        // Offered under the lock, so that a removed sink receives nothing afterwards.
         self.lock().iter().for_each(|intake| intake.queue.offer(chunk, wake));
     }
 
@@ -83,7 +83,7 @@ impl Fanout {
         self.lock().iter().for_each(|intake| intake.queue.wake());
     }
 
-    /// Offers a chunk to the one sink that is attached.
+    /// Offers a chunk to the one attached sink.
     fn try_offer(&self, chunk: &Arc<Chunk>) -> Result<(), Full> {
         let intakes = self.lock();
         debug_assert!(intakes.len() < 2, "one of two could have it already");
@@ -94,20 +94,20 @@ impl Fanout {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Intake>> {
-        // Nothing panics between two changes that belong together.
+        // Nothing panics between two related changes, so a poisoned lock is still consistent.
         self.shared.intakes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes a source's rows on its thread. Nothing here waits for a sink, and a row costs no allocation.
+/// Accepts a source's rows on its thread. It never waits for a sink, and a row costs no allocation.
 pub struct ChunkWriter {
     fanout: Fanout,
     builder: ChunkBuilder,
-    /// The last chunks, the oldest first.
+    /// The most recent chunks, oldest first.
     kept: VecDeque<Arc<Chunk>>,
-    /// A chunk that found no room.
+    /// A chunk that the sink had no room for.
     waiting: Option<Arc<Chunk>>,
-    /// Chunks were handed over that woke no sink.
+    /// Chunks were offered without waking the sinks.
     is_quiet: bool,
 }
 
@@ -117,7 +117,7 @@ impl ChunkWriter {
         self.builder.stream()
     }
 
-    /// Takes a record. It is on its way once some chunks are full, or with [`flush`](Self::flush). Without a sink it costs nothing.
+    /// Adds a record. It is offered with the next full chunks, or by [`flush`](Self::flush). Without a sink it costs nothing.
     pub fn record(&mut self, record: &SocketRecord<'_>) {
         if self.is_for_nobody() {
             return self.builder.skip();
@@ -126,7 +126,7 @@ impl ChunkWriter {
         self.cut_if_long();
     }
 
-    /// Takes what came of a flow, as [`record`](Self::record) takes a record. Those with one key are of one definition.
+    /// Adds a flow, as [`record`](Self::record) adds a record. Flows with the same key belong to one definition.
     pub fn flow(&mut self, flow: &FlowRecord<'_>, key: u64) {
         if self.is_for_nobody() {
             return self.builder.skip();
@@ -135,7 +135,7 @@ impl ChunkWriter {
         self.cut_if_long();
     }
 
-    /// Takes counters, likewise. Those with one key are of one agent.
+    /// Adds counters, likewise. Counters with the same key belong to one agent.
     pub fn counters(&mut self, counters: &CounterRecord<'_>, key: u64) {
         if self.is_for_nobody() {
             return self.builder.skip();
@@ -144,7 +144,7 @@ impl ChunkWriter {
         self.cut_if_long();
     }
 
-    /// Takes the totals of flow and counter rows, and sends everything on its way.
+    /// Adds the totals of flow and counter rows, and flushes.
     pub fn flow_totals(&mut self, totals: &FlowTotals<'_>) {
         if self.is_for_nobody() {
             return self.builder.skip();
@@ -158,7 +158,7 @@ impl ChunkWriter {
         self.fanout.has_sinks()
     }
 
-    /// Takes the totals of a poll, and sends everything on its way.
+    /// Adds the totals of a poll, and flushes.
     pub fn end_of_poll(&mut self, totals: &PollTotals<'_>) {
         if self.is_for_nobody() {
             return self.builder.skip();
@@ -167,7 +167,7 @@ impl ChunkWriter {
         self.flush();
     }
 
-    /// Takes an event, and sends it on its way: a row like a datagram's. Those with one key belong together.
+    /// Adds an event as a datagram row, and flushes. Events with the same key belong together.
     pub fn event(&mut self, record: &DatagramRecord<'_>, key: u64) {
         if self.is_for_nobody() {
             return self.builder.skip();
@@ -176,8 +176,8 @@ impl ChunkWriter {
         self.flush();
     }
 
-    /// Takes a datagram, unless what was taken before found no room with the sink: then it is to wait where it is. For a fanout of
-    /// one sink. Those with one key are of one sender.
+    /// Adds a datagram, unless an earlier one is still waiting for room in the sink: then the caller keeps it. For a fanout with
+    /// one sink. Datagrams with the same key come from one sender.
     ///
     /// # Errors
     /// There is no room, or no sink.
@@ -189,10 +189,10 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Sends everything on its way, if there is room. For a fanout of one sink.
+    /// Flushes, if there is room. For a fanout with one sink.
     ///
     /// # Errors
-    /// There is no room, or no sink. What was taken is kept.
+    /// There is no room, or no sink. Rows added so far are kept.
     pub fn try_flush(&mut self) -> Result<(), Full> {
         if self.waiting.is_none() {
             let reuse = self.free_chunk();
@@ -207,7 +207,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Sends everything on its way.
+    /// Offers everything added so far.
     pub fn flush(&mut self) {
         self.cut(Wake::Yes);
         if std::mem::take(&mut self.is_quiet) {
@@ -230,25 +230,25 @@ impl ChunkWriter {
         self.kept.push_back(chunk);
     }
 
-    /// Whether no sink would have a row that came now: none is attached, and none waits for the rest of a chunk.
+    /// Whether no sink would get a row added now: none is attached, and none waits for the rest of a chunk.
     fn is_for_nobody(&self) -> bool {
         !self.fanout.has_sinks() && self.builder.row_count() == 0
     }
 
-    /// A chunk that no sink needs any longer.
+    /// A chunk that no sink uses any more.
     fn free_chunk(&mut self) -> Option<Chunk> {
         let is_free = self.kept.front().is_some_and(|oldest| Arc::strong_count(oldest) == 1);
         if !is_free && self.kept.len() < KEPT_CHUNKS {
             return None;
         }
-        // A sink that is slow keeps it.
+        // A slow sink keeps its chunk.
         self.kept.pop_front().and_then(Arc::into_inner)
     }
 }
 
 impl Drop for ChunkWriter {
     fn drop(&mut self) {
-        // Nobody can wait any longer: what finds no room is dropped by the sink, and counted.
+        // Nobody can wait any more: the sink drops and counts what finds no room.
         if let Some(chunk) = self.waiting.take() {
             self.fanout.offer(&chunk, Wake::Yes);
         }

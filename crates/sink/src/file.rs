@@ -1,7 +1,7 @@
-//! A destination that is a file: appended to, rotated by size and by time.
+//! A file destination: appended to, rotated by size and by time.
 //!
-//! A payload is in the file whole or not at all: what a failed write has left is cut off again. Until the file can be
-//! written the payloads wait in the sink's queue, so that a disk that was full for a moment costs nothing.
+//! A payload is in the file either whole or not at all: the remains of a failed write are truncated. While the file
+//! cannot be written, payloads wait in the sink's queue, so a disk that is full for a moment costs nothing.
 
 mod template;
 
@@ -18,26 +18,26 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use sys::Errno;
 
-/// Time between two attempts to write a file that could not be opened or written.
+/// Time between attempts to write a file that could not be opened or written.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The owner writes, the group reads: records name processes, addresses and users.
+/// The owner may write, the group may read: records name processes, addresses and users.
 const MODE: u32 = 0o640;
 
-/// A file and when it is put aside.
+/// A file and when to rotate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Where it is. A symbolic link is not followed, and what is not a regular file is not written.
+    /// Path of the file. Symbolic links are not followed, and only regular files are written.
     pub path: PathBuf,
-    /// The file is put aside before it would grow beyond this many bytes. A payload that is larger has a file of its own.
+    /// Rotate before the file would grow beyond this many bytes. A larger payload gets a file of its own.
     pub rotate_bytes: Option<u64>,
-    /// The file is put aside when a multiple of this time since 1970 (UTC) has passed: with an hour, at the full hour.
+    /// Rotate at each multiple of this time since 1970 (UTC): with one hour, on the hour.
     pub rotate_interval: Option<Duration>,
-    /// How many files that were put aside are kept, as `path.1` (the newest), `path.2`, and so on.
+    /// How many rotated files to keep, as `path.1` (the newest), `path.2`, and so on.
     pub rotate_keep: u32,
 }
 
-/// A file that is rotated.
+/// A rotated file.
 pub fn file(options: FileOptions, content: Content) -> Connector {
     let form = move || Form::Mixed(content.encoder(Partition::Whole));
     let destination = move || {
@@ -51,7 +51,7 @@ struct RotatedFile {
     options: FileOptions,
     framing: Framing,
     open: Option<OpenFile>,
-    /// The file at the path may end in a part of a batch: nothing must be appended to it.
+    /// The file at the path may end within a batch: nothing may be appended to it.
     is_torn: bool,
     done: Vec<Outcome>,
     rotations: u64,
@@ -64,7 +64,7 @@ struct OpenFile {
     device: u64,
     inode: u64,
     len_bytes: u64,
-    /// The multiple of the rotation's interval that it belongs to.
+    /// The multiple of the rotation interval that it belongs to.
     slot: u128,
 }
 
@@ -121,7 +121,7 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Lets go of a file to which the path no longer leads, or notes what others have made of its length.
+    /// Closes a file that the path no longer refers to, or picks up a length changed by another process.
     fn look_at_path(&mut self) {
         let Some(open) = &mut self.open else { return };
         match fs::symlink_metadata(&self.options.path) {
@@ -133,7 +133,7 @@ impl RotatedFile {
         }
     }
 
-    /// Opens the file that is there if it can be continued, or puts it aside and begins one.
+    /// Opens the existing file if it can be continued; otherwise rotates it and starts a new one.
     fn open_file(&mut self) -> io::Result<OpenFile> {
         let open = self.open_any()?;
         if open.len_bytes == 0 || (!self.is_torn && self.can_continue(&open)?) {
@@ -152,7 +152,7 @@ impl RotatedFile {
             .append(true)
             .create(true)
             .mode(MODE)
-            // Without O_NONBLOCK the open of a FIFO would wait for a reader (fifo(7)).
+            // Without O_NONBLOCK, opening a FIFO would wait for a reader (fifo(7)).
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(&self.options.path)?;
 
@@ -172,7 +172,7 @@ impl RotatedFile {
         Ok(OpenFile { file, device, inode, len_bytes, slot })
     }
 
-    /// Whether what is in the file begins as a file of ours does and ends with a whole record.
+    /// Whether the file begins with our header and ends with a complete record.
     fn can_continue(&self, open: &OpenFile) -> io::Result<bool> {
         let header = &self.framing.header;
         if open.len_bytes < header.len() as u64 {
@@ -188,7 +188,7 @@ impl RotatedFile {
         Ok(begin == *header && is_whole)
     }
 
-    /// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the oldest goes.
+    /// Renames `path` to `path.1`, `path.1` to `path.2`, and so on; the oldest is overwritten.
     fn rotate(&mut self) -> io::Result<()> {
         let numbered = |n: u32| -> PathBuf {
             let mut name = self.options.path.clone().into_os_string();
@@ -202,7 +202,7 @@ impl RotatedFile {
             return Ok(());
         }
 
-        // Up to the first place that is free: however many may be kept, only those that are there are touched.
+        // Stop at the first free number: only existing files are touched, however many may be kept.
         let is_free = |n: &u32| {
             let there = fs::symlink_metadata(numbered(*n));
             there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -280,7 +280,7 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
 }
 
 impl RotatedFile {
-    /// Appends one payload, whole, and says what became of it.
+    /// Appends one payload, whole, and reports its fate.
     fn fate_of(&mut self, payload: &[u8]) -> Fate {
         match self.append(payload) {
             Ok(()) => Fate::Acknowledged,
@@ -292,7 +292,7 @@ impl RotatedFile {
         }
     }
 
-    /// Readers of the files that were set aside need not wait for the next record.
+    /// Rotates on time, so that readers of rotated files need not wait for the next record.
     fn rotate_if_due(&mut self) {
         let slot = self.slot_now();
         let header_bytes = self.framing.header.len() as u64;

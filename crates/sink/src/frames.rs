@@ -1,26 +1,26 @@
-//! Rows in a stream of bytes, and what tells its reader where each of them ends.
+//! Framing of rows in a byte stream, which tells the reader where each row ends.
 
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Pushed};
 use crate::encode::{Content, Partition};
 use record::Row;
 
-/// What stands around each row in a stream of bytes.
+/// What surrounds each row in a byte stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamFraming {
-    /// What the encoding has of its own: a line end, or the length that protobuf streams have before each message.
-    /// Payloads of datagrams follow one another with nothing between.
+    /// The encoding's own framing: a line end, or the length that protobuf streams put before each message. Payloads of
+    /// datagrams are concatenated without a separator.
     None,
-    /// A line feed behind each row: encodings of text, and payloads (RFC 6587, section 3.4.2).
+    /// A line feed after each row: for text encodings and payloads (RFC 6587, section 3.4.2).
     Newline,
     /// The length in decimal digits and a space before each row: syslog over TCP and TLS (RFC 6587, section 3.4.1; RFC 5425).
     OctetCounted,
-    /// The length in four bytes, the highest first, before each row.
+    /// The length in four bytes, big-endian, before each row.
     LengthPrefixed,
 }
 
 impl StreamFraming {
-    /// What writes rows so. Each row is a part, so that a lost connection costs no more rows than it must.
+    /// An encoder with this framing. Each row is a part, so a lost connection costs no more rows than necessary.
     pub(crate) fn encoder(self, content: Content) -> Box<dyn BatchEncoder> {
         match (self, content) {
             (StreamFraming::None, Content::Payloads) => content.encoder(Partition::Rows),
@@ -34,7 +34,7 @@ impl StreamFraming {
         }
     }
 
-    /// What a stream begins with.
+    /// Bytes at the start of a stream.
     pub(crate) fn header(self, content: Content) -> Vec<u8> {
         match self {
             StreamFraming::None | StreamFraming::Newline => content.framing().header,
@@ -46,7 +46,7 @@ impl StreamFraming {
         match self {
             StreamFraming::OctetCounted => out.extend_from_slice(format!("{len} ").as_bytes()),
             StreamFraming::LengthPrefixed => {
-                // No row comes near: a chunk of rows is shorter.
+                // Never reached: a chunk of rows is shorter.
                 let len = u32::try_from(len).unwrap_or(u32::MAX);
                 out.extend_from_slice(&len.to_be_bytes());
             }
@@ -55,11 +55,11 @@ impl StreamFraming {
     }
 }
 
-/// Puts its length before each row.
+/// Prefixes each row with its length.
 struct FrameEncoder {
     rows: Box<dyn BatchEncoder>,
     framing: StreamFraming,
-    /// Rows in the batch.
+    /// Number of rows in the batch.
     row_count: usize,
 }
 
@@ -97,5 +97,5 @@ impl BatchEncoder for FrameEncoder {
     }
 }
 
-/// What a length takes, about.
+/// Approximate size of a length prefix.
 const LENGTH_BYTES: usize = 4;

@@ -1,4 +1,4 @@
-//! HTTP POST: one batch is the body of one request.
+//! HTTP POST: each batch is the body of one request.
 
 #[cfg(feature = "http")]
 mod answers;
@@ -25,19 +25,19 @@ pub(crate) use {
 use crate::secret::{Login, SecretSource, TlsOptions};
 use std::time::Duration;
 
-/// A server that takes batches as bodies.
+/// A server that accepts batches as request bodies.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
-    /// `http://…` or `https://…`, whole.
+    /// The whole URL, `http://…` or `https://…`.
     pub url: String,
     pub login: Login,
     pub tls: TlsOptions,
-    /// For a whole request with its answer.
+    /// Timeout of a whole request, including its answer.
     pub request_timeout: Duration,
     pub compression: Compression,
     /// Sent with every request.
     pub headers: Vec<(String, String)>,
-    /// The same, with values that nobody is shown.
+    /// The same, with secret values.
     pub secret_headers: Vec<(String, SecretSource)>,
 }
 

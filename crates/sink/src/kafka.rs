@@ -1,5 +1,5 @@
-//! Kafka: each part is a message. librdkafka sends them as an idempotent producer, and retries by itself: while it lives, what it was
-//! given is in the topic once.
+//! Kafka: each part is a message. librdkafka sends them as an idempotent producer, and retries by itself: as long as a producer
+//! lives, each message that it was given is in the topic once.
 
 use crate::secret::{Login, TlsOptions};
 use std::time::Duration;
@@ -27,26 +27,26 @@ pub struct KafkaOptions {
     pub totals_topic: String,
     pub key: KafkaKey,
     pub compression: KafkaCompression,
-    /// How it logs in, if it does.
+    /// How to log in, if at all.
     pub sasl: Option<KafkaSasl>,
     /// `None`: without TLS.
     pub tls: Option<TlsOptions>,
-    /// Where the schema of the values is registered, whose id each of them begins with then. For values in protobuf.
+    /// The registry for the schema of the values; each value then begins with the schema's id. For protobuf values.
     pub registry: Option<SchemaRegistry>,
-    /// How long the client tries to deliver a message before it gives it back.
+    /// How long the client tries to deliver a message before it gives up.
     pub delivery_max: Duration,
 }
 
-/// A registry of schemas with the HTTP interface of Confluent's, which others have too.
+/// A schema registry with Confluent's HTTP interface, which others implement too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaRegistry {
-    /// `http://…` or `https://…`: what stands before `/subjects`.
+    /// The URL before `/subjects`, `http://…` or `https://…`.
     pub url: String,
     pub login: Login,
     pub tls: TlsOptions,
 }
 
-/// What rows have to share to come to the same partition, in their order.
+/// What rows must have in common to go to the same partition, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum KafkaKey {
     /// The host that made the row: 16 bytes, its boot id.
@@ -54,11 +54,11 @@ pub enum KafkaKey {
     Host,
     /// The connection, or the sender of a datagram: 24 bytes, the boot id and the socket's cookie.
     Connection,
-    /// Nothing: batches are spread.
+    /// No key: batches are spread over the partitions.
     None,
 }
 
-/// How batches are compressed on their way and in the broker.
+/// How batches are compressed in transit and in the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum KafkaCompression {
     None,
@@ -69,17 +69,17 @@ pub enum KafkaCompression {
     Zstd,
 }
 
-/// How it logs in: user and password, and the mechanism in which they are proved.
+/// User and password, and the mechanism that proves them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaSasl {
     pub mechanism: SaslMechanism,
     pub login: Login,
 }
 
-/// The mechanisms of SASL that there are for a user with a password.
+/// The SASL mechanisms for a user and password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SaslMechanism {
-    /// The password itself.
+    /// Sends the password itself.
     Plain,
     ScramSha256,
     #[default]

@@ -1,9 +1,10 @@
-//! Where rows leave: a bounded queue and a thread for each destination. A slow or dead one holds no other, nor the source.
+//! Where rows leave: each destination has a bounded queue and a thread. A slow or dead one delays neither the others nor the
+//! source.
 //!
-//! A source fills chunks with a [`ChunkWriter`]; a [`Fanout`] hands each chunk to every [`Sink`] that is attached. A sink's thread
-//! turns rows into batches in the form of its destination, keeps a batch until its fate is known, and tries the same bytes again
-//! until then. A [`Destination`] knows a protocol and a client. What a UDP sink sends is received by [`receive::Receiver`], which
-//! knows how many records are missing.
+//! A source fills chunks with a [`ChunkWriter`]; a [`Fanout`] offers each chunk to every attached [`Sink`]. A sink's thread
+//! encodes rows into batches for its destination, keeps a batch until its fate is known, and retries with the same bytes until
+//! then. A [`Destination`] knows a protocol and a client. The [`receive::Receiver`] reads what a UDP sink sends, and knows how
+//! many records are missing.
 //!
 //! ```
 //! use record::{Encoding, FieldSet, PollTotals, SocketRecord};

@@ -1,9 +1,9 @@
-//! NATS: each part is a message to one subject, with an acknowledgement (`JetStream`) or without (core NATS).
+//! NATS: each part is a message to one subject, with an acknowledgment (`JetStream`) or without (core NATS).
 //!
-//! Core NATS answers nothing. So after each batch this sends a message to an inbox of its own: a server takes what one connection
-//! sends in its order, so that when that message comes back over the same connection it has taken everything before. `JetStream`
-//! acknowledges each message, and drops one whose id it has seen within the stream's `duplicate_window`: the id is made of the
-//! rows, so that a repeated batch is there once.
+//! Core NATS does not answer. So after each batch this sends a message to an inbox of its own: a server processes the messages of
+//! one connection in order, so when that message comes back over the same connection, the server has processed everything before
+//! it. `JetStream` acknowledges each message, and drops one whose id it has seen within the stream's `duplicate_window`: the id
+//! is derived from the rows, so a repeated batch is stored once.
 
 mod answers;
 mod connection;
@@ -25,10 +25,10 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the answer to one message may take.
+/// Timeout for the answer to one message.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Batches that are on their way at the same time, at most, whatever the sink is told.
+/// Most batches in flight at a time, whatever the sink's options say.
 const IN_FLIGHT_MAX: usize = 64;
 
 /// A NATS destination.
@@ -39,20 +39,20 @@ pub struct NatsOptions {
     pub subject: String,
     pub service: NatsService,
     pub login: Login,
-    /// A file with a user's JWT and key, as `nsc` makes it.
+    /// A file with a user's JWT and key, as created by `nsc`.
     pub credentials: Option<std::path::PathBuf>,
     /// The seed of an nkey.
     pub nkey: Option<SecretSource>,
-    /// `None`: as the server wants it.
+    /// `None`: as the server requires.
     pub tls: Option<TlsOptions>,
 }
 
-/// What takes the messages.
+/// The receiver of the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NatsService {
-    /// Whoever subscribes at that moment.
+    /// The current subscribers.
     Core,
-    /// A stream, which has to be there.
+    /// A stream, which must exist.
     JetStream,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for NatsOptions {
     }
 }
 
-/// Rows to NATS.
+/// Sends rows to NATS.
 pub fn nats(options: NatsOptions, content: Content) -> Connector {
     let form = move || {
         Form::ByKind(RowKind::ALL.map(|kind| (kind, content.encoder(Partition::Rows))).into())
@@ -117,10 +117,10 @@ impl Destination for Nats {
     }
 }
 
-/// How many of the last messages of a stream are looked at for a batch.
+/// How many of the last messages of a stream to search for a batch.
 const LOOK_BACK: u64 = 100;
 
-/// Whether the last messages of the stream have the first part of a batch.
+/// Whether the first part of a batch is among the last messages of the stream.
 async fn is_there(shared: &Shared, batch: &Batch) -> Result<bool, String> {
     let connection = shared.connection().await.map_err(|trouble| trouble.what)?;
     let context = &connection.stream;
@@ -129,7 +129,7 @@ async fn is_there(shared: &Shared, batch: &Batch) -> Result<bool, String> {
     let stream = stream.map_err(|error| error.to_string())?;
     let last = stream.cached_info().state.last_sequence;
     for number in (last.saturating_sub(LOOK_BACK) + 1..=last).rev() {
-        // One may be gone: a stream has limits.
+        // It may be gone: a stream has limits.
         let message = stream.get_raw_message(number).await;
         if message.is_ok_and(|message| message.payload == batch.part(0)) {
             return Ok(true);
@@ -159,7 +159,7 @@ async fn deliver(shared: &Shared, attempt: Attempt) -> Vec<Outcome> {
     outcomes(id, &places, fates)
 }
 
-/// Runs of parts with one fate.
+/// Merges consecutive parts with the same fate.
 fn outcomes(batch: BatchId, places: &[usize], fates: Vec<Fate>) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for (&place, fate) in places.iter().zip(fates) {
@@ -173,7 +173,7 @@ fn outcomes(batch: BatchId, places: &[usize], fates: Vec<Fate>) -> Vec<Outcome> 
     outcomes
 }
 
-/// Messages without an acknowledgement, and a message to this side that follows them.
+/// Sends messages without acknowledgment, followed by a message to our own inbox.
 async fn publish(
     shared: &Shared,
     connection: &Connection,
@@ -214,7 +214,7 @@ async fn publish(
     fates
 }
 
-/// Messages that a stream acknowledges, all of a batch on their way together.
+/// Sends messages that a stream acknowledges, all of a batch at once.
 async fn store(
     shared: &Shared,
     connection: &Connection,
@@ -250,7 +250,7 @@ async fn store(
     fates
 }
 
-/// What a message says of its row.
+/// The headers of a message.
 fn headers(batch: &Batch) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("weir-kind", batch.kind.unwrap_or(RowKind::Record).word());

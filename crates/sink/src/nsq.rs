@@ -1,7 +1,7 @@
-//! NSQ: each part is a message, and nsqd says OK for every group of them.
+//! NSQ: each part is a message, and nsqd answers OK for every group of them.
 //!
-//! nsqd answers in the order of the commands, so that several are on their way at once. After any error to a publisher it reads nothing
-//! more and closes (`FatalClientErr` in nsqd/protocol_v2.go): what was sent behind a command that failed is certainly not there.
+//! nsqd answers commands in order, so several can be in flight. After any error to a publisher it reads nothing more and closes
+//! (`FatalClientErr` in nsqd/protocol_v2.go): messages sent after a failed command are certainly not stored.
 
 mod answers;
 mod channel;
@@ -27,25 +27,25 @@ pub use protocol::{Frame, Frames, NotNsq};
 /// Where messages go, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NsqOptions {
-    /// Names or addresses with their ports. One is connected at a time: the next when that one fails.
+    /// Names or addresses with their ports. Only one is connected at a time; the next when it fails.
     pub hosts: Vec<(String, u16)>,
     /// The topic of records and datagrams.
     pub topic: String,
     /// The topic of totals.
     pub totals_topic: String,
-    /// What nsqd hands to its authentication server, where it has one.
+    /// The secret that nsqd passes to its authentication server, if it has one.
     pub auth: Option<SecretSource>,
     /// `None`: without TLS.
     pub tls: Option<TlsOptions>,
 }
 
-/// Messages in one command, at most, unless one is larger: nsqd gives a slow connection 20 s for each.
+/// Most bytes of messages in one command, unless one message is larger: nsqd gives a slow connection 20 s for each command.
 const COMMAND_BYTES: usize = 64 << 10;
 
-/// What nsqd's `--max-body-size` leaves at its default.
+/// nsqd's default for `--max-body-size`.
 const BODY_BYTES_MAX: usize = 5 << 20;
 
-/// Messages to a topic, one for each row.
+/// Messages to a topic, one per row.
 pub fn nsq(options: NsqOptions, content: Content) -> Connector {
     let form = move || {
         Form::ByKind(RowKind::ALL.map(|kind| (kind, content.encoder(Partition::Rows))).into())
@@ -56,13 +56,13 @@ pub fn nsq(options: NsqOptions, content: Content) -> Connector {
 
 struct Nsq {
     options: NsqOptions,
-    /// Which host is next.
+    /// Index of the next host.
     host: usize,
     state: State,
-    /// Attempts of which not everything has a fate, in the order in which they came.
+    /// Attempts that are not settled completely, in order of arrival.
     held: VecDeque<Held>,
     done: Vec<Outcome>,
-    /// What nsqd takes as one.
+    /// The largest command that nsqd accepts.
     body_bytes_max: usize,
 }
 
@@ -72,28 +72,28 @@ enum State {
     Connected(Box<Session>),
 }
 
-/// An attempt on its way.
+/// An attempt in flight.
 struct Held {
     attempt: Attempt,
-    /// Parts without a fate, in their order. Those of commands come first.
+    /// Parts without a fate, in order. Those in commands come first.
     open: VecDeque<u32>,
     /// How many of them are in commands.
     given: usize,
 }
 
-/// How a connection ended, and what that says of what has no answer.
+/// How a connection ended, and what that means for unanswered commands.
 struct Ended {
     front: Front,
-    /// Messages behind the command that nsqd read last.
+    /// Whether messages after the last command that nsqd read may have been sent.
     behind: Sent,
     reason: Option<Reason>,
     trouble: Trouble,
 }
 
-/// What it says of the oldest command without an answer.
+/// What it means for the oldest unanswered command.
 enum Front {
     Failed(Sent),
-    /// Messages longer than this are refused, and nothing of the command is there.
+    /// Messages longer than this are refused, and nothing of the command is stored.
     TooLarge {
         limit_bytes: usize,
         says: String,
@@ -112,7 +112,7 @@ impl Nsq {
         self.options.hosts.get(at).cloned().unwrap_or_default()
     }
 
-    /// Where the next, or the present, connection goes.
+    /// URL of the current or next connection.
     fn url(&self) -> String {
         let (host, port) = self.host();
         let options = TcpOptions { host, port, framing: StreamFraming::None };
@@ -120,7 +120,7 @@ impl Nsq {
         format!("{scheme}://{options}/{}", self.options.topic)
     }
 
-    /// Goes on until nothing more can be done at once.
+    /// Makes progress until nothing more can be done at once.
     fn step(&mut self, wait: Duration) {
         match &mut self.state {
             State::Idle if self.held.is_empty() => {}
@@ -153,7 +153,7 @@ impl Nsq {
             let stream = tcp::connect(&options, &shown)?;
             Ok(Box::new(Session::new(stream, tls, secret)))
         };
-        // A resolver may take its time. Nobody may hear the answer any more.
+        // Name resolution may take long. The receiver may be gone by then.
         let run = move || drop(tell.send(connect()));
         match thread::Builder::new().name("connect".to_owned()).spawn(run) {
             Ok(_) => self.state = State::Connecting(answer),
@@ -169,7 +169,7 @@ impl Nsq {
         self.end(Ended { front, behind, reason: Some(Reason::Unavailable), trouble });
     }
 
-    /// Sends what can be sent, and hears what is answered.
+    /// Sends what can be sent, and processes the answers.
     fn drive(&mut self) {
         self.give();
         loop {
@@ -195,7 +195,7 @@ impl Nsq {
         }
     }
 
-    /// Makes commands of messages while there is room for them.
+    /// Makes commands from messages while there is room for them.
     fn give(&mut self) {
         let State::Connected(session) = &mut self.state else { return };
         for held in &mut self.held {
@@ -230,7 +230,7 @@ impl Nsq {
         }
     }
 
-    /// The connection has ended, or could not be had. Everything that has no answer is given back.
+    /// The connection has ended or could not be opened. Gives back everything that has no answer.
     fn end(&mut self, ended: Ended) {
         let state = std::mem::replace(&mut self.state, State::Idle);
         let session = match &state {
@@ -258,8 +258,8 @@ impl Nsq {
     }
 }
 
-/// Says what became of an attempt whose connection has ended. Its first messages are in the command that nsqd read last, and
-/// those up to `sent` may have left this host.
+/// Reports the outcome of an attempt whose connection has ended. Its first `in_front` messages are in the command that nsqd read
+/// last; those up to `sent` may have left this host.
 fn give_back(done: &mut Vec<Outcome>, held: &Held, ended: &Ended, in_front: usize, sent: usize) {
     let batch = &held.attempt.batch;
     let [mut refused, mut maybe, mut no] = [const { Vec::new() }; 3];

@@ -1,11 +1,12 @@
-//! A destination that takes everything and keeps nothing: for measuring, and for trying a configuration.
+//! A destination that accepts everything and keeps nothing: for benchmarks, and for trying a
+//! configuration.
 
 use crate::batch::{Attempt, Fate, Outcome};
 use crate::destination::{Connector, Destination, Form};
 use crate::encode::{Content, Partition};
 use std::time::Duration;
 
-/// Nowhere: every row is written, and forgotten.
+/// A sink to nowhere: every row is encoded, then discarded.
 pub fn null(content: Content) -> Connector {
     let form = move || Form::Mixed(content.encoder(Partition::Whole));
     let destination = || Ok(Box::new(Null::default()) as Box<dyn Destination>);

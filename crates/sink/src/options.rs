@@ -1,34 +1,34 @@
-//! What a sink is told.
+//! Options of a sink.
 
 use crate::destination::Connector;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A sink.
+/// Options of a sink.
 pub struct SinkOptions {
     /// The name in the ledger.
     pub name: String,
-    /// What its rows come from, for the ledger: `sockets`, or a listener's name.
+    /// The source of its rows, for the ledger: `sockets`, or a listener's name.
     pub origin: String,
     pub queue: QueueOptions,
     pub batch: BatchLimits,
     pub delivery: DeliveryOptions,
-    /// Where rows wait through an outage, a restart and a crash. `None`: in memory alone.
+    /// Where rows wait through an outage, a restart and a crash. `None`: only in memory.
     pub spool: Option<SpoolOptions>,
     pub connector: Connector,
 }
 
-/// What waits in memory.
+/// Options of the queue in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Memory of the chunks that wait. A larger chunk is dropped whole.
+    /// Limit on the memory of waiting chunks. A larger chunk is dropped whole.
     pub bytes_max: usize,
     pub when_full: WhenFull,
 }
 
 impl Default for QueueOptions {
-    /// 32 MiB. A poll comes all at once, faster than a file is written: of 100,000 records of 250 bytes that were offered within
-    /// 17 ms, a file with 8 MiB lost 9 %, and none with this. Only what waits takes memory.
+    /// 32 MiB. A poll arrives in a burst, faster than a file can be written: of 100,000 records of 250 bytes offered within 17
+    /// ms, a file sink with 8 MiB lost 9 %, and with this size none. Only waiting chunks use memory.
     fn default() -> QueueOptions {
         QueueOptions { bytes_max: 32 << 20, when_full: WhenFull::DropOldest }
     }
@@ -37,22 +37,22 @@ impl Default for QueueOptions {
 /// What a full queue does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WhenFull {
-    /// What waits longest goes: after an outage what is there is the time up to now.
+    /// Drops the oldest rows: after an outage, the most recent ones are there.
     #[default]
     DropOldest,
-    /// What comes goes: after an outage what is there is how it began.
+    /// Drops new rows: after an outage, those from its beginning are there.
     DropNewest,
-    /// What comes stays with its source, if that can keep it, as a listener's ring can. Else it goes.
+    /// Leaves new rows with their source if it can keep them, as a listener's ring can. Otherwise drops them.
     LeaveAtSource,
 }
 
-/// When a batch is complete: at whichever of these comes first.
+/// When a batch is complete: at whichever limit is reached first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     pub rows: usize,
-    /// A batch is longer by less than what one row adds.
+    /// A batch exceeds this by less than one row.
     pub bytes: usize,
-    /// Since its first row was taken; zero: as soon as nothing more waits.
+    /// Time since its first row was added; zero: as soon as no more rows wait.
     pub age: Duration,
 }
 
@@ -66,14 +66,14 @@ impl Default for BatchLimits {
 /// How batches are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryOptions {
-    /// Batches that are submitted and not answered, at most.
+    /// Most batches that are submitted and unanswered.
     pub in_flight_max: usize,
-    /// The longest pause between two attempts. Each pause is random, up to a bound that doubles from 100 ms to this
+    /// The longest pause between attempts. Each pause is random, up to a bound that doubles from 100 ms to this value
     /// (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>, "full jitter").
     pub retry_max: Duration,
-    /// A destination that answers nothing for so long is given up and made anew.
+    /// A destination that does not answer for this long is abandoned and recreated.
     pub answer_max: Duration,
-    /// Rows that are older than this are dropped instead of tried again.
+    /// Rows older than this are dropped instead of retried.
     pub expire_after: Option<Duration>,
 }
 
@@ -88,21 +88,21 @@ impl Default for DeliveryOptions {
     }
 }
 
-/// Where and how much a sink keeps on disk.
+/// Where a sink spools to disk, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpoolOptions {
-    /// A folder of its own.
+    /// A directory used by nothing else.
     pub folder: PathBuf,
-    /// All files in it together.
+    /// Limit on the total size of its files.
     pub bytes_max: u64,
     pub sync: SpoolSync,
 }
 
-/// When what is written to the spool is made to survive the host.
+/// When data in the spool is made to survive a crash of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpoolSync {
-    /// At least so often; a crash of the host loses at most what came since.
+    /// At least this often; a crash of the host loses at most what was written since.
     Every(Duration),
-    /// Before a row is handed on.
+    /// Before a row is passed on.
     Always,
 }

@@ -1,6 +1,7 @@
-//! What waits for a sink's thread: chunks, as they came.
+//! The queue in front of a sink's thread: chunks, in order of arrival.
 //!
-//! Every count is made under the lock that moves the chunk, so that what is inside is exactly what was offered and has not left.
+//! Everything is counted under the lock that moves the chunk, so the queue always holds exactly what was offered and has not
+//! left.
 
 use crate::options::{QueueOptions, WhenFull};
 use ledger::{Amount, Reason, SinkCounters, Tally};
@@ -10,21 +11,21 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Memory of waiting chunks from which a source wakes the sink's thread although more follows at once. A wake costs the source some
-/// microseconds, as much as a dozen rows; the memory of so few chunks is still in the processor's cache when the next are written.
+/// Memory of waiting chunks at which a source wakes the sink's thread although more rows follow at once. A wake costs the source
+/// some microseconds, as much as a dozen rows; few enough chunks remain in the processor's cache until the next ones are written.
 const MUCH_BYTES: usize = 256 * 1024;
 
 /// The queue of one sink.
 pub(crate) struct Queue {
     options: QueueOptions,
     state: Mutex<State>,
-    /// Something was queued, or the end was announced.
+    /// Signaled when something is queued or closing begins.
     changed: Condvar,
-    /// The sink's thread has ended.
+    /// Signaled when the sink's thread has ended.
     ended: Condvar,
     /// Written under the lock.
     pub(crate) offered: Tally,
-    /// What left from here. Written under the lock.
+    /// What left from the queue itself. Written under the lock.
     pub(crate) counters: SinkCounters,
 }
 
@@ -33,19 +34,19 @@ struct State {
     memory_bytes: usize,
     inside: Amount,
     phase: Phase,
-    /// The sink's thread rests until something is queued.
+    /// The sink's thread is waiting for something to be queued.
     is_awaited: bool,
-    /// Why rows that find no room are lost, where it is not the queue's size alone.
+    /// Why rows that find no room are lost, if not just because of the queue's size.
     failing: Option<Reason>,
 }
 
-/// How far the end is.
+/// How far the queue is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Open,
-    /// Nothing more is let in; what is inside may leave until then.
+    /// Accepts nothing more; what is inside may leave until then.
     Closing(Instant),
-    /// The thread has ended, or is no longer waited for.
+    /// The thread has ended, or was abandoned.
     Closed,
 }
 
@@ -53,11 +54,11 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wake {
     Yes,
-    /// Only once much waits: more follows, or a [`wake`](Queue::wake).
+    /// Only once much is waiting: more chunks follow, or a [`wake`](Queue::wake).
     IfMuch,
 }
 
-/// There is no room, and the chunk was not taken.
+/// There is no room, and the chunk was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
@@ -80,12 +81,12 @@ impl Queue {
         })
     }
 
-    /// Most memory of what waits.
+    /// Limit on the memory of waiting chunks.
     pub(crate) fn bytes_max(&self) -> usize {
         self.options.bytes_max
     }
 
-    /// Puts a chunk in, or counts what has to go. Never waits.
+    /// Adds a chunk, or drops and counts what finds no room. Never blocks.
     pub(crate) fn offer(&self, chunk: &Arc<Chunk>, wake: Wake) {
         let mut state = self.lock();
         let amount = amount_of(chunk);
@@ -116,7 +117,7 @@ impl Queue {
         }
     }
 
-    /// Wakes the sink's thread, if it rests and something waits.
+    /// Wakes the sink's thread, if it waits and something is queued.
     pub(crate) fn wake(&self) {
         let state = self.lock();
         if !state.chunks.is_empty() {
@@ -124,7 +125,7 @@ impl Queue {
         }
     }
 
-    /// One call of the kernel for each rest, whatever is queued until its end.
+    /// One system call per wait, however much is queued before it ends.
     fn notify(&self, mut state: MutexGuard<'_, State>) {
         let is_awaited = std::mem::take(&mut state.is_awaited);
         drop(state);
@@ -133,13 +134,13 @@ impl Queue {
         }
     }
 
-    /// Puts a chunk in if there is room, or if what finds no room is dropped.
+    /// Adds a chunk if there is room, or if this queue drops what finds no room.
     ///
     /// # Errors
-    /// There is none, and the chunk stays where it is.
+    /// There is none, and the chunk stays with the caller.
     pub(crate) fn try_offer(&self, chunk: &Arc<Chunk>) -> Result<(), Full> {
         let state = self.lock();
-        // Once it ends, what comes is lost, and counted as such. What never fits is lost too.
+        // Once the queue is closing, new chunks are lost, and counted as such. A chunk that never fits is lost too.
         let may_wait = self.options.when_full == WhenFull::LeaveAtSource
             && state.phase == Phase::Open
             && !state.chunks.is_empty();
@@ -155,13 +156,13 @@ impl Queue {
         state.memory_bytes.saturating_add(chunk.memory_bytes()) <= self.options.bytes_max
     }
 
-    /// The oldest chunk, which leaves the queue for the sink's thread.
+    /// Removes the oldest chunk, for the sink's thread.
     pub(crate) fn pop(&self) -> Option<Arc<Chunk>> {
         let mut state = self.lock();
         state.pop()
     }
 
-    /// What is inside.
+    /// What the queue holds.
     pub(crate) fn inside(&self) -> Inside {
         let state = self.lock();
         let oldest = state.chunks.front().map_or(0, |chunk| chunk.oldest_unix_ns());
@@ -174,17 +175,17 @@ impl Queue {
         }
     }
 
-    /// Says why rows that find no room are lost.
+    /// Sets why rows that find no room are lost.
     pub(crate) fn set_failing(&self, reason: Option<Reason>) {
         self.lock().failing = reason;
     }
 
-    /// What rows that find no room are lost to, if it is not the queue's size alone.
+    /// Why rows that find no room are lost, if not just because of the queue's size.
     pub(crate) fn failing_reason(&self) -> Option<Reason> {
         self.lock().failing
     }
 
-    /// Waits until something is queued or the phase changes, for `time` at most.
+    /// Waits until something is queued or the phase changes, for at most `time`.
     pub(crate) fn wait(&self, time: Duration, seen: Phase) {
         let until = Instant::now() + time;
         let mut state = self.lock();
@@ -200,7 +201,7 @@ impl Queue {
         state.is_awaited = false;
     }
 
-    /// Waits until the phase changes, for `time` at most: more chunks would change nothing.
+    /// Waits until the phase changes, for at most `time`, when more chunks would make no difference.
     pub(crate) fn wait_for_phase(&self, time: Duration, seen: Phase) {
         let until = Instant::now() + time;
         let mut state = self.lock();
@@ -218,7 +219,7 @@ impl Queue {
         self.lock().phase
     }
 
-    /// Lets nothing more in. What is inside may leave until the deadline.
+    /// Closes the queue to new chunks. What is inside may leave until the deadline.
     pub(crate) fn close(&self, deadline: Instant) {
         let mut state = self.lock();
         state.phase = match state.phase {
@@ -230,7 +231,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The end. Returns what was inside, which is counted as dropped.
+    /// Ends the queue. Returns what was inside, which is counted as dropped.
     pub(crate) fn end(&self) -> Amount {
         let mut state = self.lock();
         state.phase = Phase::Closed;
@@ -245,7 +246,7 @@ impl Queue {
         left
     }
 
-    /// Waits for the end until then, and says whether it has come.
+    /// Waits for the end until this time, and returns whether it has come.
     pub(crate) fn wait_for_end(&self, until: Instant) -> bool {
         let mut state = self.lock();
         while state.phase != Phase::Closed {
@@ -260,7 +261,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics between two changes that belong together.
+        // Nothing panics between two related changes, so a poisoned lock is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -271,7 +272,7 @@ pub(crate) struct Inside {
     pub(crate) amount: Amount,
     pub(crate) memory_bytes: usize,
     pub(crate) oldest_unix_ns: u64,
-    /// All that was offered until then, and all that left from the queue itself.
+    /// Everything offered so far, and everything that left from the queue itself.
     pub(crate) received: Amount,
     pub(crate) left: Amount,
 }
@@ -291,27 +292,27 @@ impl State {
     }
 }
 
-/// What a chunk is in the ledger.
+/// The ledger amount of a chunk.
 pub(crate) fn amount_of(chunk: &Chunk) -> Amount {
     Amount { count: chunk.row_count() as u64, bytes: chunk.row_bytes() as u64 }
 }
 
-/// Rows from one source into a sink.
+/// The entrance to a sink for the rows of one source.
 #[derive(Clone)]
 pub struct Intake {
     pub(crate) queue: Arc<Queue>,
 }
 
 impl Intake {
-    /// Hands a chunk over. A full queue drops by its own rule, and counts it.
+    /// Offers a chunk. A full queue drops by its own rule, and counts it.
     pub fn offer(&self, chunk: &Arc<Chunk>) {
         self.queue.offer(chunk, Wake::Yes);
     }
 
-    /// Hands a chunk over, unless there is no room and it is to wait where it is ([`WhenFull::LeaveAtSource`]).
+    /// Offers a chunk, unless there is no room and it should wait at its source ([`WhenFull::LeaveAtSource`]).
     ///
     /// # Errors
-    /// It is to wait.
+    /// It should wait.
     pub fn try_offer(&self, chunk: &Arc<Chunk>) -> Result<(), Full> {
         self.queue.try_offer(chunk)
     }

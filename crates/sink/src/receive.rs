@@ -1,4 +1,4 @@
-//! The other end of a UDP sink: takes its datagrams, and says exactly how many records are missing.
+//! The other end of a UDP sink: receives its datagrams, and reports exactly how many records are missing.
 
 mod stream;
 mod window;
@@ -18,14 +18,14 @@ use sys::recv::{ReceiveBatch, Wait};
 use sys::socket::{ListenOptions, listen_udp, mem_info, set_receive_buffer};
 use sys::{Errno, Source};
 
-/// How a receiver is opened.
+/// Options of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverOptions {
     /// Where to listen.
     pub listen: SocketAddr,
-    /// Receive buffer to ask for, in bytes of the kernel's accounting: a whole poll arrives at once.
+    /// Receive buffer size to request, in bytes of the kernel's accounting: a whole poll arrives in a burst.
     pub receive_buffer_bytes: usize,
-    /// Streams that are followed at most; each takes about 2 KiB. One more pushes out the one silent for longest.
+    /// Most streams to track; each takes about 2 KiB. A further one evicts the stream that has been silent longest.
     pub streams_max: usize,
 }
 
@@ -36,30 +36,30 @@ impl ReceiverOptions {
     }
 }
 
-/// What a receiver hands on.
+/// What a receiver passes on.
 #[derive(Clone, Copy, Debug)]
 pub enum Received<'a> {
-    /// A record. None comes twice.
+    /// A record, never twice.
     Record(&'a SocketRecord<'a>),
-    /// The totals of a poll, behind all records of its datagram, and what is known of the stream as of now.
+    /// The totals of a poll, after all records in its datagram, and the current report on the stream.
     Totals(&'a StreamReport, &'a PollTotals<'a>),
 }
 
-/// What a receiver has counted over all streams.
+/// A receiver's counters over all streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounts {
-    /// Datagrams that arrived, copies and unreadable ones included.
+    /// Datagrams that arrived, including copies and unreadable ones.
     pub datagrams: u64,
-    /// Datagrams that are not a UDP sink's, or were damaged. They are missing from their stream.
+    /// Datagrams that are damaged or not from a UDP sink. They are missing from their stream.
     pub malformed_datagrams: u64,
-    /// Records in a readable datagram that could not be read, and were not handed on.
+    /// Records in a readable datagram that could not be decoded, and were not passed on.
     pub malformed_records: u64,
-    /// Streams that were pushed out by newer ones.
+    /// Streams evicted by newer ones.
     pub evicted_streams: u64,
     /// Records that were missing from those streams.
     pub evicted_records_missing: u64,
-    /// Datagrams that the kernel dropped at this socket, most likely because its buffer was full: a part of what is
-    /// missing that a larger buffer would have saved.
+    /// Datagrams that the kernel dropped at this socket, most likely because its buffer was full: the part of the
+    /// missing ones that a larger buffer would have saved.
     pub dropped_by_kernel: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct Receiver {
     socket: OwnedFd,
     batch: ReceiveBatch,
     set: PollSet,
-    /// The kernel's wrapping count of drops when it was last read.
+    /// The kernel's wrapping drop counter at the last reading.
     dropped_before: u32,
     table: Table,
 }
@@ -77,14 +77,14 @@ impl Receiver {
     /// Opens the socket.
     ///
     /// # Errors
-    /// What `socket(2)`, `bind(2)` or an option says.
+    /// Any of `socket(2)`, `bind(2)` or the socket options.
     pub fn open(options: &ReceiverOptions) -> io::Result<Receiver> {
         let socket = listen_udp(options.listen, &ListenOptions::default())?;
         set_receive_buffer(socket.as_fd(), options.receive_buffer_bytes)?;
         Ok(Receiver::from_socket(socket, options.streams_max))
     }
 
-    /// Takes a bound socket over.
+    /// Takes over a bound socket.
     pub fn from_socket(socket: OwnedFd, streams_max: usize) -> Receiver {
         Receiver {
             socket,
@@ -95,15 +95,15 @@ impl Receiver {
         }
     }
 
-    /// The socket: for its address, or to wait for several.
+    /// The socket: for its address, or for waiting on several.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Waits for datagrams, for at most `timeout`, hands on what is in those that have come, and returns their number.
+    /// Waits for datagrams, for at most `timeout`, passes on their contents, and returns the number of datagrams.
     ///
     /// # Errors
-    /// What `recvmmsg(2)` says but a wait without result.
+    /// Any of `recvmmsg(2)`, except a wait without result.
     pub fn receive(
         &mut self,
         timeout: Duration,
@@ -111,7 +111,7 @@ impl Receiver {
     ) -> io::Result<usize> {
         self.set.clear();
         self.set.add(self.socket.as_fd(), Interest::Readable);
-        // An interrupted wait is a short one.
+        // An interrupted wait just ends early.
         let _ = self.set.wait(timeout);
 
         match self.batch.receive(self.socket.as_fd(), Wait::No) {
@@ -128,7 +128,7 @@ impl Receiver {
         Ok(count)
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counts(&mut self) -> ReceiverCounts {
         // The call fails only for a bad descriptor.
         if let Ok(now) = mem_info(self.socket.as_fd()) {
@@ -139,13 +139,13 @@ impl Receiver {
         self.table.counts
     }
 
-    /// Every stream that is followed, in no order.
+    /// Every tracked stream, in no particular order.
     pub fn streams(&self) -> impl Iterator<Item = StreamReport> {
         self.table.streams.values().map(Stream::report)
     }
 }
 
-/// The streams that are followed.
+/// The tracked streams.
 struct Table {
     streams: HashMap<(Source, u64), Stream>,
     streams_max: usize,
@@ -161,7 +161,7 @@ impl Table {
         }
     }
 
-    /// Takes one datagram and hands on what is new in it.
+    /// Processes one datagram and passes on what is new in it.
     fn take(&mut self, source: Source, bytes: &[u8], on: &mut impl FnMut(Received<'_>)) {
         self.counts.datagrams += 1;
         let now = self.counts.datagrams;
@@ -195,14 +195,14 @@ impl Table {
         }
     }
 
-    /// Forgets the stream that has been silent for longest.
+    /// Evicts the stream that has been silent longest.
     fn evict(&mut self) {
         let oldest = self.streams.iter().min_by_key(|(_, stream)| stream.heard_at());
         let Some(key) = oldest.map(|(key, _)| *key) else { return };
 
         if let Some(stream) = self.streams.remove(&key) {
             self.counts.evicted_streams += 1;
-            // Numbers that a forger may have written: they must not overflow.
+            // A forger may have chosen these numbers: they must not overflow.
             let missing = stream.report().records_missing();
             let sum = self.counts.evicted_records_missing.saturating_add(missing);
             self.counts.evicted_records_missing = sum;

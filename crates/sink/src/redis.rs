@@ -1,7 +1,7 @@
-//! Redis, Valkey and what speaks like them: each part is an entry of a stream (`XADD`), or a message to a channel (`PUBLISH`).
+//! Redis, Valkey and compatible servers: each part is an entry of a stream (`XADD`), or a message to a channel (`PUBLISH`).
 //!
-//! The commands of a batch go out together, and each has an answer of its own. An error as an answer means that its command did nothing.
-//! A command whose answer was lost may have been done, and is repeated: Redis cannot tell.
+//! The commands of a batch are pipelined, and each has its own answer. An error answer means that its command did nothing. A
+//! command whose answer was lost may have been executed, and is repeated: Redis cannot tell.
 
 mod answers;
 
@@ -26,13 +26,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// How long the answers to one batch may take.
+/// Timeout for the answers to one batch.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Batches that are on their way at the same time, at most, whatever the sink is told.
+/// Most batches in flight at a time, whatever the sink's options say.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// Words of a command, and their bytes without the row and with a name that is not long.
+/// Words in a command, and their bytes without the row, for a name that is not long.
 const COMMAND_WORDS: usize = 10;
 const COMMAND_BYTES: usize = 128;
 
@@ -49,12 +49,12 @@ pub struct RedisOptions {
     pub tls: Option<TlsOptions>,
 }
 
-/// Where rows are put.
+/// Where rows go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisPlace {
-    /// Entries of a stream. Of more than `entries_max`, the oldest go, in whole nodes of the stream (`MAXLEN ~`).
+    /// Entries of a stream. Beyond `entries_max`, the oldest are removed, in whole nodes of the stream (`MAXLEN ~`).
     Stream { name: String, entries_max: Option<u64> },
-    /// Messages to those who listen to a channel at that moment. One that nobody hears is counted as `refused`.
+    /// Messages to the current subscribers of a channel. One without subscribers is counted as `refused`.
     Channel(String),
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for RedisOptions {
     }
 }
 
-/// Rows into Redis.
+/// Sends rows to Redis.
 pub fn redis(options: RedisOptions, content: Content) -> Connector {
     let form = move || {
         Form::ByKind(RowKind::ALL.map(|kind| (kind, content.encoder(Partition::Rows))).into())
@@ -91,7 +91,7 @@ struct Redis {
     shared: Arc<Shared>,
 }
 
-/// What all attempts share.
+/// State shared by all attempts.
 struct Shared {
     options: Arc<RedisOptions>,
     connection: Mutex<Option<MultiplexedConnection>>,
@@ -126,7 +126,7 @@ impl Destination for Redis {
     }
 }
 
-/// How many of the last entries of a stream are looked at for a batch.
+/// How many of the last entries of a stream to search for a batch.
 const LOOK_BACK: usize = 1_000;
 
 impl Shared {
@@ -144,7 +144,7 @@ impl Shared {
         match answers {
             Ok(answers) => self.fates(&places, &answers, id),
             Err(error) => {
-                // Whoever comes next connects anew.
+                // The next attempt reconnects.
                 *self.connection.lock().await = None;
                 all(failed(Sent::Maybe, answers::lost(&self.options, &error)))
             }
@@ -155,7 +155,7 @@ impl Shared {
         let mut pipeline = Pipeline::with_capacity(places.len());
         for &place in places {
             let row = batch.part(place);
-            // A command that grows word by word is allocated six times.
+            // A command that grows word by word would be reallocated six times.
             let mut command = Cmd::with_capacity(COMMAND_WORDS, COMMAND_BYTES + row.len());
             match &self.options.place {
                 RedisPlace::Channel(name) => {
@@ -175,7 +175,7 @@ impl Shared {
         pipeline
     }
 
-    /// What became of each part, in runs of one fate.
+    /// The fate of each part, with runs of equal fates merged.
     fn fates(
         &self,
         places: &[usize],
@@ -212,7 +212,7 @@ impl Shared {
         Ok(slot.insert(connection).clone())
     }
 
-    /// Whether the last entries of the stream have the first part of a batch.
+    /// Whether the first part of a batch is among the last entries of the stream.
     async fn is_there(&self, name: &str, batch: &Batch) -> Result<bool, String> {
         let mut connection = self.connection().await.map_err(|trouble| trouble.what)?;
         let mut command = ::redis::cmd("XREVRANGE");
@@ -229,12 +229,12 @@ fn failed(sent: Sent, trouble: Trouble) -> Fate {
     Fate::Failed(Failure { sent, reason, after: None, trouble })
 }
 
-/// What an entry says of its row: the name of the message in `weir.proto` that a reader wants.
+/// The kind in an entry: the name of the message in `weir.proto` that decodes the row.
 fn kind_name(kind: Option<RowKind>) -> &'static str {
     kind.unwrap_or(RowKind::Record).word()
 }
 
-/// Reads secrets and certificates, so that changed ones are used at the next connection.
+/// Reads secrets and certificates, so that changes take effect at the next connection.
 fn client(options: &RedisOptions) -> Result<Client, Trouble> {
     let mut settings = RedisConnectionInfo::default().set_db(options.database.into());
     if let Some(user) = &options.login.user {
@@ -256,7 +256,7 @@ fn client(options: &RedisOptions) -> Result<Client, Trouble> {
         what: format!("{options}: no client can be made: {error}"),
         fix: "see that the files of tls_ca, tls_cert and tls_key are PEM".to_owned(),
     };
-    // The end of a batch waits for nobody's acknowledgement of what is before it.
+    // So that the end of a batch need not wait for the acknowledgment of earlier bytes.
     let at_once = TcpSettings::default().set_nodelay(true);
     let info = addr.into_connection_info().map_err(unusable)?;
     let info = info.set_redis_settings(settings).set_tcp_settings(at_once);

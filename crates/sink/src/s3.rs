@@ -1,8 +1,8 @@
-//! A destination that is a bucket of an S3-compatible store: a batch is an object, a Parquet file under the name that it would have in
-//! a folder.
+//! A destination that is a bucket of an S3-compatible store: each batch is an object, a Parquet file under the name that it would
+//! have in a directory.
 //!
-//! An object is put whole or not at all. Its name follows from its rows, so that a batch that is put twice is there once, without a
-//! condition (`If-None-Match`), which not every store knows. Retries are the sink's, not the client's.
+//! An object is stored whole or not at all. Its name is derived from its rows, so a batch that is sent twice is stored once,
+//! without a condition (`If-None-Match`), which not every store supports. Retries are up to the sink, not the client.
 
 mod upload;
 
@@ -24,36 +24,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use upload::Leftovers;
 
-/// How long a connection may take to be there.
+/// Timeout for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Objects that are on their way at a time.
+/// Most objects being uploaded at a time.
 const ATTEMPTS_MAX: usize = 64;
 
-/// What a store or a client says is cut to this: some answer with whole pages.
+/// Messages of a store or client are cut to this length: some answer with whole pages.
 const SAID_MAX_CHARS: usize = 300;
 
-/// A bucket, and how to get at it.
+/// A bucket, and how to access it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Options {
     pub bucket: String,
-    /// Stands before the names of all objects; may be empty.
+    /// Prefix of all object names; may be empty.
     pub prefix: String,
-    /// `http://…` or `https://…`; `None`: that of Amazon's region, or what the environment says.
+    /// `http://…` or `https://…`; `None`: that of the Amazon region, or the environment's.
     pub endpoint: Option<String>,
-    /// `None`: what the environment says (`AWS_REGION`), or else `us-east-1`.
+    /// `None`: the environment's (`AWS_REGION`), or else `us-east-1`.
     pub region: Option<String>,
-    /// User and password are the access key's id and secret, the token that of a session. Without a user, the environment says
-    /// (`AWS_ACCESS_KEY_ID`, …), or the cloud that this host is in.
+    /// User and password are the access key's id and secret, the token is a session token. Without a user, the credentials come
+    /// from the environment (`AWS_ACCESS_KEY_ID`, …), or from the cloud that this host runs in.
     pub login: Login,
     pub tls: TlsOptions,
-    /// Stands in the names of the objects.
+    /// Part of the object names.
     pub host: String,
 }
 
 /// A bucket of Parquet files, with a column for each of these fields.
 pub fn s3(options: S3Options, fields: FieldSet) -> Connector {
-    // They outlive a destination that is given up because the store hangs.
+    // They outlive a destination that is abandoned because the store hangs.
     let leftovers = Leftovers::default();
     let destination = move || {
         let bucket = Bucket::new(&options, leftovers.clone()).map_err(|error| Trouble {
@@ -69,13 +69,13 @@ struct Bucket {
     options: S3Options,
     names: Names,
     tasks: Tasks,
-    /// Made of the secrets as they were; made anew once the store refuses them.
+    /// Created from the secrets at that time; recreated once the store refuses them.
     store: Option<Arc<AmazonS3>>,
     leftovers: Leftovers,
     done: Vec<Outcome>,
 }
 
-/// The bytes of a batch, without a copy.
+/// The bytes of a batch, without copying.
 struct Whole(Arc<Batch>);
 
 impl AsRef<[u8]> for Whole {
@@ -147,7 +147,7 @@ impl Destination for Bucket {
         let known = done.len();
         self.tasks.poll(if known > 0 { Duration::ZERO } else { wait }, done);
 
-        // Whoever mends a key that was refused writes another one into the file.
+        // A refused key is fixed by writing another one into the file, which must be read again.
         let is_refused = |outcome: &Outcome| match &outcome.fate {
             Fate::Failed(failure) => failure.sent == Sent::No,
             _ => false,
@@ -184,9 +184,9 @@ fn failed(id: BatchId, sent: Sent, trouble: Trouble) -> Outcome {
     Outcome::all(id, Fate::Failed(Failure { sent, reason, after: None, trouble }))
 }
 
-/// Nothing is sent here but what the cloud is asked for its keys, later.
+/// Sends nothing yet, except that keys may be requested from the cloud later.
 fn connect(options: &S3Options) -> Result<AmazonS3, Trouble> {
-    // Another sink may have chosen it already: it is the same one.
+    // Another sink may have installed it already: it is the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
     let mut builder = AmazonS3Builder::from_env()
@@ -197,7 +197,7 @@ fn connect(options: &S3Options) -> Result<AmazonS3, Trouble> {
         builder = builder.with_region(region);
     }
     if let Some(endpoint) = &options.endpoint {
-        // Who writes http has been told by the configuration that it is not encrypted.
+        // The configuration has already warned that http is not encrypted.
         builder = builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://"));
     }
     if let Some(user) = &options.login.user {
@@ -219,7 +219,7 @@ fn connect(options: &S3Options) -> Result<AmazonS3, Trouble> {
 fn client(tls: &TlsOptions) -> Result<ClientOptions, Trouble> {
     let mut client = ClientOptions::new()
         .with_connect_timeout(CONNECT_MAX)
-        // How long an answer may take is the sink's to say (`answer_max`).
+        // The sink limits how long an answer may take (`answer_max`).
         .with_timeout_disabled()
         .with_allow_invalid_certificates(tls.verify == TlsVerify::Off);
     let Some(path) = &tls.ca else { return Ok(client) };
@@ -236,7 +236,7 @@ fn client(tls: &TlsOptions) -> Result<ClientOptions, Trouble> {
     Ok(client)
 }
 
-/// What an error means: whether the object may be there after all, and what would help.
+/// What an error means: whether the object may be stored after all, and how to fix it.
 fn trouble_of(error: &Error, options: &S3Options) -> (Sent, Trouble) {
     let said = said(error);
     let (sent, fix) = match (refusal(error, &said, options), tls::error_in(error)) {
@@ -247,12 +247,12 @@ fn trouble_of(error: &Error, options: &S3Options) -> (Sent, Trouble) {
     (sent, Trouble { what: format!("{}: {said}", place(options)), fix })
 }
 
-/// What helps where a store says no to what it was asked. `said` begins with its code, if it has said one.
+/// How to fix a refusal by the store. `said` begins with the error code, if the store sent one.
 fn refusal(error: &Error, said: &str, options: &S3Options) -> Option<String> {
     let bucket = &options.bucket;
     let code = said.split(':').next().unwrap_or_default();
     Some(match (code, error) {
-        // A redirect comes without a code, and without a place.
+        // A redirect has neither a code nor a location.
         _ if code == "AuthorizationHeaderMalformed" || said.contains("configured region") => {
             format!("set region to that of the bucket {bucket}")
         }
@@ -289,7 +289,7 @@ fn url(options: &S3Options) -> String {
     options.endpoint.clone().unwrap_or_else(amazon)
 }
 
-/// What the store answered, or else the innermost cause, which says most, on one line.
+/// The store's answer, or else the innermost cause, which says most, on one line.
 fn said(error: &Error) -> String {
     let causes =
         std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());

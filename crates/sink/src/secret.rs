@@ -1,5 +1,5 @@
-//! What a destination proves itself with. Secrets come from files and the environment, never from the configuration, and
-//! nothing prints them.
+//! Credentials of a destination. Secrets come from files and the environment, never from the configuration, and are
+//! never printed.
 
 use ledger::Trouble;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-/// Longest secret, in bytes: what is longer is not a secret but a wrong file.
+/// Longest secret, in bytes: anything longer is the wrong file.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// A password or a token. `Debug` shows nothing of it.
+/// A password or a token. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -33,20 +33,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a secret is. It is read each time it is needed, so that a changed one is used at the next connection.
+/// Where a secret is stored. It is read each time it is needed, so that a change takes effect at the next connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// The content of this file, without a line end at its end.
+    /// The contents of this file, without a trailing line end.
     File(PathBuf),
-    /// The value of this variable of the environment.
+    /// The value of this environment variable.
     Env(String),
 }
 
 impl SecretSource {
-    /// Reads it.
+    /// Reads the secret.
     ///
     /// # Errors
-    /// It is not there, cannot be read, is empty, or is not text.
+    /// It does not exist, cannot be read, is empty, or is not text.
     pub fn read(&self) -> Result<Secret, Trouble> {
         match self {
             SecretSource::File(path) => read_file(path).map_err(|error| Trouble {
@@ -85,7 +85,7 @@ fn read_file(path: &PathBuf) -> io::Result<Secret> {
     }
 }
 
-/// How a destination logs in. Nothing of it is set where the server asks nobody.
+/// How a destination logs in. All fields are empty if the server needs no login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     pub user: Option<String>,
@@ -111,12 +111,12 @@ impl Login {
     }
 }
 
-/// How a connection over TLS is made. The default is the usual: the system's authorities, no certificate of our own.
+/// Options of a TLS connection. The default is the usual: the system's certificate authorities, no client certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Certificates that may sign the server's, as PEM, instead of those of the system.
+    /// CA certificates to trust, as PEM, instead of the system's.
     pub ca: Option<PathBuf>,
-    /// What this side shows of itself.
+    /// The client certificate.
     pub identity: Option<TlsIdentity>,
     pub verify: TlsVerify,
 }
@@ -128,12 +128,12 @@ pub struct TlsIdentity {
     pub key: PathBuf,
 }
 
-/// Whether the server has to be who it says it is.
+/// Whether to verify the server's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVerify {
     #[default]
     On,
-    /// Whoever answers is believed.
+    /// Accepts any certificate.
     Off,
 }
 

@@ -1,16 +1,16 @@
-//! A sink's thread under simulated faults: one seed, one history.
+//! A sink's thread under simulated faults: each seed gives one history.
 //!
 //! Queue, backlog, spool, batcher and delivery are the real ones, driven by [`Worker`]. Simulated are the time (both clocks), the
-//! destination (`world`), the encoder, the spool's disk, and the source. The destination answers late, in any order, by parts,
-//! twice, or never; it refuses, drops, fails, panics and cannot be made; it gives batches back and speaks of batches that nobody
-//! gave it. The encoder skips rows and panics, and cannot be made. The sink is closed at a random moment with a random deadline, or given
-//! up, or the machine stops, and another sink takes over the disk.
+//! destination (`world`), the encoder, the spool's disk, and the source. The destination answers late, in any order, part by
+//! part, twice, or never; it refuses, drops, fails, panics, and may fail to be created; it gives batches back and reports on
+//! batches that it never got. The encoder skips rows, panics, and may fail to be created. The sink is closed at a random moment
+//! with a random deadline, or abandoned, or the machine stops, and another sink takes over the disk.
 //!
-//! The judge knows each row by its number and what the store did with it. After each turn the law must hold in rows and
-//! bytes, and each way out must have exactly what the destination said; at the end every row is accounted for, nothing that the
-//! store has is called dropped, and everything drains once the faults have ended.
+//! The judge knows each row by its number and what the store did with it. After each turn the law must hold in rows and bytes,
+//! and each way out must match exactly what the destination reported. At the end every row must be accounted for, nothing that
+//! the store has may be counted as dropped, and everything must drain once the faults have ended.
 //!
-//! `WEIR_SINK_SEEDS` sets the number of seeds, `WEIR_SINK_SEED` runs a single one again and prints its history.
+//! `WEIR_SINK_SEEDS` sets the number of seeds; `WEIR_SINK_SEED` replays a single one and prints its history.
 
 mod destination;
 mod encoder;
@@ -44,14 +44,14 @@ use std::time::{Duration, Instant};
 use testkit::Random;
 use world::{MS, Shared, World, lock};
 
-/// Seeds of a usual run.
+/// Number of seeds in a normal run.
 const SEEDS: u64 = 100_000;
 
-/// How long after the end of all faults everything must have drained: the longest pause before a destination is made, the
+/// How long after the end of all faults everything must have drained: the longest pause before a destination is recreated, the
 /// longest wait for an answer, and retries.
 const DRAIN: Duration = Duration::from_secs(120);
 
-/// Turns in a row in which nothing happens and no time passes.
+/// Most turns in a row in which nothing happens and no time passes.
 const IDLE_TURNS_MAX: u32 = 24;
 
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -65,11 +65,11 @@ struct Run {
     next_offer_ns: u64,
     next_mood_ns: u64,
     is_healthy: bool,
-    /// Rows that were counted as lost, and those that a machine may have lost when it stopped.
+    /// Rows counted as lost, and those that a machine may have lost when it stopped.
     lost_rows: u64,
     /// Rows that an earlier life left on disk.
     left_rows: u64,
-    /// Rows that must be there when the disk is opened again.
+    /// Rows that must be there when the disk is reopened.
     durable_rows: u64,
     has_disk_failed: bool,
 }
@@ -143,7 +143,7 @@ impl Run {
         }
     }
 
-    /// Changes what goes wrong, for a while.
+    /// Changes which faults occur, for a while.
     fn change_mood(&mut self) {
         let random = &mut self.random;
         let mut some = |max: u64| if random.below(3) == 0 { random.below(max) } else { 0 };
@@ -170,7 +170,7 @@ impl Run {
             4 => faults.room_bytes = Some(30_000 + self.random.index(60_000)),
             _ => {}
         }
-        // One history in two has a sound disk.
+        // Half of the histories have a sound disk.
         if self.plan.sync.is_some() && self.plan.seed.is_multiple_of(2) {
             self.has_disk_failed = true;
             self.disk.set(faults);
@@ -194,7 +194,7 @@ impl Run {
         world.say(|| "everything is well".into());
     }
 
-    /// One turn, and the time until the next.
+    /// Runs one turn, and advances the time to the next.
     fn turn(&mut self, life: &mut Life, until_ns: u64) -> Turn {
         let turn = life.worker.turn();
         let moved = self.check(life, turn);
@@ -219,7 +219,7 @@ impl Run {
         turn
     }
 
-    /// Holds the accounts against what is known. Returns what shows that something has happened.
+    /// Compares the accounts with what is known. Returns a value that changes whenever something has happened.
     fn check(&mut self, life: &mut Life, turn: Turn) -> (u64, u64, Amount) {
         let accounts = &life.accounts;
         let mut world = lock(&self.world);
@@ -239,7 +239,7 @@ impl Run {
             assert!(repeated >= world.expected.duplicates, "possible duplicates: {repeated}");
         }
 
-        // What was recovered after a crash may have been delivered in an earlier life.
+        // Rows recovered after a crash may have been delivered in an earlier life.
         let uncertain = accounts.counters.uncertain_total().count;
         let maybe = world.maybe_rows() + recovered.count;
         assert!(uncertain <= maybe, "{uncertain} uncertain of {maybe}");
@@ -267,7 +267,7 @@ impl Run {
         life.expired_before = expired;
     }
 
-    /// Runs until then, or until the sink has ended.
+    /// Runs until this time, or until the sink has ended.
     fn run_until(&mut self, life: &mut Life, until_ns: u64) -> Turn {
         let mut turn = Turn::Again;
         while self.now_ns() < until_ns {
@@ -343,7 +343,7 @@ impl Run {
         }
     }
 
-    /// Every row that the store never had was counted as lost.
+    /// Checks that every row the store never had was counted as lost.
     fn check_rows(&self) {
         let world = lock(&self.world);
         let missing = world.rows.iter().filter(|row| row.stored == 0).count() as u64;
@@ -359,7 +359,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// Runs one history; a second time, with its log, if it fails.
+/// Runs one history; if it fails, runs it again with its log.
 fn run_seed(seed: u64) -> Fired {
     let run = |log| {
         let mut run = Run::new(seed, log);

@@ -1,4 +1,4 @@
-//! A sink: its thread, and the handle by which it is fed, watched and ended.
+//! A sink: its thread, and the handle to feed, watch and close it.
 
 use crate::Error;
 use crate::accounts::{Accounts, ROW_MEMORY_BYTES, SpoolFound};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much longer than its deadline an end waits for the thread: a destination answers within 100 ms, if it is sound.
+/// How much longer than its deadline a close waits for the thread: a sound destination answers within 100 ms.
 const END_GRACE: Duration = Duration::from_millis(500);
 
-/// A sink that runs. Dropped without [`wait`](Self::wait), its thread ends by itself once what it has is delivered.
+/// A running sink. If dropped without [`wait`](Self::wait), its thread ends by itself once everything is delivered.
 pub struct Sink {
     accounts: Arc<Accounts>,
 }
@@ -26,15 +26,15 @@ impl Sink {
     /// Starts the thread.
     ///
     /// # Errors
-    /// It cannot be started, or there is no descriptor left.
+    /// It cannot be started, or no descriptor is available.
     pub fn open(options: SinkOptions) -> Result<Sink, Error> {
         Sink::open_after(options, Vec::new())
     }
 
-    /// Starts the thread of a sink whose spool others have before it: it opens the spool when they have ended.
+    /// Starts the thread of a sink whose spool is still used by earlier sinks: it opens the spool when they have ended.
     ///
-    /// The lock of the folder keeps two out of it, but not in order: of several that wait, the last one might have it first and
-    /// keep it, and what the others hold would never get there.
+    /// The directory's lock keeps two sinks apart but not in order: of several waiting sinks, the last could get the spool first
+    /// and keep it, and the rows of the others would never get there.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -42,7 +42,7 @@ impl Sink {
         let SinkOptions { name, origin, queue, batch, delivery, spool, connector } = options;
         let failed = |source| Error::Thread { name: name.clone(), source };
 
-        // The queue, the batches in flight and the ones that are being filled, and one chunk more.
+        // The queue, the batches in flight and being filled, and one chunk more.
         let in_batches = batch.rows.saturating_mul(delivery.in_flight_max + 3);
         let in_spool = spool.as_ref().map_or(0, |spool| spool.bytes_max / ROW_KEPT_BYTES);
         let in_queue = 2 * queue.bytes_max / ROW_MEMORY_BYTES;
@@ -72,12 +72,12 @@ impl Sink {
         &self.accounts.name
     }
 
-    /// Where its rows are handed over.
+    /// Where to offer its rows.
     pub fn intake(&self) -> Intake {
         Intake { queue: Arc::clone(&self.accounts.queue) }
     }
 
-    /// What the ledger reads.
+    /// The ledger's view of it.
     pub fn meter(&self) -> Arc<dyn Meter> {
         Arc::clone(&self.accounts) as Arc<dyn Meter>
     }
@@ -87,17 +87,17 @@ impl Sink {
         self.accounts.trouble()
     }
 
-    /// What its spool had when it opened it; `None` without a spool, and until it is open.
+    /// What its spool held at opening; `None` without a spool, and until it is open.
     pub fn spool_found(&self) -> Option<SpoolFound> {
         self.accounts.spool_found()
     }
 
-    /// Lets nothing more in. What is inside may leave until the deadline.
+    /// Closes the sink to new rows. What is inside may leave until the deadline.
     pub fn close(&self, deadline: Instant) {
         self.accounts.queue.close(deadline);
     }
 
-    /// What tells of the end of its thread.
+    /// A handle for the end of its thread.
     pub fn end(&self) -> SinkEnd {
         SinkEnd(Arc::clone(&self.accounts.queue))
     }
@@ -107,8 +107,8 @@ impl Sink {
         self.accounts.queue.wait_for_end(Instant::now())
     }
 
-    /// Waits for the end after [`close`](Self::close) and a moment more, and then gives the thread up. Returns what did not leave, which
-    /// is counted.
+    /// Waits for the end after [`close`](Self::close) and a moment more, and then abandons the thread. Returns what did not
+    /// leave, which is counted.
     pub fn wait(self, deadline: Instant) -> Amount {
         let queue = &self.accounts.queue;
         queue.close(deadline);
@@ -121,10 +121,10 @@ impl Sink {
     }
 }
 
-/// Bytes that each row takes in the spool on top of its own.
+/// Bytes that each row takes in the spool in addition to its own.
 const ROW_KEPT_BYTES: u64 = 13;
 
-/// What opens the spool, as often as it takes.
+/// The function that opens the spool, called as often as necessary.
 fn opener(options: &SpoolOptions, formers: Vec<SinkEnd>) -> OpenSpool<Folder> {
     let SpoolOptions { folder, bytes_max, .. } = options.clone();
     Box::new(move || {
@@ -136,12 +136,12 @@ fn opener(options: &SpoolOptions, formers: Vec<SinkEnd>) -> OpenSpool<Folder> {
     })
 }
 
-/// Tells of the end of a sink's thread: of one that no longer writes anything.
+/// A handle for the end of a sink's thread, after which it writes nothing any more.
 #[derive(Clone)]
 pub struct SinkEnd(Arc<Queue>);
 
 impl SinkEnd {
-    /// Waits for the end until then, and says whether it has come.
+    /// Waits for the end until this time, and returns whether it has come.
     pub fn wait(&self, until: Instant) -> bool {
         self.0.wait_for_end(until)
     }
@@ -163,7 +163,7 @@ fn run<C: Fn() -> Now>(mut worker: Worker<C, Folder>, accounts: &Accounts) {
 
 pub(crate) fn end<C: Fn() -> Now, D: Disk>(worker: Worker<C, D>, accounts: &Accounts) {
     let left = worker.end();
-    // What came meanwhile is refused, and what still waited is counted, before anybody hears of the end.
+    // Rows that came meanwhile are refused, and those still waiting are counted, before the end is announced.
     accounts.set_left_at_end(left + accounts.queue.inside().amount);
     accounts.queue.end();
 }
@@ -172,7 +172,7 @@ fn now() -> Now {
     Now { at: Instant::now(), unix_ns: sys::clock::realtime_ns() }
 }
 
-/// A number that nothing else has. The standard library seeds its hash maps from the kernel's random numbers.
+/// A unique number. The standard library seeds its hash maps from the kernel's random numbers.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

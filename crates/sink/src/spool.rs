@@ -1,15 +1,15 @@
-//! Entries that wait on disk until they are acknowledged: over an outage of their destination, a restart, and a crash.
+//! Entries that wait on disk until they are acknowledged: through an outage of their destination, a restart, and a crash.
 //!
-//! A spool is a folder of *segments*, files that are only appended to, and a *cursor*, which says how far everything is
-//! acknowledged. An entry is opaque bytes with a count of rows. Entries are read in the order in which they were appended, and
-//! acknowledged in that order; a segment whose last entry is acknowledged is removed.
+//! A spool is a directory of *segments*, append-only files, and a *cursor*, which records how far everything is acknowledged. An
+//! entry is opaque bytes with a row count. Entries are read in the order in which they were appended, and acknowledged in that
+//! order; a segment is removed once its last entry is acknowledged.
 //!
-//! Each entry says what was appended before it, over the spool's life: entries, rows, bytes of rows. Whatever is missing between two
-//! entries is therefore a subtraction, a [`Gap`], which is read in its place like an entry. Nothing but what was appended
-//! since the last [`Spool::sync`] can be missing without one.
+//! Each entry records what was appended before it over the spool's life: entries, rows, bytes of rows. Whatever is missing
+//! between two entries is therefore a subtraction, a [`Gap`], which is read in its place like an entry. Only data appended since
+//! the last [`Spool::sync`] can be missing without a gap.
 //!
-//! No error needs a person. An error of the disk is returned, nothing is half done, and the same call may be made again
-//! a while later: a full or failing disk is a state that ends by itself.
+//! No error needs operator action. A disk error is returned, nothing is left half done, and the same call may be repeated later:
+//! a full or failing disk is a state that ends by itself.
 //!
 //! ```
 //! use sink::spool::{Folder, Options, Read, Spool};
@@ -55,17 +55,17 @@ use rescue::Rescue;
 use segments::{Segments, Torn};
 use sys::Errno;
 
-/// Largest entry, in bytes: reading one takes as much memory.
+/// Largest entry, in bytes: reading one takes that much memory.
 pub const ENTRY_BYTES_MAX: usize = 16 << 20;
 
-/// Bounds of a spool.
+/// Limits of a spool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes that all segments may have. Space comes back a segment at a time, so that up to one segment of acknowledged entries
+    /// Limit on the bytes of all segments. Space is freed a segment at a time, so up to one segment of acknowledged entries
     /// counts too.
     pub bytes_max: u64,
-    /// Bytes after which a next segment is begun; an eighth of `bytes_max` if that is less. A larger entry has a segment
-    /// of its own.
+    /// Bytes after which the next segment is started; an eighth of `bytes_max` if that is less. A larger entry gets a segment of
+    /// its own.
     pub segment_bytes: u64,
 }
 
@@ -76,13 +76,13 @@ impl Default for Options {
     }
 }
 
-/// Why a spool was not opened.
+/// Why a spool could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Another spool has the folder. Try again when it is closed.
+    /// Another spool has the directory. Try again when it is closed.
     #[error("the folder of the spool is in use by another sink or another process")]
     Locked,
-    /// A newer Weir wrote it. It is left as it is.
+    /// A newer Weir wrote it. It is left unchanged.
     #[error(
         "the spool was written in version {0} of its format, which this version of Weir does not read: run the newer one until it is empty, or name another folder"
     )]
@@ -98,19 +98,19 @@ impl From<Errno> for OpenError {
     }
 }
 
-/// Why an entry was not appended. The spool is as it was.
+/// Why an entry was not appended. The spool is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// [`Options::bytes_max`] is reached. There is room again when a segment is acknowledged.
+    /// [`Options::bytes_max`] is reached. There is room again when a segment has been acknowledged.
     #[error("the spool has reached its size limit")]
     Full,
-    /// The disk, or this user's part of it, is full (`ENOSPC`, `EDQUOT`).
+    /// The disk or the user's quota is full (`ENOSPC`, `EDQUOT`).
     #[error("no space is left on the spool's disk")]
     NoSpace,
     /// The disk failed.
     #[error("writing the spool: {0}")]
     Io(Errno),
-    /// It is empty, larger than [`ENTRY_BYTES_MAX`], or larger than the whole spool: it will never fit.
+    /// It is empty, larger than [`ENTRY_BYTES_MAX`], or larger than the whole spool: it can never fit.
     #[error("the entry is empty, or larger than the spool takes")]
     Unfit,
 }
@@ -121,28 +121,27 @@ impl From<Errno> for AppendError {
     }
 }
 
-/// What a spool had when it was opened.
+/// What a spool held when it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// What is not acknowledged: each of it is read as an entry or in a [`Gap`].
+    /// Everything not acknowledged: all of it is read, as an entry or in a [`Gap`].
     pub waiting: Tally,
-    /// How much of `waiting` may have been acknowledged: after a crash, what was acknowledged since the last
-    /// [`Spool::sync`] comes again. All of it after a crash and after [`Spool::close_handed_on`], nothing of it after
-    /// [`Spool::close`].
+    /// How much of `waiting` may have been acknowledged: after a crash, anything acknowledged since the last [`Spool::sync`] is
+    /// repeated. All of it after a crash and after [`Spool::close_handed_on`], none after [`Spool::close`].
     pub maybe_acknowledged: Tally,
-    /// Bytes without a whole entry that were cut off. How many entries they were is not known: they were never made durable.
+    /// Bytes without a whole entry that were truncated. How many entries they were is unknown: they were never made durable.
     pub cut_bytes: u64,
-    /// Whether entries may be missing that nobody counts: those that were appended after the last [`Spool::sync`].
+    /// Whether entries may be missing uncounted: those appended after the last [`Spool::sync`].
     pub ended: Ended,
 }
 
-/// How the last process that had the spool ended.
+/// How the last process that used the spool ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ended {
-    /// It closed the spool, or there was none.
+    /// It closed the spool, or there was no spool.
     #[default]
     Closed,
-    /// It did not.
+    /// It did not close the spool.
     Crashed,
 }
 
@@ -151,15 +150,15 @@ pub enum Ended {
 pub struct Figures {
     /// Bytes of all segments on disk.
     pub bytes: u64,
-    /// What is not acknowledged.
+    /// Entries not acknowledged.
     pub waiting: Tally,
-    /// What is not read.
+    /// Entries not read.
     pub unread: Tally,
-    /// Number of the oldest entry that is not acknowledged; one more than the newest if there is none.
+    /// Number of the oldest unacknowledged entry; one more than the newest if there is none.
     pub oldest: u64,
 }
 
-/// What is next in a spool.
+/// The next item in a spool.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read<'a> {
     /// An entry as it was appended.
@@ -181,27 +180,27 @@ pub struct Entry<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Entries that were appended and cannot be read any more.
+/// Entries that were appended and can no longer be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The last of them, for [`Spool::acknowledge`].
     pub id: EntryId,
-    /// How many, with their rows: exact.
+    /// How many entries, and their rows: exact.
     pub lost: Tally,
 }
 
-/// Entries on disk. It belongs to one thread.
+/// A queue of entries on disk. It belongs to one thread.
 pub struct Spool<D: Disk = Folder> {
     disk: D,
     options: Options,
     segments: Segments<D::File>,
     cursor: Cursor<D::File>,
     reader: Reader<D::File>,
-    /// Entries that have to be written once more, because their segment cannot be made durable.
+    /// Entries that must be written again, because their segment cannot be made durable.
     rescue: Option<Rescue>,
     /// Everything that was ever appended.
     end: Tally,
-    /// Everything up to what was read.
+    /// Everything that was read.
     read: Tally,
     acknowledged: Tally,
 }
@@ -209,17 +208,17 @@ pub struct Spool<D: Disk = Folder> {
 impl<D: Disk> Spool<D> {
     /// Appends an entry of `rows` rows with `row_bytes` bytes.
     ///
-    /// It is in the hands of the system when this returns, and durable after the next [`Self::sync`].
+    /// The system has it when this returns; it is durable after the next [`Self::sync`].
     ///
     /// # Errors
-    /// The spool is as it was, and the call may be made again.
+    /// The spool is unchanged, and the call may be repeated.
     pub fn append(
         &mut self,
         rows: u32,
         row_bytes: u64,
         bytes: &[u8],
     ) -> Result<EntryId, AppendError> {
-        // The mark that the next sync writes has its room from here on.
+        // This includes room for the mark that the next sync writes.
         let entry_bytes = (2 * HEAD_BYTES + bytes.len()) as u64;
         let fits = HEADER_BYTES + entry_bytes <= self.options.bytes_max;
         if bytes.is_empty() || bytes.len() > ENTRY_BYTES_MAX || !fits {
@@ -236,11 +235,11 @@ impl<D: Disk> Spool<D> {
         Ok(EntryId { after: self.end })
     }
 
-    /// Makes durable what was appended and what was acknowledged.
+    /// Makes everything appended and acknowledged durable.
     ///
     /// # Errors
-    /// After an error what was appended since the last success may be gone from the disk although it can still be read. It is
-    /// written once more, into another segment, before anything else is appended; success means that all of it is durable.
+    /// After an error, entries appended since the last success may be gone from the disk although they can still be read. They
+    /// are written again, to another segment, before anything else is appended; success means that all of it is durable.
     pub fn sync(&mut self) -> Result<(), Errno> {
         let entries = self.sync_entries();
         self.reclaim();
@@ -251,7 +250,7 @@ impl<D: Disk> Spool<D> {
         entries.and(cursor)
     }
 
-    /// Notes that everything up to `id` is done with: it does not come again. What was not read stays.
+    /// Marks everything up to `id` as done: it is not read again. Entries that were not read stay.
     ///
     /// It is durable after the next [`Self::sync`].
     pub fn acknowledge(&mut self, id: EntryId) {
@@ -271,15 +270,15 @@ impl<D: Disk> Spool<D> {
         }
     }
 
-    /// Makes everything durable and gives the folder free. What waits is there when it is opened again.
+    /// Makes everything durable and releases the directory. Waiting entries are there when it is reopened.
     ///
     /// # Errors
-    /// What the disk said; then it looks as after a crash.
+    /// Any error of the disk; the next opening then looks like one after a crash.
     pub fn close(self) -> Result<(), Errno> {
         self.close_as(Left::Closed)
     }
 
-    /// As [`Self::close`], where some of what waits was handed on and may have been delivered.
+    /// Like [`Self::close`], when some waiting entries were passed on and may have been delivered.
     ///
     /// # Errors
     /// As [`Self::close`].
@@ -313,30 +312,30 @@ impl<D: Disk> Spool<D> {
         }
 
         self.write(&Head::mark(self.end), &[])?;
-        // The kernel reports a failed write-back once and then takes the pages as clean (fsync(2), "fsyncgate"): another
-        // fsync of this file would succeed without having written them.
+        // The kernel reports a failed write-back once and then considers the pages clean (fsync(2), "fsyncgate"): another fsync
+        // of this file would succeed without having written them.
         self.segments.sync(&mut self.disk, self.end).inspect_err(|_| self.distrust())
     }
 
-    /// What is durably appended.
+    /// What was durably appended.
     fn durable(&self) -> Tally {
         let rescued = self.rescue.map(|rescue| rescue.from);
         let active = self.segments.active.as_ref().map(|active| active.synced);
         rescued.or(active).unwrap_or(self.end)
     }
 
-    /// Sees to it that there is an active segment in which an entry of this size has room.
+    /// Makes sure that there is an active segment with room for an entry of this size.
     fn make_room(&mut self, entry_bytes: u64) -> Result<(), AppendError> {
         if self.segments.is_full(entry_bytes, &self.options) {
             self.sync_entries()?;
-            // Unless what could not be synced has just been written to another one.
+            // Unless a rescue has just started another segment.
             if self.segments.is_full(entry_bytes, &self.options) {
                 self.segments.active = None;
                 self.reclaim();
             }
         }
         if !self.has_room(entry_bytes) && self.acknowledged == self.end {
-            // All that takes the room is acknowledged.
+            // Everything that takes up the room is acknowledged.
             self.segments.active = None;
             self.reclaim();
         }
@@ -355,7 +354,7 @@ impl<D: Disk> Spool<D> {
         self.segments.bytes().saturating_add(header_bytes + entry_bytes) <= self.options.bytes_max
     }
 
-    /// Removes the segments of which everything is acknowledged. What cannot be removed is tried again by the next sync.
+    /// Removes the segments that are completely acknowledged. The next sync retries those that cannot be removed.
     fn reclaim(&mut self) {
         while let Some(segment) = self.segments.all.front() {
             let is_active = self.segments.all.len() == 1 && self.segments.active.is_some();
@@ -364,8 +363,8 @@ impl<D: Disk> Spool<D> {
                 return;
             }
 
-            // First the cursor: what is missing in front of it is known to be done with, and anything else to be lost. Only where
-            // the cursor itself finds no space (a file system that copies on write) the segment goes first, to make some.
+            // Write the cursor first: anything missing before it is then known to be acknowledged, and anything else to be lost.
+            // Only if the cursor itself finds no space (on a copy-on-write file system) does the segment go first, to free some.
             let written = self.cursor.write_both(self.acknowledged, self.durable());
             if written.is_err_and(|errno| !is_no_space(errno)) {
                 return;

@@ -1,4 +1,4 @@
-//! A destination that is a stream: standard output, whatever it leads to.
+//! A destination that is a stream: standard output, wherever it leads.
 
 use crate::batch::{Attempt, Failure, Fate, Outcome, Sent};
 use crate::destination::{Connector, Destination, Form};
@@ -10,14 +10,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use sys::poll::{Interest, PollSet};
 
-/// A pipe that says it is writable takes this much without waiting (pipe(7), `PIPE_BUF`). The descriptor is shared with
-/// the process that gave it to us, so that it is left blocking as it is.
+/// A pipe that is writable accepts this much without blocking (pipe(7), `PIPE_BUF`). The descriptor is shared with the
+/// process that gave it to us, so it is left blocking.
 const PART_BYTES: usize = 4_096;
 
 /// How long one call waits for a slow reader.
 const WRITABLE_WAIT: Duration = Duration::from_millis(100);
 
-/// Standard output of this process.
+/// The standard output of this process.
 ///
 /// # Errors
 /// `EBADF` when it is closed.
@@ -36,12 +36,12 @@ pub fn stdout(content: Content) -> io::Result<Connector> {
     Ok(Connector { form: Box::new(form), destination: Box::new(destination) })
 }
 
-/// A stream that takes payloads one behind the other.
+/// A stream to which payloads are written one after another.
 pub(crate) struct Stream {
     file: File,
-    /// What is written before the first payload.
+    /// Bytes to write before the first payload.
     header: Vec<u8>,
-    /// How much of the header, or once that is written of the oldest payload, is written.
+    /// How many bytes of the header or, once that is written, of the oldest payload are written.
     written: usize,
     has_header: bool,
     set: PollSet,
@@ -55,15 +55,15 @@ impl Stream {
         Stream { file: fd.into(), header, written: 0, has_header, set, writing: None }
     }
 
-    /// Waits for the stream to take more, for at most `wait`.
+    /// Waits until the stream accepts more, for at most `wait`.
     fn is_writable(&mut self, wait: Duration) -> bool {
         self.set.clear();
         self.set.add(self.file.as_fd(), Interest::Writable);
-        // An interrupted wait is a short one.
+        // An interrupted wait just ends early.
         self.set.wait(wait).is_ok_and(|ready| ready > 0)
     }
 
-    /// Writes what is left of `bytes`; `false` when the reader is slow.
+    /// Writes the rest of `bytes`; `false` when the reader is slow.
     fn write(&mut self, bytes: &[u8]) -> io::Result<bool> {
         while let Some(rest) = bytes.get(self.written..).filter(|rest| !rest.is_empty()) {
             if !self.is_writable(Duration::ZERO) && !self.is_writable(WRITABLE_WAIT) {
@@ -72,7 +72,7 @@ impl Stream {
             match self.file.write(&rest[..rest.len().min(PART_BYTES)]) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Whoever shares the descriptor has made it non-blocking.
+                // Another process that shares the descriptor has made it non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -119,7 +119,7 @@ impl Destination for Stream {
                 Fate::Dropped(Reason::WriteError)
             }
             Err(error) => Fate::Failed(Failure {
-                // What is written of it is not written again.
+                // The written part is not written again.
                 sent: Sent::No,
                 reason: Some(Reason::WriteError),
                 after: Some(RETRY_INTERVAL),
@@ -133,7 +133,7 @@ impl Destination for Stream {
     }
 }
 
-/// Time between two attempts after an error that may pass, such as a full disk behind a redirection.
+/// Time between attempts after an error that may be temporary, such as a full disk behind a redirection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
     fn a_header_that_could_not_be_written_is_written_with_the_next_attempt() {
         let path = std::env::temp_dir().join(format!("weir-stream-{}", std::process::id()));
         fs::write(&path, b"").unwrap();
-        // A descriptor that is open for reading refuses each write.
+        // A read-only descriptor refuses each write.
         let mut stream = Stream::new(File::open(&path).unwrap().into(), b"a,b\n".to_vec());
         for _ in 0..2 {
             assert!(matches!(outcome(&mut stream), Fate::Failed(_)));

@@ -7,42 +7,42 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-/// Attempts under way. Nothing of them moves but in [`poll`](Self::poll) and [`block_on`](Self::block_on), so that one sink's client
-/// has no part in another's.
+/// Attempts in progress. They advance only in [`poll`](Self::poll) and [`block_on`](Self::block_on), so that one sink's client
+/// cannot affect another's.
 pub(crate) struct Tasks {
-    /// `None` only while it is dropped.
+    /// `None` only while this is being dropped.
     runtime: Option<Runtime>,
     attempts: JoinSet<Vec<Outcome>>,
 }
 
 impl Tasks {
     /// # Errors
-    /// There is no descriptor left.
+    /// When no descriptor is available.
     pub(crate) fn new() -> io::Result<Tasks> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(Tasks { runtime: Some(runtime), attempts: JoinSet::new() })
     }
 
-    /// Attempts that have not come to an end.
+    /// Attempts that have not finished.
     pub(crate) fn len(&self) -> usize {
         self.attempts.len()
     }
 
-    /// Begins an attempt.
+    /// Starts an attempt.
     pub(crate) fn spawn(&mut self, attempt: impl Future<Output = Vec<Outcome>> + Send + 'static) {
         if let Some(runtime) = &self.runtime {
             self.attempts.spawn_on(attempt, runtime.handle());
         }
     }
 
-    /// Goes on with all attempts until one has ended, for `wait` at most. Connections live on meanwhile.
+    /// Advances all attempts until one has finished, for at most `wait`. Connections are kept alive meanwhile.
     ///
     /// # Panics
-    /// If an attempt did: the sink's thread takes the destination for broken then.
+    /// If an attempt panicked: the sink's thread then considers the destination broken.
     pub(crate) fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
         let Tasks { runtime: Some(runtime), attempts } = self else { return };
         runtime.block_on(async {
-            // Without an attempt this looks after the connections for a moment, and returns.
+            // Without an attempt this only services the connections for a moment, and returns.
             if attempts.is_empty() {
                 tokio::task::yield_now().await;
                 return;
@@ -60,7 +60,7 @@ impl Tasks {
         });
     }
 
-    /// Runs one thing to its end, for `wait` at most.
+    /// Runs one future to its end, for at most `wait`.
     pub(crate) fn block_on<T>(&self, wait: Duration, one: impl Future<Output = T>) -> Option<T> {
         self.runtime.as_ref()?.block_on(async { tokio::time::timeout(wait, one).await.ok() })
     }
@@ -68,7 +68,7 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        // The plain end of a runtime waits for names that are being looked up, however long that takes.
+        // Simply dropping the runtime would wait for name lookups in progress, however long they take.
         if let Some(runtime) = self.runtime.take() {
             self.attempts.abort_all();
             runtime.shutdown_background();

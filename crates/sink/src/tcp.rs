@@ -1,4 +1,4 @@
-//! A destination that is a TCP connection, with TLS or without.
+//! A destination that is a TCP connection, with or without TLS.
 //!
 //! The name is resolved at each connection, and all of its addresses are tried.
 
@@ -20,10 +20,10 @@ use std::time::Duration;
 #[cfg(feature = "tls")]
 mod encrypted;
 
-/// A connection on which nothing happens is looked after so often.
+/// A silent connection is probed at this interval.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// A connection on which nothing that was sent is acknowledged for so long has ended.
+/// A connection ends when sent data is not acknowledged for this long.
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 
 /// A TCP destination.
@@ -44,7 +44,7 @@ impl fmt::Display for TcpOptions {
     }
 }
 
-/// Rows over a TCP connection.
+/// Sends rows over a TCP connection.
 pub fn tcp(options: TcpOptions, content: Content) -> Connector {
     let address = format!("tcp://{options}");
     let (framing, shown) = (options.framing, address.clone());
@@ -55,7 +55,7 @@ pub fn tcp(options: TcpOptions, content: Content) -> Connector {
     connector(address, framing, content, Arc::new(connect))
 }
 
-/// Rows over a TLS connection.
+/// Sends rows over a TLS connection.
 #[cfg(feature = "tls")]
 pub fn tls(options: TcpOptions, tls: TlsOptions, content: Content) -> Connector {
     let address = format!("tls://{options}");
@@ -83,7 +83,7 @@ pub(crate) fn connector(
     Connector { form: Box::new(form), destination: Box::new(destination) }
 }
 
-/// Tries all addresses of the name, one after the other.
+/// Tries all addresses of the name in turn.
 pub(crate) fn connect(options: &TcpOptions, shown: &str) -> Result<TcpStream, Trouble> {
     let resolved = (options.host.as_str(), options.port).to_socket_addrs();
     let addrs = resolved.map_err(|error| Trouble {
@@ -131,7 +131,7 @@ fn unconnected(shown: &str, addr: SocketAddr, error: &io::Error) -> Trouble {
 }
 
 impl Socket for TcpStream {
-    /// A connection that has ended still says how many bytes were never acknowledged.
+    /// A connection that has ended still reports how many bytes were never acknowledged.
     const COUNTS_AT_END: bool = true;
 
     fn shut_writing(&self) -> io::Result<()> {

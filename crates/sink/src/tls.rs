@@ -1,6 +1,6 @@
-//! How connections over TLS are made, the same for every client that uses rustls.
+//! Configuration of TLS connections, the same for every client that uses rustls.
 //!
-//! Its cryptography is that of ring everywhere, named in each configuration: nothing depends on a default of the process.
+//! The cryptography is always ring, named in each configuration: nothing depends on a process-wide default.
 
 use crate::secret::{TlsIdentity, TlsOptions, TlsVerify};
 use ledger::Trouble;
@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Reads the files that the options name, so that a certificate that was renewed is used at the next connection.
+/// Reads the files that the options name, so that a renewed certificate takes effect at the next connection.
 pub(crate) fn client_config(options: &TlsOptions) -> Result<ClientConfig, Trouble> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -45,7 +45,7 @@ pub(crate) fn client_config(options: &TlsOptions) -> Result<ClientConfig, Troubl
     }
 }
 
-/// The client's end of a connection to `host`, before its handshake. `shown` is the destination, for messages.
+/// The client's end of a connection to `host`, before its handshake. `shown` is the destination's name for messages.
 #[cfg(feature = "tls")]
 pub(crate) fn client(
     host: &str,
@@ -67,7 +67,7 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, Trouble> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
         let found = rustls_native_certs::load_native_certs();
-        // Some systems have one that nothing can read among many that are sound.
+        // Some systems have an unparsable certificate among many sound ones.
         roots.add_parsable_certificates(found.certs);
         return match roots.is_empty() {
             false => Ok(roots),
@@ -98,7 +98,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
 
 fn unread(path: &Path, error: &pem::Error) -> Trouble {
     let path = path.display();
-    // What an error of the parser quotes may be a part of a key.
+    // The parser's error may quote a part of a key.
     let why = match error {
         pem::Error::Io(error) => error.to_string(),
         pem::Error::NoItemsFound => "there is none of its kind in it".to_owned(),
@@ -112,7 +112,7 @@ fn unread(path: &Path, error: &pem::Error) -> Trouble {
     }
 }
 
-/// What TLS did not like, if that is what an error came from. An error of I/O does not name what it was made of as its source.
+/// The TLS error that an error came from, if any. An I/O error does not return its inner error as its source.
 #[cfg(any(feature = "http", feature = "s3"))]
 pub(crate) fn error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
     use std::io;
@@ -129,7 +129,7 @@ pub(crate) fn error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Opti
     None
 }
 
-/// What mends a connection that TLS has refused.
+/// How to fix a connection that TLS has refused.
 #[cfg(feature = "tls")]
 pub(crate) fn advice(error: &Error) -> &'static str {
     match error {
@@ -154,7 +154,7 @@ pub(crate) fn advice(error: &Error) -> &'static str {
     }
 }
 
-/// What fixes a handshake that failed.
+/// How to fix a failed handshake.
 #[cfg(feature = "tls")]
 pub(crate) fn cure(error: &io::Error) -> &'static str {
     let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
@@ -168,7 +168,7 @@ pub(crate) fn cure(error: &io::Error) -> &'static str {
     }
 }
 
-/// Believes whoever answers.
+/// Accepts any certificate.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

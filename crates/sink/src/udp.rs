@@ -1,7 +1,7 @@
 //! A destination that is a UDP socket: one part, one datagram.
 //!
-//! UDP gives no answer, so that delivered means handed to the kernel. What this host knows to be lost is counted as such;
-//! what a remote network gives back afterwards is an event, `returned_datagrams`, and a lower bound: hosts and routers
+//! UDP gives no answer, so "delivered" means passed to the kernel. Losses that this host knows of are counted as such.
+//! Datagrams that a remote network returns later are an event, `returned_datagrams`, and a lower bound: hosts and routers
 //! limit how many they report. The exact figure is the receiver's, from the sequence numbers and the totals.
 
 use crate::batch::{Attempt, BatchId, Fate, Outcome, Parts};
@@ -21,28 +21,28 @@ use sys::send::{BATCH, Message, send_messages};
 use sys::socket::{SendOptions, connect_udp, path_mtu_bytes};
 use sys::{Errno, errqueue};
 
-/// Time between two attempts to open a socket.
+/// Time between attempts to open a socket.
 const OPEN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a destination counts as down after the network has given something back: an ICMP message comes for one
-/// datagram in many.
+/// How long a destination counts as down after the network has returned something: only one datagram in many causes an
+/// ICMP message.
 const DOWN_TIME: Duration = Duration::from_secs(5);
 
 /// How long one call waits for room in the socket.
 const WRITABLE_WAIT: Duration = Duration::from_millis(100);
 
-/// How often one datagram is sent again after an error that may have been about an earlier one.
+/// How often to resend one datagram after an error that may have been about an earlier one.
 const RETRIES_MAX: u32 = 2;
 
-/// Entries of the error queue that are taken at once, so that a flood of ICMP cannot hold the thread.
+/// Most entries to take off the error queue at once, so that a flood of ICMP cannot occupy the thread.
 const RETURNED_MAX: usize = 256;
 
-/// Largest datagram, whatever the path takes: what fits the 9,000 bytes of a jumbo frame, IPv6 and UDP headers included.
-/// Loopback takes more, but there a receive buffer of the default size would hold three of the largest.
+/// Largest datagram, whatever the path MTU: what fits the 9,000 bytes of a jumbo frame, including IPv6 and UDP headers.
+/// Loopback allows more, but there a receive buffer of the default size would hold only three of the largest.
 const DATAGRAM_BYTES_MAX: usize = 8_952;
 
-/// Where datagrams are sent to, shared with whatever follows the name of the destination: another address is used from the
-/// next datagram on. While there is none, datagrams are dropped as `target_unresolved`.
+/// The current address of the destination, shared with the code that follows its name: a new address takes effect with the
+/// next datagram. While there is none, datagrams are dropped as `target_unresolved`.
 #[derive(Clone, Debug, Default)]
 pub struct Remote(Arc<Mutex<Option<SocketAddr>>>);
 
@@ -52,7 +52,7 @@ impl Remote {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the destination there.
+    /// Changes the address.
     pub fn set(&self, addr: SocketAddr) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(addr);
     }
@@ -69,20 +69,20 @@ impl From<SocketAddr> for Remote {
 /// A UDP destination.
 #[derive(Clone, Debug)]
 pub struct UdpOptions {
-    /// Where the datagrams are sent to.
+    /// Address for the datagrams.
     pub remote: Remote,
     /// How the socket is opened.
     pub send: SendOptions,
 }
 
-/// Most bytes of UDP payload that one datagram may have at present: the socket's thread learns it from the kernel, and
-/// those who pack records keep to it.
+/// Most bytes of UDP payload that one datagram may have at present: the socket's thread learns it from the kernel, and the
+/// encoder complies.
 #[derive(Clone, Debug)]
 pub(crate) struct DatagramLimit(Arc<AtomicUsize>);
 
 impl DatagramLimit {
-    /// What every path takes, until the socket says more: 1,280 bytes for IPv6 (RFC 8200 section 5), and for IPv4
-    /// Ethernet's 1,500, below which the kernel cuts datagrams into fragments by itself.
+    /// What every path carries, until the kernel reports more: 1,280 bytes for IPv6 (RFC 8200 section 5), and for IPv4
+    /// Ethernet's 1,500, below which the kernel fragments datagrams by itself.
     fn new(remote: Option<SocketAddr>) -> DatagramLimit {
         DatagramLimit(Arc::new(AtomicUsize::new(DatagramLimit::safe(remote))))
     }
@@ -96,9 +96,9 @@ impl DatagramLimit {
     }
 }
 
-/// Datagrams of protobuf to an address.
+/// Sends protobuf datagrams to an address.
 ///
-/// Opens the socket, so that the limit is known before anything is packed; if it cannot be, it is tried again.
+/// Opens the socket, so that the limit is known before anything is packed; if that fails, it is tried again.
 pub fn udp(options: UdpOptions, fields: FieldSet) -> Connector {
     let limit = DatagramLimit::new(options.remote.address());
     let first = Udp::open(options.clone(), limit.clone());
@@ -114,22 +114,22 @@ pub fn udp(options: UdpOptions, fields: FieldSet) -> Connector {
     Connector { form: Box::new(form), destination: Box::new(destination) }
 }
 
-/// A connected socket, opened again when it fails.
+/// A connected socket, reopened when it fails.
 struct Udp {
     options: UdpOptions,
-    /// Where the socket is connected to, or was to be.
+    /// The address that the socket is or should be connected to.
     connected: Option<SocketAddr>,
     limit: DatagramLimit,
     socket: Option<OwnedFd>,
-    /// The target is this host: an answer about a datagram is there before the send returns.
+    /// The target is this host: an ICMP error about a datagram arrives before the send returns.
     is_local: bool,
-    /// When to try to open a socket, and why there is none.
+    /// When to retry opening a socket, and why there is none.
     closed: (Option<Instant>, Reason),
-    /// Attempts that the oldest payload has had.
+    /// How often the oldest payload has been tried.
     attempts: u32,
-    /// The oldest payload was sent and given back.
+    /// The oldest payload was sent and refused.
     is_refused: bool,
-    /// When the network last gave something back.
+    /// When the network last returned something.
     returned_at: Option<Instant>,
     set: PollSet,
     sending: Option<Sending>,
@@ -138,19 +138,19 @@ struct Udp {
     last_errno: Errno,
 }
 
-/// Datagrams of one batch, and which of them are to be sent still.
+/// Datagrams of one batch, and which of them are still to be sent.
 struct Sending {
     attempt: Attempt,
     places: VecDeque<usize>,
 }
 
-/// What became of the oldest datagrams.
+/// What happened to the oldest datagrams.
 enum Sent {
-    /// The kernel has the first so many.
+    /// The kernel accepted this many of them.
     Delivered(usize),
-    /// The first so many do not get through.
+    /// This many of them cannot be sent.
     Dropped(usize, Reason),
-    /// None was taken: again.
+    /// None was accepted: try again.
     Again,
 }
 
@@ -173,7 +173,7 @@ impl Udp {
             last_errno: Errno(0),
         };
 
-        // An error comes again with the first payload, and is counted then.
+        // An error occurs again with the first payload, and is counted then.
         if udp.reopen().is_ok() {
             udp.refresh_limit();
         }
@@ -182,11 +182,11 @@ impl Udp {
         udp
     }
 
-    /// Opens the socket if there is none and it is time.
+    /// Opens the socket if there is none and a retry is due.
     fn reopen(&mut self) -> Result<(), Reason> {
         let remote = self.options.remote.address();
         if remote != self.connected {
-            // The name stands for another address: what is sent from now on goes there, and at once.
+            // The name has another address: datagrams go there from now on, without delay.
             (self.connected, self.socket, self.closed.0) = (remote, None, None);
             self.limit.0.store(DatagramLimit::safe(remote), Ordering::Relaxed);
         }
@@ -223,7 +223,7 @@ impl Udp {
         socket.ok_or_else(|| Errno::NOTCONN.into())
     }
 
-    /// Asks the kernel how large a packet the path takes.
+    /// Asks the kernel for the path MTU.
     fn refresh_limit(&self) {
         // IPv4 header without options, or IPv6 header, and the UDP header.
         let is_ipv6 = |remote: SocketAddr| remote.ip().to_canonical().is_ipv6();
@@ -237,7 +237,7 @@ impl Udp {
         }
     }
 
-    /// Takes what came back off the error queue. Returns whether a port of this host refused something.
+    /// Drains the error queue. Returns whether a port on this host refused something.
     fn collect_returned(&mut self) -> bool {
         let mut is_refused_here = false;
         let Some(socket) = self.socket.as_ref().map(AsFd::as_fd) else { return false };
@@ -254,7 +254,8 @@ impl Udp {
 
     fn sent(&mut self, count: usize, asked: usize) -> Sent {
         self.attempts = 0;
-        // On this host the answer is there already, and is about the last: the next one would have met it as an error.
+        // On this host the ICMP error is there already, and is about the last datagram: the next one would have met it as
+        // an error.
         let may_have_answer = self.is_local || count < asked;
         if may_have_answer && self.collect_returned() {
             self.last_errno = Errno::CONNREFUSED;
@@ -272,7 +273,7 @@ impl Udp {
         Sent::Dropped(1, Reason::Refused)
     }
 
-    /// What becomes of the oldest payload, for which the send call said this.
+    /// Decides what to do with the oldest payload after this error of the send call.
     fn failed(&mut self, errno: Errno) -> Sent {
         if matches!(errno, Errno::AGAIN | Errno::INTR) {
             self.wait_until_writable();
@@ -297,7 +298,7 @@ impl Udp {
             Errno::HOSTUNREACH | Errno::PROTO => Reason::HostUnreachable,
             Errno::ACCES => Reason::Firewall,
             errno => {
-                // The address that the socket sends from may be gone with its interface: another socket has another.
+                // The socket's source address may be gone with its interface: a new socket gets another.
                 let reason = match errno {
                     Errno::NETUNREACH | Errno::NETDOWN => Reason::NetworkUnreachable,
                     _ => Reason::SendError,
@@ -317,7 +318,7 @@ impl Udp {
         self.set.clear();
         let Some(socket) = &self.socket else { return };
         self.set.add(socket.as_fd(), Interest::Writable);
-        // Whatever ends the wait, the next send says more.
+        // Whatever ended the wait, the next send shows more.
         let _ = self.set.wait(WRITABLE_WAIT);
     }
 }

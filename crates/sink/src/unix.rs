@@ -20,7 +20,7 @@ use sys::poll::{Interest, PollSet};
 use sys::send::{BATCH, Message, send_messages};
 use sys::socket::{connect_unix, connect_unix_stream};
 
-/// Rows over a stream to the socket at this path.
+/// Sends rows over a stream to the socket at this path.
 pub fn unix(path: PathBuf, framing: StreamFraming, content: Content) -> Connector {
     let address = format!("unix:{}", path.display());
     let connect = move || match open(&path) {
@@ -53,8 +53,8 @@ fn unconnected(path: &Path, error: &io::Error) -> Trouble {
 }
 
 impl Socket for UnixStream {
-    /// What its other end had not read is gone with it, and no longer counted. While it is there the kernel counts the memory of
-    /// what was not read, which is more than its bytes: what is left of it was read.
+    /// Bytes that the other end had not read when it closed are gone and no longer counted. While it is open, the kernel counts
+    /// the memory of unread bytes, which exceeds their number, so any bytes in excess of that have been read.
     const COUNTS_AT_END: bool = false;
 
     fn shut_writing(&self) -> io::Result<()> {
@@ -62,7 +62,7 @@ impl Socket for UnixStream {
     }
 }
 
-/// Rows as datagrams to the socket at this path. A row is acknowledged when it is in the receiver's queue.
+/// Sends rows as datagrams to the socket at this path. A row is acknowledged when it is in the receiver's queue.
 pub fn unixgram(path: PathBuf, content: Content) -> Connector {
     let form = move || Form::Mixed(content.encoder(Partition::Rows));
     let destination = move || {
@@ -85,7 +85,7 @@ struct Sending {
     places: Vec<u32>,
     /// How many of them have a fate.
     next: usize,
-    /// How many of them have a fate that was told.
+    /// How many of them have a fate that was reported.
     told: usize,
 }
 
@@ -101,7 +101,7 @@ impl Sending {
 }
 
 impl Datagrams {
-    /// Sends until there is no room. The error is that of the next datagram.
+    /// Sends until there is no room. An error is about the next datagram.
     fn send(&mut self, sending: &mut Sending) -> io::Result<()> {
         let socket = match &self.socket {
             Some(socket) => socket,
@@ -120,7 +120,7 @@ impl Datagrams {
         self.set.clear();
         let Some(socket) = &self.socket else { return };
         self.set.add(socket.as_fd(), Interest::Writable);
-        // Whatever ends the wait, the next send says more.
+        // Whatever ended the wait, the next send shows more.
         let _ = self.set.wait(wait);
     }
 }
@@ -144,7 +144,7 @@ impl Destination for Datagrams {
             let Err(error) = result else { return };
 
             match Errno::from(&error) {
-                // The receiver's queue is full, or this host's memory for it.
+                // The receiver's queue, or this host's memory for it, is full.
                 Errno::AGAIN | Errno::NOBUFS | Errno::INTR => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     self.sending = Some(sending);

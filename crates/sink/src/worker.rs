@@ -1,6 +1,7 @@
-//! One turn of a sink: chunks into batches, batches to the destination, outcomes into the account.
+//! One turn of a sink: chunks into batches, batches to the destination, outcomes into the accounts.
 //!
-//! Everything that waits, reads a clock or does I/O is behind the destination, the backlog and the clock, so that a simulation drives the same
+//! Everything that waits, reads a clock or does I/O is behind the destination, the backlog and the clock, so that a simulation
+//! can drive the same code as the sink's thread.
 //! code as the sink's thread.
 
 mod figures;
@@ -21,29 +22,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long one wait for an answer lasts at most: what is queued meanwhile waits for its end.
+/// Longest wait for an answer: anything queued meanwhile is delayed until it ends.
 const POLL_MAX: Duration = Duration::from_millis(20);
 
-/// How often the destination is looked after while nothing is in flight, and the longest rest.
+/// How often to poll the destination while nothing is in flight, and the longest rest.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long what was said of a rejection is shown: the next batch may be acknowledged at once.
+/// How long to show the message of a rejection: the next batch may be acknowledged at once.
 const REJECTION_TIME: Duration = Duration::from_secs(10);
 
-/// What the thread does next.
+/// What the thread should do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
-    /// There may be more to do.
+    /// Run another turn: there may be more to do.
     Again,
-    /// Nothing to do for so long, unless something is queued.
+    /// Nothing to do for this long, unless something is queued.
     Rest(Duration),
-    /// The same; what is queued would have to wait too.
+    /// Nothing to do for this long; anything queued would have to wait too.
     RestAlone(Duration),
     /// Everything that can leave has left.
     End,
 }
 
-/// A sink's thread without the thread.
+/// The logic of a sink's thread, without the thread.
 pub(crate) struct Worker<C, D: Disk> {
     clock: C,
     queue: Arc<Queue>,
@@ -54,12 +55,12 @@ pub(crate) struct Worker<C, D: Disk> {
     delivery: Delivery,
     destination: Option<Box<dyn Destination>>,
     remake: Remake,
-    /// Whether the batcher has its encoders: not before the first turn, nor after they could not be made.
+    /// Whether the batcher has its encoders: not before the first turn, nor after creating them failed.
     has_form: bool,
     remake_form: Remake,
-    /// Whether a batch that is delivered twice is there once, as the last destination said.
+    /// Whether a batch that is delivered twice is stored once, according to the last destination.
     is_idempotent: bool,
-    /// What was said of a rejection stays until then.
+    /// The message of a rejection stays until this time.
     rejection_until: Option<Instant>,
     done: Vec<Outcome>,
     looked_at: Instant,
@@ -98,14 +99,14 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
     }
 
-    /// Does what can be done now.
+    /// Does everything that can be done now.
     pub(crate) fn turn(&mut self) -> Turn {
         let phase = self.queue.phase();
         let now = (self.clock)();
         match phase {
             Phase::Open => {}
             Phase::Closing(deadline) => self.ends_at = Some(deadline),
-            // It hung over its deadline, and nobody waits for it any more.
+            // It hung past its deadline, and nobody waits for it any more.
             Phase::Closed => self.ends_at = Some(now.at),
         }
 
@@ -114,20 +115,20 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let room = if self.has_room() { Room::Yes } else { Room::No };
         self.backlog.keep(now, room);
         self.fill(phase, now);
-        // A call that never returns is given up with what was counted before it.
+        // A call below may never return; what was counted before it then stands.
         self.settle();
         if !self.is_over(now) {
             self.submit(now);
         }
         self.listen(now);
-        // What was heard may have made room for what is complete.
+        // Outcomes may have made room for complete batches.
         self.pass_on(now);
         self.settle();
         self.measure();
         self.what_next(phase)
     }
 
-    /// Feeds chunks to the batches while there is room for these.
+    /// Feeds chunks to the batcher while it has room.
     fn fill(&mut self, phase: Phase, now: Now) {
         let mut quiet = Quiet::No;
         while self.has_room() {
@@ -147,12 +148,12 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.pass_on(now);
     }
 
-    /// Whether the time for what is inside has passed: nothing is tried any more.
+    /// Whether the deadline has passed: nothing is tried any more.
     fn is_over(&self, now: Now) -> bool {
         self.ends_at.is_some_and(|end| now.at >= end)
     }
 
-    /// Whether more may be batched: the next batch is filled while those before it are on their way.
+    /// Whether more rows may be batched: the next batch is filled while those before it are in flight.
     fn has_room(&self) -> bool {
         self.batcher.made.is_empty() && self.has_form
     }
@@ -165,7 +166,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
     }
 
-    /// An encoder that panics loses what it had, and is made anew.
+    /// An encoder that panics loses its rows, and is recreated.
     fn feed(&mut self, fed: &Fed, now: Now) {
         let batcher = &mut self.batcher;
         let mut fed_rows = 0;
@@ -177,7 +178,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.batcher.skip_from(fed, fed_rows);
     }
 
-    /// Ends batches; an encoder may panic here too.
+    /// Completes batches; an encoder may panic here too.
     fn end_batches(&mut self, now: Now, end: impl FnOnce(&mut Batcher)) {
         let batcher = &mut self.batcher;
         if catch_unwind(AssertUnwindSafe(|| end(batcher))).is_err() {
@@ -185,7 +186,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
     }
 
-    /// An encoder has panicked: what was being filled is lost, and its form is made anew.
+    /// Handles a panic of an encoder: rows being encoded are lost, and the form is recreated.
     fn lose_form(&mut self, now: Now) {
         self.accounts.figures.panics.add(1);
         self.batcher.replace(no_form());
@@ -193,7 +194,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.make_form(now);
     }
 
-    /// Makes the form if there is none and it is time. Nothing is batched without.
+    /// Creates the form if there is none and it is time. Nothing is batched without it.
     fn make_form(&mut self, now: Now) {
         if self.has_form || !self.remake_form.may(now.at) {
             return;
@@ -213,9 +214,9 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
     }
 
-    /// Submits what is ready, while the destination takes it.
+    /// Submits what is ready, while the destination accepts it.
     fn submit(&mut self, now: Now) {
-        // First the destination: without one nothing was sent.
+        // Check for a destination first: without one nothing was sent.
         while self.delivery.is_ready(now) && self.has_destination(now) {
             let Some(attempt) = self.delivery.next(now) else { return };
             let id = attempt.batch.id;
@@ -228,16 +229,16 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
                 }
                 None => return self.unmade(now, &panicked()),
             }
-            // One that answers at once makes room at once.
+            // A destination that answers at once makes room at once.
             self.hear(Duration::ZERO, now);
             self.pass_on(now);
         }
     }
 
-    /// Hears what became of batches; waits for it if there is nothing else to do.
+    /// Collects outcomes of batches; waits for them if there is nothing else to do.
     fn listen(&mut self, now: Now) {
         if self.delivery.submitted() == 0 {
-            // A destination has things to do before the first batch too, such as removing what is too old.
+            // A destination may have work to do even before its first batch, such as removing old files.
             let is_due = now.at.duration_since(self.looked_at) >= IDLE;
             if is_due && self.has_destination(now) {
                 self.hear(Duration::ZERO, now);
@@ -276,7 +277,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
     }
 
-    /// Makes the destination if there is none and it is time.
+    /// Creates the destination if there is none and it is time.
     fn has_destination(&mut self, now: Now) -> bool {
         if self.destination.is_some() {
             return true;
@@ -308,8 +309,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
     }
 
-    /// Calls the destination. `None`: there is none, or it has panicked and is gone, which the caller
-    /// is to follow with [`unmade`](Self::unmade).
+    /// Calls the destination. `None` if there is none, or if it has panicked and was dropped; the caller must then call
+    /// [`unmade`](Self::unmade).
     fn with_destination<T>(&mut self, call: impl FnOnce(&mut dyn Destination) -> T) -> Option<T> {
         let destination = self.destination.as_mut()?;
         let answer = catch_unwind(AssertUnwindSafe(|| call(destination.as_mut())));
@@ -320,13 +321,13 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         answer.ok()
     }
 
-    /// One that is broken may panic again when it is dropped.
+    /// A broken destination may panic again when it is dropped.
     fn drop_destination(&mut self) {
         let broken = self.destination.take();
         drop(catch_unwind(AssertUnwindSafe(|| drop(broken))));
     }
 
-    /// There is a destination again. Where nothing waits, nothing would take back what was said while there was none.
+    /// There is a destination again. If nothing is waiting, no outcome would clear the trouble reported meanwhile.
     fn made(&mut self) {
         let was_unmade = self.remake.at.take().is_some();
         if was_unmade && self.delivery.len() == 0 {
@@ -335,7 +336,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
     }
 
-    /// There is no destination: everything that was submitted may have arrived, and the next is made after a pause.
+    /// There is no destination: everything submitted may have arrived, and the next one is created after a pause.
     fn unmade(&mut self, now: Now, trouble: &Trouble) {
         let at = self.remake.failed(now.at);
         self.fail_all(now, &trouble.what, &trouble.fix);
@@ -388,13 +389,13 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.queue.set_failing(self.failing_reason());
     }
 
-    /// What is where, for the case that nothing more is heard of this thread.
+    /// Where the rows are, in case this thread is never heard of again.
     fn standing(&self) -> Standing {
         let [spooled, exposed] = self.delivery.spooled_and_exposed();
         Standing { kept: self.backlog.spooled_unread() + self.batcher.spooled() + spooled, exposed }
     }
 
-    /// What rows are counted under that have to go now.
+    /// The reason to count for rows that have to be dropped now.
     fn failing_reason(&self) -> Option<Reason> {
         if self.remake_form.at.is_some() {
             return Some(Reason::SinkPanicked);
@@ -432,7 +433,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
     }
 
-    /// Whether all that is inside is in the spool, and its destination fails: it need not leave now, if it cannot.
+    /// Whether everything inside is in the spool and the destination is failing: then it need not leave now.
     fn is_kept(&self) -> bool {
         let is_spooled =
             self.backlog.is_spooled() && self.batcher.is_spooled() && self.delivery.is_spooled();
@@ -442,7 +443,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             && self.delivery.submitted() == 0
     }
 
-    /// Ends: the destination is closed, and what is still inside is counted. Returns that.
+    /// Ends the sink: closes the destination, and counts what is still inside. Returns that amount.
     pub(crate) fn end(mut self) -> Amount {
         let now = (self.clock)();
         let left_over =
@@ -456,7 +457,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
         self.settle();
 
-        // What is lost now has a name: that of what kept it, else the end itself. What the spool has is not lost.
+        // Rows lost now are counted under the reason that held them up, else as `shutdown`. Rows in the spool are not lost.
         self.end_batches(now, Batcher::end_all);
         while let Some(made) = self.batcher.made.pop_front() {
             self.delivery.add(made, now);
@@ -496,7 +497,7 @@ fn count(accounts: &Accounts, left: Left, is_idempotent: bool) {
     }
 }
 
-/// What a batcher has before its form is made.
+/// The batcher's form before the real one is created.
 fn no_form() -> Form {
     Form::ByKind(Vec::new())
 }

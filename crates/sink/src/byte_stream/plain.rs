@@ -1,23 +1,23 @@
-//! A connection that sends its bytes as they are, and asks the kernel how many of them the other end has.
+//! A connection that sends its bytes unchanged, and asks the kernel how many of them the other end has.
 
 use super::Link;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use sys::socket::outstanding_bytes;
 
-/// Most that is read of what the other end says, at one look: nothing of it means anything.
+/// Most bytes of input to read at a time; the input is discarded.
 pub(crate) const HEARD_BYTES_MAX: usize = 16 << 10;
 
-/// A stream socket that does not block.
+/// A non-blocking stream socket.
 pub(crate) trait Socket: Read + Write + AsFd + Send {
-    /// Whether the kernel still says how many bytes were never confirmed, once the connection has ended.
+    /// Whether the kernel still reports the number of unconfirmed bytes once the connection has ended.
     const COUNTS_AT_END: bool;
 
-    /// Says that nothing follows.
+    /// Shuts down the writing half.
     fn shut_writing(&self) -> io::Result<()>;
 }
 
-/// Bytes as they are, counted.
+/// Sends bytes unchanged, and counts them.
 pub(crate) struct Plain<S> {
     socket: S,
     taken: u64,
@@ -40,7 +40,7 @@ impl<S: Socket> Link for Plain<S> {
         Ok(count)
     }
 
-    /// Lets go of what the other end says, and notes its end.
+    /// Discards what the other end sends, and detects when it closes.
     fn hear(&mut self) -> io::Result<()> {
         let mut buffer = [0; 1_024];
         let mut heard = 0;
@@ -69,7 +69,7 @@ impl<S: Socket> Link for Plain<S> {
     }
 }
 
-/// Writes, again after a signal.
+/// Writes, and retries when a signal interrupts.
 pub(crate) fn write_some(socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match socket.write(bytes) {
@@ -80,7 +80,7 @@ pub(crate) fn write_some(socket: &mut impl Write, bytes: &[u8]) -> io::Result<us
     }
 }
 
-/// Bytes that the system of the other end has not said that it has. Where the kernel does not say, all.
+/// Bytes that the other host's kernel has not acknowledged; if the local kernel cannot tell, all of them.
 pub(crate) fn unconfirmed(socket: BorrowedFd<'_>) -> u64 {
     outstanding_bytes(socket).map_or(u64::MAX, u64::from)
 }

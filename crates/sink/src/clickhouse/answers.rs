@@ -6,7 +6,7 @@ use crate::http::{Answer, failure, fate_of};
 use ledger::RejectClass;
 use record::RowKind;
 
-/// Where an insert went, for words.
+/// The destination of an insert, for messages.
 pub(super) struct Place<'a> {
     pub(super) address: &'a str,
     pub(super) database: &'a str,
@@ -17,7 +17,7 @@ pub(super) struct Place<'a> {
 pub(super) const UNKNOWN_TABLE: u32 = 60;
 pub(super) const UNKNOWN_DATABASE: u32 = 81;
 
-/// The number of the error that an answer names, if it names one. One that came up after the first bytes of a 200 stands in the body
+/// The error code in an answer, if there is one. An error that occurs after the start of a 200 response is in the body
 /// (<https://clickhouse.com/docs/interfaces/http#http_response_codes_caveats>).
 pub(super) fn code_of(answer: &Answer) -> Option<u32> {
     let header = answer.headers.get("x-clickhouse-exception-code");
@@ -30,17 +30,17 @@ pub(super) fn code_of(answer: &Answer) -> Option<u32> {
     })
 }
 
-/// What an insert came to. Numbers and names are those of `src/Common/ErrorCodes.cpp`.
+/// The fate of an insert. Codes and names are those of `src/Common/ErrorCodes.cpp`.
 pub(super) fn fate(answer: &Answer, place: &Place<'_>) -> Fate {
     let Some(code) = code_of(answer) else { return fate_of(answer, place.address) };
     let says = answer.words();
     match code {
-        // NO_SUCH_COLUMN_IN_TABLE, NOT_IMPLEMENTED, TYPE_MISMATCH and CANNOT_CONVERT_TYPE about a column: the table is not ours, and can
-        // become it.
+        // NO_SUCH_COLUMN_IN_TABLE, NOT_IMPLEMENTED, TYPE_MISMATCH and CANNOT_CONVERT_TYPE about a column: the table does not
+        // match ours yet, but can be changed.
         16 | 48 | 53 | 70 if is_about_table(&says) => Fate::Failed(wrong_table(&says, place)),
-        // What parsers of values say: CANNOT_PARSE_…, CANNOT_READ_ALL_DATA, ATTEMPT_TO_READ_AFTER_EOF, TYPE_MISMATCH,
-        // CANNOT_CONVERT_TYPE, INCORRECT_DATA, TOO_LARGE_ARRAY_SIZE, TOO_LARGE_STRING_SIZE,
-        // VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE, CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN, DECIMAL_OVERFLOW.
+        // Errors of value parsers: CANNOT_PARSE_…, CANNOT_READ_ALL_DATA, ATTEMPT_TO_READ_AFTER_EOF, TYPE_MISMATCH,
+        // CANNOT_CONVERT_TYPE, INCORRECT_DATA, TOO_LARGE_ARRAY_SIZE, TOO_LARGE_STRING_SIZE, VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE,
+        // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN, DECIMAL_OVERFLOW.
         6 | 26 | 27 | 32 | 33 | 38 | 41 | 53 | 70 | 72 | 117 | 128 | 131 | 321 | 349 | 407 => {
             Fate::Rejected { class: RejectClass::Schema, says }
         }
@@ -91,7 +91,7 @@ fn may_pass(code: u32, says: &str, place: &Place<'_>) -> Failure {
         }
         // TABLE_IS_READ_ONLY, NOT_ENOUGH_SPACE
         242 | 243 => (Sent::No, "see the disks and the Keeper of this server".to_owned()),
-        // TOO_MANY_PARTS is said before anything is written (`MergeTreeData::delayInsertOrThrowIfNeeded`).
+        // TOO_MANY_PARTS is raised before anything is written (`MergeTreeData::delayInsertOrThrowIfNeeded`).
         252 => (
             Sent::No,
             "send larger batches: raise batch_age and batch_rows of the sinks".to_owned(),
@@ -118,7 +118,7 @@ mod tests {
     use reqwest::StatusCode;
     use reqwest::header::HeaderMap;
 
-    /// What an error of this number and these words means.
+    /// The fate of an insert that failed with this code and message.
     fn fate_of_code(code: u32, words: &str) -> Fate {
         let mut headers = HeaderMap::new();
         headers.insert("x-clickhouse-exception-code", code.into());
@@ -177,7 +177,7 @@ mod tests {
         check(252, "", Sent::No, "batch_age");
         check(115, "", Sent::No, "22.2");
         check(241, "", Sent::Maybe, "memory");
-        // TIMEOUT_EXCEEDED, SOCKET_TIMEOUT, UNKNOWN_STATUS_OF_INSERT, and one that is not known here.
+        // TIMEOUT_EXCEEDED, SOCKET_TIMEOUT, UNKNOWN_STATUS_OF_INSERT, and a code that is not listed here.
         [159, 209, 319, 9_999]
             .iter()
             .for_each(|code| check(*code, "", Sent::Maybe, &code.to_string()));

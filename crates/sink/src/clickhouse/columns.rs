@@ -1,8 +1,8 @@
-//! Whether the columns of a table keep every value that a block may have.
+//! Checks that the columns of a table can hold every value of a block.
 //!
-//! The engine converts what a table has as another type, and of a number that a narrower column cannot hold it keeps the lower bits
-//! without a word (`CAST` with `accurate` off, <https://clickhouse.com/docs/sql-reference/functions/type-conversion-functions>). So
-//! the columns are looked at before the first insert.
+//! The engine converts values to the column's type. If a number does not fit a narrower column, it silently keeps the lower bits
+//! (`CAST` with `accurate` off, <https://clickhouse.com/docs/sql-reference/functions/type-conversion-functions>). So the columns
+//! are checked before the first insert.
 
 use super::answers::Place;
 use super::tables::file_of;
@@ -11,13 +11,13 @@ use crate::http::failure;
 use record::{FieldSet, Native, RowKind};
 use std::collections::HashMap;
 
-/// Longest name of a type that is looked at: all that fit are shorter.
+/// Longest type name to read: every suitable type is shorter.
 const TYPE_CHARS_MAX: usize = 200;
 
-/// Columns that one trouble names at most.
+/// Most columns to name in one message.
 const NAMED_MAX: usize = 5;
 
-/// A column that does not keep every value.
+/// A column that cannot hold every value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
     column: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct Misfit {
     theirs: String,
 }
 
-/// Asks for name and type of the columns that a block may have, each on a line (`TSVRaw`) with a tab between the two.
+/// Queries name and type of the columns that a block may have, one per line (`TSVRaw`), separated by a tab.
 pub(super) fn question(kind: RowKind, fields: &FieldSet, database: &str, table: &str) -> String {
     let names: Vec<String> = Native::types(kind, fields).map(|(name, _)| literal(name)).collect();
     format!(
@@ -37,8 +37,8 @@ pub(super) fn question(kind: RowKind, fields: &FieldSet, database: &str, table: 
     )
 }
 
-/// The columns that do not keep every value, by the answer to the question. A column that is not there is none of them: the insert
-/// names it. `None`: no column is to be seen.
+/// The columns that cannot hold every value, from the answer to the query. A missing column is not reported here, because the
+/// insert names it. `None` if no column is visible.
 pub(super) fn misfits(kind: RowKind, fields: &FieldSet, answer: &str) -> Option<Vec<Misfit>> {
     let theirs: HashMap<&str, &str> =
         answer.lines().filter_map(|line| line.split_once('\t')).collect();
@@ -57,7 +57,7 @@ pub(super) fn misfits(kind: RowKind, fields: &FieldSet, answer: &str) -> Option<
     Some(Native::types(kind, fields).filter_map(misfit).collect())
 }
 
-/// What nothing is inserted for.
+/// The failure when nothing is inserted because of these columns.
 pub(super) fn unfit(misfits: &[Misfit], place: &Place<'_>) -> Failure {
     let Place { address, database, table, kind } = place;
     let list = |one: &dyn Fn(&Misfit) -> String| {
@@ -82,7 +82,7 @@ pub(super) fn unfit(misfits: &[Misfit], place: &Place<'_>) -> Failure {
     )
 }
 
-/// Whether a column of the type `theirs` has every value of the type `ours` as it is.
+/// Whether a column of type `theirs` holds every value of type `ours` unchanged.
 fn keeps(theirs: &str, ours: &str) -> bool {
     let holds = |(theirs, ours)| theirs >= ours;
     theirs == ours
@@ -90,7 +90,7 @@ fn keeps(theirs: &str, ours: &str) -> bool {
         || exact_bits(theirs).zip(exact_bits(ours)).is_some_and(holds)
 }
 
-/// The bits of the largest number of which a type has that number and every smaller one. `None`: it is a type of something else.
+/// Number of bits up to which a type holds every integer exactly. `None` for a type that is not numeric.
 fn exact_bits(kind: &str) -> Option<u32> {
     Some(match kind {
         "Bool" => 1,
@@ -109,10 +109,10 @@ fn exact_bits(kind: &str) -> Option<u32> {
     })
 }
 
-/// A type without what changes nothing about its values: `Nullable(…)` and `LowCardinality(…)`.
+/// A type without the wrappers that do not change its values: `Nullable(…)` and `LowCardinality(…)`.
 fn bare(kind: &str) -> String {
     let mut bare = String::with_capacity(kind.len());
-    // Whether each open parenthesis is kept.
+    // For each open parenthesis, whether it is kept.
     let mut open = Vec::new();
     for character in kind.chars() {
         let is_kept = match character {
@@ -135,7 +135,7 @@ fn bare(kind: &str) -> String {
     bare
 }
 
-/// A text as SQL has it.
+/// A string as an SQL literal.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }

@@ -1,4 +1,4 @@
-//! The destination that inserts.
+//! The destination that inserts into ClickHouse.
 
 use super::answers::{Place, UNKNOWN_DATABASE, UNKNOWN_TABLE, code_of, fate};
 use super::{ClickHouseOptions, Duplicates, Insertion, MissingTables, columns, tables};
@@ -36,7 +36,7 @@ pub fn clickhouse(options: ClickHouseOptions) -> Connector {
     Connector { form: Box::new(form), destination: Box::new(destination) }
 }
 
-/// Rows of one table.
+/// Encodes rows of one table.
 struct TableRows {
     block: Native,
     part: Option<Part>,
@@ -78,19 +78,19 @@ struct Server {
     columns: Mutex<Columns>,
 }
 
-/// What is known of the columns of the tables.
+/// What is known about the columns of the tables.
 #[derive(Default)]
 struct Columns {
-    /// The kinds of rows whose table keeps every value. One that refuses an insert is looked at again.
+    /// The kinds of rows whose table holds every value. Checked again after the table refuses an insert.
     fit: HashSet<RowKind>,
-    /// Why they cannot be looked at.
+    /// Why the columns cannot be checked.
     unseen: Option<Trouble>,
 }
 
-/// What a look at the columns of a table found.
+/// The result of checking a table's columns.
 enum Look {
     Fit,
-    /// They are not to be seen, or there is no table; why is said in words.
+    /// They are not visible, or the table does not exist; the text says why.
     Unseen(String),
 }
 
@@ -147,7 +147,7 @@ impl Destination for ClickHouse {
 }
 
 impl Server {
-    /// Inserts a batch, and makes its table if that is missing and may be made.
+    /// Inserts a batch. Creates its table first if it is missing and may be created.
     async fn deliver(&self, batch: &Arc<Batch>) -> Result<Fate, Failure> {
         let kind = batch.kind.unwrap_or(RowKind::Record);
         let table = self.table(kind);
@@ -159,7 +159,7 @@ impl Server {
         let is_missing = matches!(code_of(&answer), Some(UNKNOWN_TABLE | UNKNOWN_DATABASE));
         if is_missing && self.options.missing_tables == MissingTables::Created {
             self.create(kind).await?;
-            // Somebody else may have made it meanwhile.
+            // Another client may have created it meanwhile.
             look = self.look(&place).await?;
             answer = self.insert(batch, kind).await?;
         }
@@ -169,8 +169,8 @@ impl Server {
         Ok(fate)
     }
 
-    /// Whether the columns of a table keep every value, if that is not known yet. What they are is not to be seen by every user: then
-    /// rows go on as they are.
+    /// Checks the columns of a table, unless that is already done. Not every user may see them; if this one cannot, rows are
+    /// inserted anyway.
     async fn look(&self, place: &Place<'_>) -> Result<Look, Failure> {
         let (kind, fields) = (place.kind, &self.options.fields);
         if self.columns().fit.contains(&kind) {
@@ -179,7 +179,7 @@ impl Server {
 
         let question = columns::question(kind, fields, place.database, place.table);
         let request = self.request(place.database, &[])?.body(question);
-        // Nothing of the batch has left.
+        // Nothing of the batch has been sent.
         let answer = self
             .client
             .send(request)
@@ -195,7 +195,7 @@ impl Server {
         }
     }
 
-    /// Keeps what a look found for the next inserts, if this one was taken.
+    /// Remembers the result of a check for the next inserts, if this insert was accepted.
     fn note(&self, place: &Place<'_>, look: Look, fate: &Fate) {
         let Place { address, database, table, kind } = place;
         let mut known = self.columns();
@@ -221,18 +221,18 @@ impl Server {
     }
 
     fn columns(&self) -> MutexGuard<'_, Columns> {
-        // Nothing panics between two changes that belong together.
+        // Nothing panics between two related changes, so a poisoned lock is still consistent.
         self.columns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn insert(&self, batch: &Arc<Batch>, kind: RowKind) -> Result<Answer, Failure> {
         let into = self.quoted_table(kind);
-        // A block has the columns of its values. All are named here, so that a table that lacks one is refused at once.
+        // A block has the columns of its values. All are named here, so that a table without one of them is refused at once.
         let columns = Native::columns(kind);
         let query = format!("INSERT INTO {into} ({columns}) FORMAT Native");
         let token = format!("{:032x}", batch.token);
         let mut settings = vec![("query", query.as_str()), ("insert_deduplication_token", &token)];
-        // The answer comes when all is written, and its status is that of the insert.
+        // Answer once everything is written, with the status of the insert.
         settings.push(("wait_end_of_query", "1"));
         if self.options.insertion == Insertion::Gathered {
             settings.extend([("async_insert", "1"), ("wait_for_async_insert", "1")]);
@@ -248,19 +248,19 @@ impl Server {
         self.client.send(request.body(body_of(Arc::clone(batch)))).await
     }
 
-    /// Makes the database and the table for rows of this kind.
+    /// Creates the database and the table for rows of this kind.
     async fn create(&self, kind: RowKind) -> Result<(), Failure> {
         let database = format!("CREATE DATABASE IF NOT EXISTS {}", quoted(&self.options.database));
         let table = tables::creation(kind, &self.quoted_table(kind));
         for statement in [database, table] {
-            // The database that a request names has to be there.
+            // The database named in a request must exist.
             let request = self.request("default", &[])?.body(statement);
             self.asked(request, "to make its tables").await?;
         }
         Ok(())
     }
 
-    /// How many rows of the table have the time of the oldest one of this batch.
+    /// How many rows of the table have the time of this batch's oldest row.
     async fn count_at(&self, batch: &Batch) -> Result<u64, Failure> {
         let table = self.quoted_table(batch.kind.unwrap_or(RowKind::Record));
         let time = batch.oldest_unix_ns;
@@ -270,7 +270,7 @@ impl Server {
         Ok(String::from_utf8_lossy(&answer.body).trim().parse().unwrap_or(0))
     }
 
-    /// The answer to something that is no insert.
+    /// The answer to a request that is not an insert.
     async fn asked(&self, request: RequestBuilder, what_for: &str) -> Result<Answer, Failure> {
         let answer = self.client.send(request).await?;
         if answer.status.is_success() && code_of(&answer).is_none() {
@@ -312,7 +312,7 @@ impl Server {
     }
 }
 
-/// An identifier as SQL has it.
+/// An identifier, quoted for SQL.
 fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
 }

@@ -1,4 +1,4 @@
-//! The tables of `deploy/clickhouse`, which this build's rows are written for.
+//! The tables of `deploy/clickhouse`, for which this build's rows are made.
 
 use record::{Native, RowKind};
 
@@ -6,11 +6,11 @@ const SOCKETS: &str = include_str!("../../../../deploy/clickhouse/sockets.sql");
 const DATAGRAMS: &str = include_str!("../../../../deploy/clickhouse/datagrams.sql");
 const FLOWS: &str = include_str!("../../../../deploy/clickhouse/flows.sql");
 
-/// How many of the last inserts a table remembers by their token: hours of batches of the usual age from one host, minutes from
-/// hundreds.
+/// How many of the last inserts a table remembers by token: hours of batches of the usual age from one host, minutes from
+/// hundreds of hosts.
 const WINDOW_INSERTS: u32 = 10_000;
 
-/// The file of `deploy/clickhouse` that makes the table for rows of this kind.
+/// The file in `deploy/clickhouse` that creates the table for rows of this kind.
 pub(super) fn file_of(kind: RowKind) -> &'static str {
     match kind {
         RowKind::Record | RowKind::Totals => "sockets.sql",
@@ -19,17 +19,17 @@ pub(super) fn file_of(kind: RowKind) -> &'static str {
     }
 }
 
-/// What makes the table for rows of this kind, under the name `quoted`.
+/// The statement that creates the table for rows of this kind, under the name `quoted`.
 pub(super) fn creation(kind: RowKind, quoted: &str) -> String {
     let definition = definition(kind);
     let columns = definition.find('(').map_or("", |start| &definition[start..]);
-    // Without the window a plain MergeTree looks at no token.
+    // Without the window, a plain MergeTree ignores tokens.
     format!(
         "CREATE TABLE IF NOT EXISTS {quoted}\n{columns}\nSETTINGS non_replicated_deduplication_window = {WINDOW_INSERTS}"
     )
 }
 
-/// From `CREATE` on, without the semicolon.
+/// The statement from `CREATE` on, without the semicolon.
 fn definition(kind: RowKind) -> &'static str {
     let file = match kind {
         RowKind::Record | RowKind::Totals => SOCKETS,

@@ -1,8 +1,8 @@
-//! Random pauses before another attempt.
+//! Random pauses before retries.
 
 use std::time::Duration;
 
-/// The bound of the first pause.
+/// Upper bound of the first pause.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 
 /// Small random numbers (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>): for pauses, not for secrets.
@@ -17,7 +17,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A pause after that many failures in a row.
+    /// A random pause after this number of failures in a row.
     pub(super) fn pause(&mut self, failures: u32, max: Duration) -> Duration {
         let doubled = RETRY_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
         let bound_us = doubled.min(max).as_micros() as u64;
@@ -39,7 +39,7 @@ mod tests {
             let pauses: Vec<_> = (0..2_000).map(|_| random.pause(failures, max)).collect();
             let bound = Duration::from_millis(bound_ms);
             assert!(pauses.iter().all(|pause| *pause < bound), "{failures}");
-            // Full jitter: every part of it is hit alike.
+            // Full jitter: the pauses are uniform over the whole range.
             for quarter in 0..4 {
                 let range = bound * quarter / 4..bound * (quarter + 1) / 4;
                 let hits = pauses.iter().filter(|pause| range.contains(*pause)).count();

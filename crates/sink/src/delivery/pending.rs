@@ -1,4 +1,4 @@
-//! One batch on its way, and what is known of each of its parts.
+//! One batch in delivery, and what is known about each of its parts.
 
 use crate::batch::{Attempt, BatchId, Parts, Sent};
 use crate::batcher::Made;
@@ -6,12 +6,12 @@ use ledger::{Amount, Reason};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is known of one part.
+/// What is known about one part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PartState {
-    /// No byte of it has left.
+    /// No byte of it has been sent.
     Open,
-    /// It may have arrived, and nobody said so.
+    /// It may have arrived, without an acknowledgment.
     Maybe,
     /// Its fate is known.
     Done,
@@ -20,15 +20,15 @@ pub(super) enum PartState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Part {
     pub(super) state: PartState,
-    /// The destination has been given it and has not said what became of it.
+    /// The destination has it and has not reported its fate.
     pub(super) is_in_hand: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// May be submitted from then on.
+    /// May be submitted from this time on.
     Waiting(Instant),
-    /// Some of it is in the destination's hands, which said something of it then.
+    /// The destination has some of it, and last reported something about it at this time.
     Submitted(Instant),
 }
 
@@ -38,17 +38,17 @@ pub(super) struct Pending {
     /// Parts without a fate, and their rows.
     open: usize,
     open_amount: Amount,
-    /// Parts in the destination's hands.
+    /// Number of parts in the destination's hands.
     in_hand: usize,
     pub(super) stage: Stage,
-    /// When the next attempt may be made, once a part of this one has failed.
+    /// When to retry, once a part of this attempt has failed.
     pub(super) retry_at: Option<Instant>,
     pub(super) failures: u32,
-    /// What it is counted under if it has to go.
+    /// The reason to count if it has to be dropped.
     pub(super) reason: Option<Reason>,
-    /// Number of the last attempt among all of the sink.
+    /// Number of its last attempt, counted over all batches of the sink.
     pub(super) attempt: u64,
-    /// Some of it may have arrived by an attempt that has ended.
+    /// Some of it may have arrived through an attempt that has ended.
     is_maybe: bool,
 }
 
@@ -76,7 +76,7 @@ impl Pending {
         self.made.batch.id
     }
 
-    /// Whether a spool has it.
+    /// Whether it is in the spool.
     pub(super) fn is_spooled(&self) -> bool {
         !self.made.entries.is_empty()
     }
@@ -95,17 +95,17 @@ impl Pending {
         self.open_amount
     }
 
-    /// Whether some part has a fate.
+    /// Whether any part has a fate.
     pub(super) fn has_begun(&self) -> bool {
         self.open < self.parts.len()
     }
 
-    /// Whether no part is without a fate.
+    /// Whether every part has a fate.
     pub(super) fn is_done(&self) -> bool {
         self.open == 0
     }
 
-    /// Goes into the destination's hands, as the attempt of this number.
+    /// Passes it to the destination, as the attempt with this number.
     pub(super) fn submit(&mut self, attempt: u64, now: Instant) -> Attempt {
         (self.stage, self.retry_at) = (Stage::Submitted(now), None);
         self.attempt = attempt;
@@ -116,14 +116,15 @@ impl Pending {
         Attempt { batch: Arc::clone(&self.made.batch), parts: self.open_parts() }
     }
 
-    /// The destination did not take it.
+    /// The destination did not accept it.
     pub(super) fn given_back(&mut self, until: Instant) {
         self.stage = Stage::Waiting(until);
         self.in_hand = 0;
         self.parts.iter_mut().for_each(|part| part.is_in_hand = false);
     }
 
-    /// An attempt has failed for these parts. Says whether any of them was in the destination's hands.
+    /// Notes that an attempt has failed for these parts. Returns whether any of them was in the
+    /// destination's hands.
     pub(super) fn fail(&mut self, parts: &Parts, sent: Sent) -> bool {
         let mut was_in_hand = false;
         for at in parts.places(self.parts.len()) {
@@ -140,7 +141,8 @@ impl Pending {
         was_in_hand
     }
 
-    /// A part leaves. Returns what was known of it, and its rows; `None`: its fate was known.
+    /// Gives a part its fate. Returns what was known about it, and its rows; `None` if it had a fate
+    /// already.
     pub(super) fn end_part(&mut self, at: usize) -> Option<(Part, Amount)> {
         let part = self.parts.get_mut(at).filter(|part| part.state != PartState::Done)?;
         self.in_hand -= usize::from(part.is_in_hand);
@@ -152,7 +154,8 @@ impl Pending {
         Some((before, amount))
     }
 
-    /// The destination has said something of it. Once it has said everything, what is left is tried again.
+    /// The destination has reported something about it. Once it has reported on every part, what is left
+    /// is retried.
     pub(super) fn heard(&mut self, now: Instant) {
         if self.is_submitted() {
             self.stage = match self.in_hand {
@@ -162,7 +165,7 @@ impl Pending {
         }
     }
 
-    /// Its parts that the destination has and has said nothing of.
+    /// The parts that the destination has and has not reported on.
     pub(super) fn in_hand(&self) -> (BatchId, Parts) {
         let in_hand = self.parts.iter().enumerate().filter(|(_, part)| part.is_in_hand);
         (self.id(), Parts::Some(in_hand.map(|(at, _)| at as u32).collect()))

@@ -55,7 +55,7 @@ fn a_connection_that_is_lost_with_many_batches_is_one_failure() {
         at += Duration::from_secs(60);
     }
 
-    // One alone is tried now.
+    // Only one is tried now.
     assert!(delivery.next(now(at, 1)).is_some());
     assert!(delivery.next(now(at, 1)).is_none());
 }
@@ -74,7 +74,7 @@ fn a_batch_expires_with_its_newest_row() {
         exit: Exit::Dropped(Reason::Expired),
         amount: Amount { count: ROWS.into(), bytes: 30 },
     };
-    // Rows that say no time do not expire.
+    // Rows without a time do not expire.
     assert_eq!((delivery.len(), &delivery.left[..]), (1, &[expired][..]));
 }
 

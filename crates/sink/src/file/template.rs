@@ -1,7 +1,7 @@
-//! Datagrams to files by who sent them and when: `file:/var/log/{host}/{date}.log`.
+//! Datagrams into files by sender and time: `file:/var/log/{host}/{date}.log`.
 //!
-//! The encoder gathers the rows of each file, so that a batch has one part for each; a part begins with its path. What a path
-//! is made of comes from strangers: it is made harmless, and how much of it there is has bounds.
+//! The encoder groups rows by file, so a batch has one part per file; each part begins with its path. The pieces of a path
+//! come from strangers: they are sanitized, and their number is limited.
 
 use super::{FileOptions, RotatedFile};
 use crate::batch::{Attempt, Encoded, Fate, Outcome, Part, PartKey, Parts};
@@ -16,17 +16,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use text::Civil;
 
-/// Most files that are open at a time; the one that was written longest ago is closed for the next.
+/// Most files open at a time; the one written least recently is closed for the next.
 const OPEN_MAX: usize = 64;
 
-/// Most hosts that have files of their own, in one life of the sink: names come from senders, and each is a folder on disk.
-/// Those beyond share the name `other`.
+/// Most hosts with files of their own during the life of the sink: senders choose the names, and each is a directory on disk.
+/// Further hosts share the name `other`.
 const HOSTS_MAX: usize = 4_096;
 
-/// Longest name of a host in a path, in bytes.
+/// Longest host name in a path, in bytes.
 const HOST_BYTES_MAX: usize = 128;
 
-/// A path in which the sender, the day (UTC) and the listener of a datagram stand in braces.
+/// A path with placeholders in braces for the sender, day (UTC) and listener of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathTemplate(Vec<Piece>);
 
@@ -39,10 +39,10 @@ enum Piece {
 }
 
 impl PathTemplate {
-    /// Reads a path with `{host}`, `{date}` or `{listener}` in it; `None` if it has none of them.
+    /// Parses a path with `{host}`, `{date}` or `{listener}` in it; `None` if it has none of them.
     ///
     /// # Errors
-    /// The first name in braces that means nothing.
+    /// The first unknown name in braces.
     pub fn parse(path: &str) -> Result<Option<PathTemplate>, String> {
         let (mut pieces, mut rest) = (Vec::new(), path);
         while let Some((before, inside)) = rest.split_once('{') {
@@ -64,7 +64,7 @@ impl PathTemplate {
         Ok(Some(PathTemplate(pieces)))
     }
 
-    /// The folder that has to be there: what comes before the first name in braces.
+    /// The directory that must exist: the part before the first placeholder.
     pub fn folder(&self) -> PathBuf {
         let Some(Piece::Text(first)) = self.0.first() else { return PathBuf::from(".") };
         match first.rsplit_once('/') {
@@ -88,7 +88,7 @@ impl PathTemplate {
     }
 }
 
-/// A name as a part of a path: without separators, not `.` or `..`, not hidden, not empty.
+/// A name made safe as a path component: no separators, not `.` or `..`, not hidden, not empty.
 fn harmless(name: &str) -> String {
     let plain = |c: char| match c.is_ascii_alphanumeric() || "._-:".contains(c) {
         true => c,
@@ -101,7 +101,7 @@ fn harmless(name: &str) -> String {
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// Who sent it: the host that the message names, where that was read, else the sender's address.
+/// The sender: the host named in the message, if that was parsed, else the source address.
 fn host_of(record: &DatagramRecord<'_>) -> String {
     match (record.hostname, record.source_address) {
         (Some(name), _) => harmless(name),
@@ -115,7 +115,7 @@ fn date(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Files by sender and day. The path of the options is not used.
+/// Files by sender and day. The path in the options is not used.
 pub fn files(template: PathTemplate, options: FileOptions, content: Content) -> Connector {
     let of_form = template.clone();
     let form = move || {
@@ -140,11 +140,11 @@ pub fn files(template: PathTemplate, options: FileOptions, content: Content) -> 
     Connector { form: Box::new(form), destination: Box::new(destination) }
 }
 
-/// Gathers rows by the file that they go to.
+/// Groups rows by their file.
 struct PathEncoder {
     template: PathTemplate,
     rows: RowEncoder,
-    /// Hosts that have had a row.
+    /// Hosts seen so far.
     hosts: BTreeSet<String>,
     filling: BTreeMap<String, (Part, Vec<u8>)>,
     bytes: usize,
@@ -208,21 +208,21 @@ impl BatchEncoder for PathEncoder {
     }
 }
 
-/// Takes a part apart: the path, and what goes there.
+/// Splits a part into its path and its payload.
 fn split(part: &[u8]) -> Option<(&str, &[u8])> {
     let (len, rest) = part.split_first_chunk::<4>()?;
     let (path, payload) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
     Some((std::str::from_utf8(path).ok()?, payload))
 }
 
-/// The files that are open, the one that was written last at the end.
+/// The open files, the most recently written one last.
 struct Files {
-    /// What has to be there; folders below it are made.
+    /// The directory that must exist; directories below it are created.
     folder: PathBuf,
     options: FileOptions,
     framing: Framing,
     open: Vec<RotatedFile>,
-    /// Rotations and reopens of files that were closed for others.
+    /// Rotations and reopens of files that have been closed.
     closed: [u64; 2],
     done: Vec<Outcome>,
 }
@@ -245,14 +245,14 @@ impl Files {
     fn close_for_another(&mut self) {
         if self.open.len() >= OPEN_MAX {
             let oldest = self.open.remove(0);
-            // It is opened again with its next row.
+            // It is reopened with its next row.
             let [rotations, reopens] = &mut self.closed;
             *rotations += oldest.rotations;
             *reopens += oldest.reopens + 1;
         }
     }
 
-    /// Makes the folders of a path, but not the one that the configuration names: a mistyped one does not grow a tree.
+    /// Creates the directories of a path, except the configured one: a typo must not create a tree.
     fn make_folder(&self, path: &Path) -> io::Result<()> {
         let Some(folder) = path.parent().filter(|folder| !folder.exists()) else { return Ok(()) };
         fs::metadata(&self.folder)?;

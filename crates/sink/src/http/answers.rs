@@ -1,11 +1,11 @@
-//! What a status means for the rows of a request (RFC 9110 section 15).
+//! What a status code means for the rows of a request (RFC 9110 section 15).
 
 use super::client::{Answer, failure};
 use crate::batch::{Failure, Fate, Sent};
 use ledger::RejectClass;
 use reqwest::header::LOCATION;
 
-/// What became of a body that was answered so. `address` is where it went.
+/// The fate of a request body with this answer. `address` is the server.
 pub(crate) fn fate_of(answer: &Answer, address: &str) -> Fate {
     let status = answer.status.as_u16();
     let rejected = |class| Fate::Rejected { class, says: format!("{address}: {}", answer.words()) };
@@ -25,7 +25,8 @@ pub(crate) fn fate_of(answer: &Answer, address: &str) -> Fate {
     }
 }
 
-/// A refusal is one by the server that was asked; an error may have come up behind it, after the rows.
+/// A refusal comes from the server itself; an error may have occurred behind it, after it passed the
+/// rows on.
 fn sent(status: u16) -> Sent {
     match status {
         300..=499 => Sent::No,

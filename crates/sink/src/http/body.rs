@@ -1,4 +1,4 @@
-//! A batch as the body of one request.
+//! A batch as a request body.
 
 use super::Compression;
 use crate::batch::{Batch, Encoded, Part, PartKey};
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 impl Compression {
-    /// The word of the header.
+    /// The value of the `Content-Encoding` header.
     pub(crate) fn coding(self) -> Option<&'static str> {
         match self {
             Compression::None => None,
@@ -20,8 +20,8 @@ impl Compression {
     }
 }
 
-/// Compresses what another encoder writes, with what stands before it in each body. The batch holds the compressed bytes, so that
-/// another attempt costs nothing.
+/// Compresses the output of another encoder, after a header at the start of each body. The batch holds the compressed bytes, so a
+/// retry costs nothing.
 pub(crate) struct BodyEncoder {
     pub(crate) rows: Box<dyn BatchEncoder>,
     pub(crate) header: Vec<u8>,
@@ -45,18 +45,18 @@ impl BatchEncoder for BodyEncoder {
             Compression::Gzip => gzip(&self.header, &bytes),
             Compression::Zstd => zstd(&self.header, &bytes),
         };
-        // They go together: the first has all bytes.
+        // They go together: the first part has all bytes.
         parts.iter_mut().for_each(|part: &mut Part| part.end = bytes.len());
         Encoded { bytes, parts }
     }
 
     fn memory_max_bytes(&self, batch_bytes: usize) -> usize {
-        // Rows, and the body that is made of them.
+        // The rows, and the body made from them.
         self.rows.memory_max_bytes(batch_bytes) + batch_bytes
     }
 }
 
-/// The fastest level: the network between a host and its store is rarely what rows wait for.
+/// The fastest level: the network between a host and its store is rarely the bottleneck.
 const LEVEL: u32 = 1;
 
 fn gzip(header: &[u8], rows: &[u8]) -> Vec<u8> {
@@ -76,7 +76,7 @@ fn zstd(header: &[u8], rows: &[u8]) -> Vec<u8> {
     compressed.expect("memory takes every write, and the level is one that there is")
 }
 
-/// The bytes of a batch as a body, without a copy.
+/// The bytes of a batch as a request body, without copying.
 pub(crate) fn body_of(batch: Arc<Batch>) -> Bytes {
     struct Body(Arc<Batch>);
 

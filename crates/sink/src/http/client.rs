@@ -1,4 +1,4 @@
-//! What speaks HTTP for every destination that is asked by it: one connection pool, TLS, timeouts, and errors in words.
+//! The HTTP client of all HTTP destinations: one connection pool, TLS, timeouts, and errors in words.
 
 use crate::batch::{Failure, Sent};
 use crate::secret::TlsOptions;
@@ -10,27 +10,27 @@ use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
-/// How long a connection may take, names and TLS included.
+/// Timeout for connecting, including name resolution and TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much of an answer is read: it is for people, or says what an insert came to.
+/// How much of an answer to read: it is for people, or describes the result of an insert.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// How much of an answer people are shown.
+/// How much of an answer to show people.
 const SHOWN_CHARS_MAX: usize = 300;
 
-/// The longest pause that a server's `Retry-After` gets.
+/// The longest `Retry-After` pause to honor.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 
 /// Sends requests. A clone shares its connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
-    /// For people: `scheme://host:port`.
+    /// For messages: `scheme://host:port`.
     address: String,
 }
 
-/// What a server said.
+/// A server's answer.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -38,7 +38,7 @@ pub(crate) struct Answer {
 }
 
 impl Client {
-    /// A client of the server at `url`. `timeout` is for a whole request with its answer.
+    /// A client of the server at `url`. `timeout` covers a whole request, including its answer.
     ///
     /// # Errors
     /// A certificate or a key cannot be read.
@@ -51,7 +51,7 @@ impl Client {
             .user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(timeout)
-            // Rows go where the file says, and nowhere else.
+            // Rows go to the configured server and nowhere else.
             .redirect(Policy::none())
             .http1_only()
             .tls_backend_preconfigured(tls::client_config(tls_options)?);
@@ -64,20 +64,20 @@ impl Client {
         Ok(Client { http, address })
     }
 
-    /// A request to be filled and given to [`send`](Self::send).
+    /// A request to fill in and pass to [`send`](Self::send).
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
         self.http.request(method, url)
     }
 
-    /// Where it connects to.
+    /// The server's address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Sends a request, and waits for the end of the answer.
+    /// Sends a request, and reads the whole answer.
     ///
     /// # Errors
-    /// There is no answer, or not all of it.
+    /// There is no answer, or only part of one.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Answer, Failure> {
         let mut response = request.send().await.map_err(|error| self.failed(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
@@ -114,7 +114,7 @@ impl Client {
 }
 
 impl Answer {
-    /// When the server wants to be asked again (RFC 9110 section 10.2.3).
+    /// How long the server asks to wait before a retry (RFC 9110 section 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         let after = match text.parse() {
@@ -127,7 +127,7 @@ impl Answer {
         Some(after.min(RETRY_AFTER_MAX))
     }
 
-    /// What it says, on one line, for people.
+    /// The answer on one line, for people.
     pub(crate) fn words(&self) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -138,13 +138,13 @@ impl Answer {
     }
 }
 
-/// A failure that somebody can do something about.
+/// A failure that the user can fix.
 pub(crate) fn failure(sent: Sent, what: String, fix: String) -> Failure {
     let trouble = Trouble { what, fix };
     Failure { sent, reason: Some(Reason::Unavailable), after: None, trouble }
 }
 
-/// What is at the bottom of an error, which names no URL and no header.
+/// The root cause of an error, which contains no URL and no header.
 fn cause(error: &reqwest::Error) -> String {
     let mut deepest: &dyn Error = error;
     while let Some(source) = deepest.source() {

@@ -1,4 +1,4 @@
-//! Rows as logs of OpenTelemetry (OTLP/HTTP, <https://opentelemetry.io/docs/specs/otlp/#otlphttp>).
+//! Rows as OpenTelemetry logs (OTLP/HTTP, <https://opentelemetry.io/docs/specs/otlp/#otlphttp>).
 
 use super::client::Answer;
 use crate::batch::{Batch, Encoded, Fate, Outcome, Part, PartKey, Parts};
@@ -6,7 +6,8 @@ use crate::destination::{BatchEncoder, Pushed};
 use ledger::{Reason, RejectClass};
 use record::{FieldSet, OtlpLogs, Row};
 
-/// One request of all rows. Each row is a part, so that those that a server refuses can be counted; they share the bytes.
+/// One request with all rows. Each row is a part, so that rows refused by a server can be counted; the parts share the
+/// bytes.
 pub(super) struct OtlpEncoder {
     logs: OtlpLogs,
     parts: Vec<Part>,
@@ -36,12 +37,13 @@ impl BatchEncoder for OtlpEncoder {
     }
 
     fn memory_max_bytes(&self, batch_bytes: usize) -> usize {
-        // Log records of each host, the request of them, and the parts: a log record is longer than its part.
+        // Log records per host, the request made from them, and the parts: a log record is longer than its part.
         3 * batch_bytes
     }
 }
 
-/// What an answer of success says of each row. A server that refuses some says how many, not which: the number is exact.
+/// The fate of each row after a success status. A server that refuses some rows reports how many, not which: the number
+/// is exact.
 pub(super) fn outcomes(batch: &Batch, answer: &Answer) -> Vec<Outcome> {
     let count = batch.encoded.parts.len() as u32;
     let (refused, says) = partial_success(&answer.body).unwrap_or_default();
@@ -83,7 +85,7 @@ enum Wire<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a protobuf message, up to what is none.
+/// The fields of a protobuf message, up to the first malformed one.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Wire<'_>)> {
     let mut found = Vec::new();
     while let Some((key, rest)) = varint(bytes) {

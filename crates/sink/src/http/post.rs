@@ -1,4 +1,4 @@
-//! The destination that posts.
+//! The destination that sends HTTP POST requests.
 
 use super::HttpOptions;
 use super::answers::fate_of;
@@ -17,7 +17,7 @@ use reqwest::{Method, RequestBuilder, Url};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// More requests than this at a time are not of use to anybody.
+/// More concurrent requests than this are of no use.
 pub(crate) const IN_FLIGHT_MAX: usize = 64;
 
 /// POST to a URL.
@@ -31,7 +31,7 @@ pub fn http(options: HttpOptions, content: Content) -> Connector {
     connector(options, Box::new(form), Protocol::Plain(media_type(content)))
 }
 
-/// Logs of OpenTelemetry to a URL that takes OTLP/HTTP, such as `http://host:4318/v1/logs`.
+/// OpenTelemetry logs to a URL that accepts OTLP/HTTP, such as `http://host:4318/v1/logs`.
 pub fn otlp(options: HttpOptions, fields: FieldSet) -> Connector {
     let compression = options.compression;
     let form = move || {
@@ -47,10 +47,10 @@ fn connector(options: HttpOptions, form: MakeForm, protocol: Protocol) -> Connec
     Connector { form, destination: Box::new(destination) }
 }
 
-/// What a body is, and what an answer says.
+/// The format of bodies and answers.
 #[derive(Clone, Copy)]
 enum Protocol {
-    /// Bodies of this media type; the status says all.
+    /// Bodies of this media type; the status is the whole answer.
     Plain(&'static str),
     Otlp,
 }
@@ -79,7 +79,7 @@ struct Server {
     options: HttpOptions,
     url: Url,
     client: Client,
-    /// The ones that are no secret.
+    /// The headers that are not secret.
     headers: HeaderMap,
     protocol: Protocol,
 }
@@ -147,7 +147,7 @@ impl Server {
     }
 }
 
-/// The request with what it proves itself with: a token, or a user with a password.
+/// Adds the credentials to a request: a token, or a user and password.
 pub(crate) fn authorized(
     request: RequestBuilder,
     login: &Login,
@@ -175,12 +175,12 @@ pub(crate) fn parse_url(text: &str) -> Result<Url, Trouble> {
     })
 }
 
-/// The rows stay here until the secret can be read.
+/// The failure while a secret cannot be read; the rows are kept.
 pub(crate) fn no_secret(trouble: Trouble) -> Failure {
     failure(Sent::No, trouble.what, trouble.fix)
 }
 
-/// A secret as the value of a header.
+/// A secret as a header value.
 pub(crate) fn secret_value(secret: &str) -> Result<HeaderValue, Failure> {
     let mut value = HeaderValue::from_str(secret).map_err(|_| {
         let what = "a secret has characters that a header cannot have".to_owned();

@@ -1,6 +1,7 @@
 //! What the brokers and the client answer, and what follows from it.
 //!
-//! Codes of brokers: <https://kafka.apache.org/protocol#protocol_error_codes>; those of the client: rdkafka.h, `rd_kafka_resp_err_t`.
+//! Broker error codes: <https://kafka.apache.org/protocol#protocol_error_codes>; client error codes: rdkafka.h,
+//! `rd_kafka_resp_err_t`.
 
 use super::KafkaOptions;
 use super::client::Said;
@@ -13,33 +14,33 @@ use std::fmt;
 pub(super) struct Answer(Code);
 
 impl Answer {
-    /// The producer has ended before an answer came.
+    /// The producer ended before an answer arrived.
     pub(super) const ENDED: Answer = Answer(Code::Fatal);
 
     pub(super) fn of(code: Code) -> Answer {
         Answer(code)
     }
 
-    /// It was sent with others, and all of them together were too large.
+    /// It was sent together with others, and the whole was too large.
     pub(super) const SENT_WITH_OTHERS: Answer = Answer(Code::InvalidDifferentRecord);
 
-    /// Whether the broker says no to the message itself, and will again.
+    /// Whether the broker refuses the message itself, and would refuse it again.
     pub(super) fn rejects(self) -> Option<RejectClass> {
         match self.0 {
             // MESSAGE_TOO_LARGE: above message.max.bytes of the broker or the topic. RECORD_LIST_TOO_LARGE: above segment.bytes.
             Code::MessageSizeTooLarge | Code::MessageBatchTooLarge => Some(RejectClass::TooLarge),
-            // INVALID_RECORD: a rule of the topic, such as compaction, that wants a key.
+            // INVALID_RECORD: a rule of the topic, such as compaction, which requires a key.
             Code::InvalidRecord | Code::InvalidTimestamp => Some(RejectClass::Invalid),
             _ => None,
         }
     }
 
-    /// Whether it says that the destination is not to be had, and not that this one message had bad luck.
+    /// Whether it means that the destination is unavailable, not that this one message was unlucky.
     pub(super) fn is_outage(self) -> bool {
         self.0 != Code::InvalidDifferentRecord
     }
 
-    /// How much it says about the cause.
+    /// How much it reveals about the cause.
     pub(super) fn weight(&self) -> u8 {
         match self.0 {
             Code::InvalidDifferentRecord => 0,
@@ -49,7 +50,7 @@ impl Answer {
     }
 }
 
-/// What the broker or the client says.
+/// The broker's or the client's error text.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
@@ -61,14 +62,13 @@ pub(super) fn is_full(code: Code) -> bool {
     code == Code::QueueFull
 }
 
-/// Where it is, for people.
+/// The destination's URL, for messages.
 pub(super) fn url(options: &KafkaOptions) -> String {
     let scheme = if options.tls.is_some() { "kafkas" } else { "kafka" };
     format!("{scheme}://{}/{}", options.brokers.join(","), options.topic)
 }
 
-/// Why an attempt failed. `said` is what the client says is wrong at present: a message that was not delivered in time
-/// does not say why.
+/// Why an attempt failed. `said` is the client's current trouble: the error of a message that timed out does not say why.
 pub(super) fn trouble(options: &KafkaOptions, answer: Answer, said: Option<&Said>) -> Trouble {
     match said {
         Some(said) if answer.weight() < 2 => told(options, said),
@@ -79,7 +79,7 @@ pub(super) fn trouble(options: &KafkaOptions, answer: Answer, said: Option<&Said
     }
 }
 
-/// What the client says of the brokers.
+/// The trouble that the client reports with the brokers.
 pub(super) fn told(options: &KafkaOptions, said: &Said) -> Trouble {
     Trouble {
         what: format!("{} is not reached: {}", url(options), said.words),

@@ -1,4 +1,4 @@
-//! The producer of librdkafka, and what it says.
+//! The librdkafka producer, and what it reports.
 
 use super::{KafkaCompression, KafkaOptions, SaslMechanism};
 use crate::batch::Batch;
@@ -17,41 +17,41 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use sys::kafka::{Persistence, persistence};
 
-/// What waits in the client at most. The batches that are in flight are there a second time.
+/// Limit on the client's queue. It holds a second copy of the batches in flight.
 const QUEUE_KBYTES: usize = 16 << 10;
 
-/// How long a broker may take to answer a request; then it is asked again, which makes no duplicate.
+/// How long a broker may take to answer a request; then the request is retried, which makes no duplicate.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 
-/// How long a topic that the brokers do not know may be one that is being made.
+/// How long a topic unknown to the brokers is assumed to be in creation.
 const TOPIC_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a new client may take to hear of the topic before it is given messages. A broker on the other side of the world answers later,
-/// and costs the half second of [`Client::open`].
+/// How long a new client may take to look up the topic before it gets messages. A broker on the other side of the world answers
+/// later, and costs the half second described in [`Client::open`].
 const METADATA_WAIT: Duration = Duration::from_millis(100);
 
-/// A message to be sent.
+/// A message to send.
 pub(super) struct Sending<'a> {
     pub(super) topic: &'a str,
     pub(super) kind: Option<RowKind>,
     pub(super) key: Option<&'a [u8]>,
     /// The run that made the row.
     pub(super) run: u64,
-    /// What the value begins with, and the rest of it.
+    /// The beginning of the value, and the rest of it.
     pub(super) head: &'a [u8],
     pub(super) payload: &'a [u8],
     pub(super) flight: u32,
     pub(super) part: u32,
 }
 
-/// What became of a message.
+/// The fate of a message.
 pub(super) struct Report {
     pub(super) flight: u32,
     pub(super) part: u32,
     pub(super) answer: Result<Place, (RDKafkaErrorCode, Persistence)>,
 }
 
-/// Where a message is.
+/// Where a message is stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     part: u32,
@@ -59,20 +59,20 @@ pub(super) struct Place {
     offset: i64,
 }
 
-/// Which message of which flight, as the client hands it back.
+/// Packs flight and part into the opaque value that the client hands back.
 fn ticket(flight: u32, part: u32) -> usize {
     (u64::from(flight) << 32 | u64::from(part)) as usize
 }
 
-/// What the client says, collected until somebody asks.
+/// The client's reports, collected until they are read.
 #[derive(Default)]
 struct Heard {
     reports: Mutex<Vec<Report>>,
-    /// The last error that is about no message.
+    /// The last error that is not about a message.
     error: Mutex<Option<Said>>,
 }
 
-/// An error that is about no message.
+/// An error that is not about a message.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) code: Option<RDKafkaErrorCode>,
@@ -81,12 +81,12 @@ pub(super) struct Said {
 
 impl ClientContext for Heard {
     fn log(&self, _level: RDKafkaLogLevel, _fac: &str, _message: &str) {
-        // What matters comes as an error too.
+        // Everything that matters is reported as an error too.
     }
 
     fn error(&self, error: KafkaError, words: &str) {
         let code = error.rdkafka_error_code();
-        // That all brokers are down is said after why each of them is.
+        // "All brokers are down" follows the errors that say why each of them is.
         if code == Some(RDKafkaErrorCode::AllBrokersDown) && lock(&self.error).is_some() {
             return;
         }
@@ -109,7 +109,7 @@ impl ProducerContext for Heard {
             }
         };
         let mut reports = lock(&self.reports);
-        // Answers come by the thousand; the first of them is enough to say that the broker is there.
+        // Answers come by the thousand; the first one is enough to show that the broker is reachable.
         if answer.is_ok() && reports.is_empty() {
             *lock(&self.error) = None;
         }
@@ -125,13 +125,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Client {
     producer: BaseProducer<Heard>,
     headers: Headers,
-    /// The value that is being sent, where it is put together.
+    /// Buffer in which the value being sent is put together.
     value: Vec<u8>,
     sent_as_one_bytes: usize,
 }
 
 impl Client {
-    /// A producer that sends so much as one, or one message.
+    /// Opens a producer that sends at most `sent_as_one_bytes` in one request, or a single message.
     pub(super) fn open(
         options: &KafkaOptions,
         sent_as_one_bytes: usize,
@@ -145,22 +145,23 @@ impl Client {
             .set("request.timeout.ms", REQUEST_MAX.as_millis().to_string())
             .set("topic.metadata.propagation.max.ms", TOPIC_WAIT.as_millis().to_string())
             .set("queue.buffering.max.kbytes", QUEUE_KBYTES.to_string())
-            // As the clients in Java do, so that a row comes to the same partition whoever writes it.
+            // The Java clients' default, so that a row goes to the same partition whatever client writes it.
             .set("partitioner", "murmur2_random")
             .set("batch.size", sent_as_one_bytes.max(1).to_string())
             .set("linger.ms", "5");
         let producer = BaseProducer::from_config_and_context(&config, Heard::default());
         let producer = producer.map_err(|error| refused(options, &error))?;
 
-        // When librdkafka hears of topics, it asks a connected broker for its producer id. The first time there is none, because what it
-        // hears ends the connection to the bootstrap server; it would look again after 500 ms (`rd_kafka_idemp_pid_fsm`). Hearing
-        // of the topic now makes the answer for the first message the second time. Without an answer, the message asks again.
+        // When librdkafka learns of topics, it asks a connected broker for its producer id. The first time no broker is
+        // connected, because what it learns ends the connection to the bootstrap server; it would try again after 500 ms
+        // (`rd_kafka_idemp_pid_fsm`). Fetching the metadata now makes the first message's lookup the second time. If this gets no
+        // answer, the message's lookup repeats it.
         drop(producer.client().fetch_metadata(Some(&options.topic), METADATA_WAIT));
         let headers = Headers::of_run(0);
         Ok(Client { producer, headers, value: Vec::new(), sent_as_one_bytes })
     }
 
-    /// Gives a message to the client, which copies it.
+    /// Passes a message to the client, which copies it.
     pub(super) fn send(&mut self, message: &Sending<'_>) -> Result<(), RDKafkaErrorCode> {
         if self.headers.run != message.run {
             self.headers = Headers::of_run(message.run);
@@ -187,7 +188,7 @@ impl Client {
         sent.map_err(|(error, _)| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))
     }
 
-    /// Lets the client say what it knows.
+    /// Lets the client deliver its reports.
     pub(super) fn poll(&self) {
         self.producer.poll(Duration::ZERO);
     }
@@ -196,7 +197,7 @@ impl Client {
         std::mem::take(&mut *lock(&self.producer.context().reports))
     }
 
-    /// What is wrong at present, if the client has said so since the last answer.
+    /// The current trouble, if the client has reported one since the last answer.
     pub(super) fn trouble(&self) -> Option<Said> {
         let fatal = self.producer.client().fatal_error();
         let fatal = fatal.map(|(code, words)| Said { code: Some(code), words });
@@ -207,12 +208,12 @@ impl Client {
         self.sent_as_one_bytes
     }
 
-    /// Whether it takes nothing any more.
+    /// Whether it no longer accepts messages.
     pub(super) fn is_broken(&self) -> bool {
         self.producer.client().fatal_error().is_some()
     }
 
-    /// Ends it. Returns what it says of the messages that it had.
+    /// Ends the client. Returns the reports about the messages it still had.
     pub(super) fn end(self) -> Vec<Report> {
         let heard = Arc::clone(self.producer.context());
         self.producer.purge(PurgeConfig::default().queue().inflight());
@@ -222,10 +223,10 @@ impl Client {
     }
 }
 
-/// What messages of one run say of themselves. The next message is mostly of the same run.
+/// The headers of messages of one run. The next message is mostly of the same run.
 struct Headers {
     run: u64,
-    /// Of records, totals and datagrams.
+    /// One for each kind of row.
     of_kinds: [OwnedHeaders; RowKind::ALL.len()],
 }
 
@@ -259,7 +260,7 @@ fn word(compression: KafkaCompression) -> &'static str {
     }
 }
 
-/// How to reach the brokers.
+/// The settings to reach the brokers.
 fn connection(options: &KafkaOptions) -> Result<ClientConfig, Trouble> {
     let mut config = ClientConfig::new();
     config.log_level = RDKafkaLogLevel::Error;
@@ -280,7 +281,7 @@ fn connection(options: &KafkaOptions) -> Result<ClientConfig, Trouble> {
     config.set("security.protocol", protocol);
 
     if let Some(tls) = &options.tls {
-        // OpenSSL is linked in and knows no folder of this system: `probe` looks where distributions have it.
+        // OpenSSL is linked in and does not know this system's certificate directory: `probe` looks where distributions keep it.
         let ca = tls.ca.as_ref().map_or("probe".into(), |ca| ca.to_string_lossy());
         config.set("ssl.ca.location", ca);
         if let Some(identity) = &tls.identity {
@@ -305,11 +306,11 @@ fn connection(options: &KafkaOptions) -> Result<ClientConfig, Trouble> {
     Ok(config)
 }
 
-/// The client cannot be made of these options: a file is missing, or is not what it should be.
+/// The client cannot be created with these options: a file is missing or invalid.
 fn refused(options: &KafkaOptions, error: &KafkaError) -> Trouble {
     let what = match error {
         KafkaError::ClientCreation(words) => words.clone(),
-        // Others name the setting with its value, which may be a password.
+        // Other errors include the setting's value, which may be a password.
         other => format!("librdkafka refuses a setting ({:?})", other.rdkafka_error_code()),
     };
     Trouble {
@@ -318,7 +319,7 @@ fn refused(options: &KafkaOptions, error: &KafkaError) -> Trouble {
     }
 }
 
-/// Reads one message of a batch where the broker said it is.
+/// Reads one message of a batch from where the broker stored it.
 pub(super) fn read_back(
     options: &KafkaOptions,
     batch: &Batch,

@@ -1,4 +1,4 @@
-//! The destination: attempts become messages, and reports about messages become outcomes.
+//! The destination: turns attempts into messages, and message reports into outcomes.
 
 use super::answers::{self, Answer};
 use super::client::{self, Client, Place, Report, Said, Sending};
@@ -23,11 +23,11 @@ impl KafkaOptions {
     }
 }
 
-/// Time between two looks at what the client says. Its own wait is counted in whole milliseconds and returns only at its end, so that it
-/// spins through the last one: a third of the processor time of everything.
+/// Interval between polls of the client's reports. The client's own wait counts in whole milliseconds and spins through the last
+/// one: a third of all processor time.
 const POLL_STEP: Duration = Duration::from_millis(1);
 
-/// Messages to a topic, one for each row.
+/// Messages to a topic, one per row.
 pub fn kafka(options: KafkaOptions, content: Content) -> Connector {
     let form = move || {
         Form::ByKind(RowKind::ALL.map(|kind| (kind, content.encoder(Partition::Rows))).into())
@@ -40,35 +40,35 @@ struct Kafka {
     options: KafkaOptions,
     /// `None` before the first batch, and after an error that ends a producer.
     client: Option<Client>,
-    /// `None`: values are the rows alone.
+    /// `None` if values are the rows alone.
     schemas: Option<Schemas>,
-    /// Attempts that wait until their schema is registered, the oldest first.
+    /// Attempts that wait for the registration of their schema, oldest first.
     waiting: VecDeque<Attempt>,
     flights: HashMap<u32, Flight>,
-    /// Flights that the client has not been given all of, the oldest first.
+    /// Flights that were not passed to the client completely, oldest first.
     feeding: VecDeque<u32>,
     next_flight: u32,
     done: Vec<Outcome>,
-    /// Where the last message of the last batch is that was acknowledged.
+    /// Where the last message of the last acknowledged batch is.
     last: Option<(BatchId, Place)>,
-    /// How much the client sends as one. The brokers' limit is for that, and not for a message.
+    /// How much the client may send in one request. The brokers' limit applies to that, not to a single message.
     sent_as_one_bytes: usize,
-    /// What ended the last client.
+    /// The error that ended the last client.
     ended_by: Option<Said>,
 }
 
 /// librdkafka's default, which fits the brokers' default limit.
 const SENT_AS_ONE_BYTES: usize = 1_000_000;
 
-/// One attempt on its way.
+/// One attempt in flight.
 struct Flight {
     attempt: Attempt,
-    /// What each value begins with.
+    /// The beginning of each value.
     head: Vec<u8>,
     places: Vec<u32>,
-    /// How many of them the client has been given.
+    /// How many of them were passed to the client.
     fed: usize,
-    /// How many of them have no answer.
+    /// How many of them have no answer yet.
     open: usize,
     /// Parts that were not acknowledged, and why.
     bad: Vec<(u32, Answer, Persistence)>,
@@ -93,7 +93,7 @@ impl Kafka {
         }
     }
 
-    /// Registers the schema that is waited for, for `wait` at most, and begins what can be begun then.
+    /// Registers the schema that attempts wait for, for at most `wait`, and then begins them.
     fn register(&mut self, wait: Duration) {
         let Some(topic) = self.waiting.front().map(|oldest| self.topic_of(oldest)) else { return };
         let asked = self.schemas.as_mut().and_then(|schemas| schemas.ask(&topic, wait));
@@ -123,7 +123,7 @@ impl Kafka {
         self.options.topic_of(attempt.batch.kind).to_owned()
     }
 
-    /// What values of this kind begin with; `None` if their schema is not registered.
+    /// The beginning of values of this kind; `None` if their schema is not registered.
     fn head(&self, kind: Option<RowKind>) -> Option<Vec<u8>> {
         match &self.schemas {
             None => Some(Vec::new()),
@@ -131,7 +131,7 @@ impl Kafka {
         }
     }
 
-    /// Gives an attempt to the client, or back if that has no room.
+    /// Passes an attempt to the client, or gives it back if the client has no room.
     fn begin(&mut self, attempt: Attempt) -> Result<(), Attempt> {
         let limit = self.client.as_ref().map(Client::sent_as_one_bytes);
         let is_outdated = limit.is_some_and(|limit| limit != self.sent_as_one_bytes);
@@ -163,7 +163,7 @@ impl Kafka {
         Ok(())
     }
 
-    /// Gives the client messages until its queue is full.
+    /// Passes messages to the client until its queue is full.
     fn feed(&mut self) {
         let Some(client) = &mut self.client else { return };
         while let Some(&number) = self.feeding.front() {
@@ -179,7 +179,7 @@ impl Kafka {
         }
     }
 
-    /// Takes what the client says became of messages.
+    /// Processes the client's message reports.
     fn hear(&mut self) {
         let Some(client) = &self.client else { return };
         for report in client.take_reports() {
@@ -197,7 +197,8 @@ impl Kafka {
                 let bytes = flight.attempt.batch.part(report.part as usize).len();
                 let limit = self.client.as_ref().map_or(0, Client::sent_as_one_bytes);
                 if answer.rejects() == Some(RejectClass::TooLarge) && bytes < limit {
-                    // It was not alone. The next client, which sends less as one, tells whether it is too large by itself.
+                    // It was not sent alone. The next client, which sends less per request, shows whether it is too large by
+                    // itself.
                     self.sent_as_one_bytes = limit / 4;
                     answer = Answer::SENT_WITH_OTHERS;
                 }
@@ -209,8 +210,8 @@ impl Kafka {
         }
     }
 
-    /// Says what became of an attempt: what came through, what was refused, and then what failed, so that what is
-    /// tried again is tried once.
+    /// Reports the outcome of an attempt: first what succeeded, then what was refused, and last what failed, so that the failed
+    /// parts are retried once.
     fn end(&mut self, number: u32) {
         let Some(flight) = self.flights.remove(&number) else { return };
         let id = flight.attempt.batch.id;
@@ -228,7 +229,7 @@ impl Kafka {
             .extend(outcomes(&flight, |code| answers::trouble(&self.options, code, said.as_ref())));
     }
 
-    /// A producer that has met a fatal error takes nothing any more. What it had gets its answers, and it is made anew.
+    /// A producer that has had a fatal error accepts nothing more. Its messages get their answers, and it is replaced.
     fn end_broken(&mut self) {
         if !self.client.as_ref().is_some_and(Client::is_broken) {
             return;
@@ -246,7 +247,7 @@ impl Kafka {
         self.feeding.clear();
     }
 
-    /// Counts what of a flight has no answer as failed.
+    /// Counts everything in a flight without an answer as failed.
     fn abandon(&mut self, number: u32, persistence: Persistence) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
         let answered: Vec<u32> = flight.bad.iter().map(|(part, ..)| *part).collect();
@@ -257,7 +258,7 @@ impl Kafka {
         self.end(number);
     }
 
-    /// What is wrong at present, or has ended the client.
+    /// The current trouble, or the one that ended the client.
     fn said(&self) -> Option<Said> {
         match &self.client {
             Some(client) => client.trouble(),
@@ -317,7 +318,7 @@ fn feed_one(client: &mut Client, options: &KafkaOptions, number: u32, flight: &m
     Fed::All
 }
 
-/// The outcomes of an attempt of which not everything came through.
+/// The outcomes of an attempt that did not succeed completely.
 fn outcomes(flight: &Flight, trouble: impl Fn(Answer) -> Trouble) -> Vec<Outcome> {
     let batch = flight.attempt.batch.id;
     let mut bad = flight.bad.clone();
@@ -347,7 +348,7 @@ fn outcomes(flight: &Flight, trouble: impl Fn(Answer) -> Trouble) -> Vec<Outcome
             answer.rejects().is_none() && is_sent(*persistence) == sent
         });
         let parts: Vec<u32> = failed.clone().map(|(part, ..)| *part).collect();
-        // A message that failed for another's sake says nothing; the other does.
+        // A message that failed because of another says nothing about the cause; the other does.
         let says = failed.clone().map(|(_, answer, _)| *answer).max_by_key(Answer::weight);
         if let Some(answer) = says {
             let reason = answer.is_outage().then_some(Reason::Unavailable);

@@ -1,4 +1,4 @@
-//! Confluent's wire format: each value begins with the number under which a schema registry has its schema
+//! Confluent's wire format: each value begins with the id of its schema in a schema registry
 //! (<https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format>).
 
 use super::SchemaRegistry;
@@ -17,7 +17,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Schemas {
     registry: SchemaRegistry,
     ids: HashMap<String, u32>,
-    /// What is being asked, for a topic.
+    /// The request in progress, and its topic.
     asking: Option<(String, Receiver<Result<u32, Trouble>>)>,
 }
 
@@ -26,13 +26,14 @@ impl Schemas {
         Schemas { registry, ids: HashMap::new(), asking: None }
     }
 
-    /// What a value in this topic begins with: a zero, the id, and which message of the schema it is. `None`: that is not known yet.
+    /// The beginning of a value in this topic: a zero, the schema id, and the message's index in the schema. `None` while the id
+    /// is unknown.
     pub(super) fn head(&self, topic: &str, kind: Option<RowKind>) -> Option<Vec<u8>> {
         let id = self.ids.get(topic)?.to_be_bytes();
         Some([&[0][..], &id, message_index(kind)].concat())
     }
 
-    /// Goes on with asking for the id of a topic's schema, for `wait` at most. `None`: there is no answer yet.
+    /// Continues to ask for the id of a topic's schema, for at most `wait`. `None` if there is no answer yet.
     pub(super) fn ask(&mut self, topic: &str, wait: Duration) -> Option<Result<(), Trouble>> {
         if self.ids.contains_key(topic) {
             return Some(Ok(()));
@@ -66,7 +67,8 @@ impl Schemas {
     }
 }
 
-/// Which message of `weir.proto` a row is: the length of its path, and the path, as zigzag varints. A lone 0 stands for the first.
+/// Which message of `weir.proto` a row is: the length of its path, and the path, as zigzag varints. A lone 0 stands for the
+/// first.
 fn message_index(kind: Option<RowKind>) -> &'static [u8] {
     match kind {
         Some(RowKind::Record) | None => &[0],
@@ -78,14 +80,14 @@ fn message_index(kind: Option<RowKind>) -> &'static [u8] {
     }
 }
 
-/// Asks on a thread of its own: names are looked up, which takes as long as it takes.
+/// Asks on a separate thread, because name resolution may take long.
 fn begin(
     registry: &SchemaRegistry,
     topic: &str,
 ) -> Result<Receiver<Result<u32, Trouble>>, Trouble> {
     let (tell, answer) = mpsc::channel();
     let (registry, subject) = (registry.clone(), format!("{topic}-value"));
-    // Nobody may hear the answer any more.
+    // The receiver may be gone by then.
     let run = move || drop(tell.send(register(&registry, &subject)));
     let thread = thread::Builder::new().name("registry".to_owned()).spawn(run);
     thread.map(|_| answer).map_err(|error| Trouble {
@@ -102,7 +104,7 @@ fn register(registry: &SchemaRegistry, _subject: &str) -> Result<u32, Trouble> {
     })
 }
 
-/// Registers the schema, or hears under which id it is registered already.
+/// Registers the schema, or finds the id under which it is already registered.
 #[cfg(feature = "http")]
 fn register(registry: &SchemaRegistry, subject: &str) -> Result<u32, Trouble> {
     use crate::batch::Failure;
@@ -129,7 +131,7 @@ fn register(registry: &SchemaRegistry, subject: &str) -> Result<u32, Trouble> {
     };
     match answer {
         None => Err(trouble("no answer in time", "see whether it hangs")),
-        // The keys of its certificates have names of their own; paths stay.
+        // The registry's TLS settings have their own names; paths stay unchanged.
         Some(Err(Failure { trouble: Trouble { what, fix }, .. })) => {
             let own = |word: &str| match word.contains('/') {
                 true => word.to_owned(),
@@ -151,7 +153,7 @@ fn register(registry: &SchemaRegistry, subject: &str) -> Result<u32, Trouble> {
     }
 }
 
-/// What fixes a refusal: <https://docs.confluent.io/platform/current/schema-registry/develop/api.html>.
+/// How to fix a refusal: <https://docs.confluent.io/platform/current/schema-registry/develop/api.html>.
 #[cfg(feature = "http")]
 fn cure(status: u16) -> &'static str {
     match status {
@@ -167,7 +169,7 @@ fn cure(status: u16) -> &'static str {
     }
 }
 
-/// The schema without its comments, so that a corrected comment is no new schema.
+/// The schema without its comments, so that correcting a comment does not make a new schema.
 #[cfg(feature = "http")]
 fn schema() -> String {
     let lines = record::PROTO.lines().map(str::trim_end);
@@ -201,7 +203,7 @@ mod tests {
         schemas.ids.insert("t".into(), 0x0102_0304);
         let head = |kind| schemas.head("t", Some(kind)).unwrap();
         assert_eq!(head(RowKind::Record), [0, 1, 2, 3, 4, 0]);
-        // The path has one step, from 1 on: in zigzag 2, and 2, 4, ….
+        // The path has one element: indexes from 1 on are 2, 4, … in zigzag, and so is its length.
         assert_eq!(head(RowKind::Totals), [0, 1, 2, 3, 4, 2, 2]);
         assert_eq!(head(RowKind::Datagram), [0, 1, 2, 3, 4, 2, 4]);
         assert_eq!(head(RowKind::FlowTotals), [0, 1, 2, 3, 4, 2, 10]);

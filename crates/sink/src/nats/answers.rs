@@ -13,8 +13,8 @@ pub(super) fn failed(sent: Sent, trouble: Trouble) -> Fate {
     Fate::Failed(Failure { sent, reason, after: None, trouble })
 }
 
-/// The server ends a connection on which more comes (`max_payload` of its INFO,
-/// <https://docs.nats.io/reference/reference-protocols/nats-protocol>). Headers count too.
+/// The server closes a connection that sends a message larger than `max_payload` of its INFO
+/// (<https://docs.nats.io/reference/reference-protocols/nats-protocol>). Headers count too.
 pub(super) fn too_large(options: &NatsOptions, client: &Client, len: usize) -> Option<Fate> {
     let max = client.max_payload();
     (len + HEADER_BYTES > max).then(|| rejected_size(options, len, max))
@@ -28,10 +28,10 @@ fn rejected_size(options: &NatsOptions, len: usize, max: usize) -> Fate {
     Fate::Rejected { class: RejectClass::TooLarge, says }
 }
 
-/// What became of a message to a stream.
+/// The fate of a message to a stream.
 ///
-/// Errors of the stream: `errors.json` of nats-server (10054: larger than the stream takes; 10077, 10023: full; 10060 and following:
-/// what was expected of the stream does not hold).
+/// Stream errors are in `errors.json` of nats-server (10054: larger than the stream accepts; 10077, 10023: full; 10060 and
+/// following: an expectation about the stream does not hold).
 pub(super) fn fate_of(options: &NatsOptions, answer: Result<PublishAck, PublishError>) -> Fate {
     let Err(error) = answer else { return Fate::Acknowledged };
 
@@ -66,7 +66,7 @@ pub(super) fn lost(options: &NatsOptions) -> Trouble {
     }
 }
 
-/// The server said that something was not allowed.
+/// The server refused permission.
 pub(super) fn denied(options: &NatsOptions, says: &str) -> Trouble {
     Trouble {
         what: format!("{options}: the server says: {says}"),

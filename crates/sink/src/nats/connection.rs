@@ -1,4 +1,4 @@
-//! One connection to NATS, used until it is lost. The client would connect again by itself, and lose what was on its way.
+//! One connection to NATS, used until it is lost. The client would reconnect by itself, and lose what was in flight.
 
 use super::answers::{denied, lost, unconnected};
 use super::{ANSWER_TIMEOUT, NatsOptions, NatsService};
@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Time between two looks at whether the connection is lost.
+/// Interval between checks whether the connection is lost.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What all attempts share.
+/// State shared by all attempts.
 pub(super) struct Shared {
     pub(super) options: Arc<NatsOptions>,
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
@@ -30,20 +30,20 @@ pub(super) struct Connection {
     pub(super) stream: Context,
     options: Arc<NatsOptions>,
     heard: Arc<Heard>,
-    /// Where messages to this side arrive.
+    /// Where messages to our own inbox arrive.
     inbox: tokio::sync::Mutex<Inbox>,
     address: String,
-    /// Number of the next message to this side.
+    /// Number of the next message to our own inbox.
     next: AtomicU64,
 }
 
 struct Inbox {
     messages: Subscriber,
-    /// The highest number that arrived.
+    /// The highest number that has arrived.
     heard: Option<u64>,
 }
 
-/// What the client said about the connection.
+/// What the client reported about the connection.
 #[derive(Default)]
 struct Heard {
     is_lost: AtomicBool,
@@ -56,7 +56,7 @@ impl Shared {
         Shared { options, connection: tokio::sync::Mutex::default() }
     }
 
-    /// The one that is there, or a new one.
+    /// The existing connection, or a new one.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Trouble> {
         let mut slot = self.connection.lock().await;
         if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_lost()) {
@@ -67,7 +67,7 @@ impl Shared {
         Ok(Arc::clone(slot.insert(connection)))
     }
 
-    /// Has the next attempt connect anew, unless another has done so already.
+    /// Makes the next attempt reconnect, unless another attempt already has.
     pub(super) async fn forget(&self, lost: &Arc<Connection>) {
         let mut slot = self.connection.lock().await;
         if slot.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, lost)) {
@@ -85,7 +85,7 @@ impl Connection {
 
         let address = client.new_inbox();
         let inbox = match options.service {
-            // It is not used, and a user of a stream need not be allowed to have it.
+            // The inbox is not used, and a user of a stream may lack permission for the other one.
             NatsService::JetStream => client.subscribe(client.new_inbox()).await,
             NatsService::Core => client.subscribe(address.clone()).await,
         };
@@ -107,7 +107,7 @@ impl Connection {
         self.heard.is_lost.load(Ordering::Acquire)
     }
 
-    /// Waits for something, unless the connection is lost meanwhile.
+    /// Waits for a future, unless the connection is lost first.
     pub(super) async fn unless_lost<T>(&self, wanted: impl Future<Output = T>) -> Option<T> {
         let mut wanted = pin!(wanted);
         while !self.is_lost() {
@@ -118,13 +118,13 @@ impl Connection {
         None
     }
 
-    /// Why it is lost.
+    /// Why the connection was lost.
     pub(super) fn trouble(&self) -> Trouble {
         let refusal = self.heard.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         refusal.as_ref().map_or_else(|| lost(&self.options), |says| denied(&self.options, says))
     }
 
-    /// Waits until the server has taken everything that was sent until now. An error is the end of the connection.
+    /// Waits until the server has processed everything sent so far. An error ends the connection.
     pub(super) async fn round_trip(&self) -> Result<(), Trouble> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let payload = Bytes::copy_from_slice(&number.to_be_bytes());
@@ -134,16 +134,16 @@ impl Connection {
         }
 
         let came_back = self.unless_lost(timeout(ANSWER_TIMEOUT, self.hear(number))).await;
-        // What the server said before that is told by another task.
+        // Another task reports what the server said before that.
         tokio::task::yield_now().await;
         if !matches!(came_back, Some(Ok(true))) {
-            // It hangs, or the connection has ended: the next attempt has another.
+            // The server hangs, or the connection has ended: the next attempt opens another.
             self.heard.is_lost.store(true, Ordering::Release);
         }
         if self.is_lost() { Err(self.trouble()) } else { Ok(()) }
     }
 
-    /// Hears the message of this number, or one that was sent later: whoever sent that had a higher number, and so did it behind what
+    /// Waits for the message with this number, or one sent later: a later message has a higher number and follows everything that
     /// this one waits for.
     async fn hear(&self, number: u64) -> bool {
         let mut inbox = self.inbox.lock().await;
@@ -156,7 +156,7 @@ impl Connection {
     }
 }
 
-/// More than all batches that can be on their way together have parts.
+/// More than the number of parts in all batches that can be in flight.
 const ACKS_MAX: usize = 1 << 20;
 
 async fn connect_options(
@@ -203,7 +203,7 @@ impl Heard {
                 let mut refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
                 *refusal = Some(says.clone());
                 drop(refusal);
-                // Which message it was about is not said: all that are on their way are in doubt.
+                // The error does not say which message it is about, so everything in flight is in doubt.
                 self.is_lost.store(true, Ordering::Release);
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! What nsqd says when it does not take something (nsqd/protocol_v2.go), and what follows from it.
+//! nsqd's errors (nsqd/protocol_v2.go), and what follows from them.
 
 use super::{Ended, Front};
 use crate::batch::Sent;
@@ -11,7 +11,7 @@ pub(super) fn ended(url: &str, words: &str) -> Ended {
     let trouble = |fix: &str| Trouble { what: says.clone(), fix: fix.to_owned() };
 
     let (front, reason, fix) = match code {
-        // A message is longer than --max-msg-size: nsqd has read as far as that, and put nothing into the topic.
+        // A message is longer than --max-msg-size: nsqd has read up to it, and put nothing into the topic.
         "E_BAD_MESSAGE" => match limit(words) {
             Some(limit_bytes) => (
                 Front::TooLarge { limit_bytes, says: says.clone() },
@@ -22,7 +22,7 @@ pub(super) fn ended(url: &str, words: &str) -> Ended {
                 (Front::Failed(Sent::No), Some(Reason::Unavailable), "report it: it is a defect")
             }
         },
-        // More than --max-body-size as one: the next command is smaller.
+        // The command is larger than --max-body-size: the next one will be smaller.
         "E_BAD_BODY" if limit(words).is_some() => {
             (Front::Failed(Sent::No), None, "raise --max-body-size of nsqd")
         }
@@ -47,7 +47,7 @@ pub(super) fn ended(url: &str, words: &str) -> Ended {
             Some(Reason::Unavailable),
             "this nsqd wants TLS: write nsqs:// in `to`",
         ),
-        // The topic is about to be deleted, or its disk takes nothing: some messages may be in it.
+        // The topic is about to be deleted, or its disk accepts no writes: some messages may be stored.
         "E_MPUB_FAILED" => (
             Front::Failed(Sent::Maybe),
             Some(Reason::Unavailable),
@@ -58,12 +58,12 @@ pub(super) fn ended(url: &str, words: &str) -> Ended {
     Ended { front, behind: Sent::No, reason, trouble: trouble(fix) }
 }
 
-/// The limit for a command, if that is what it is about.
+/// The command size limit, if the error is about it.
 pub(super) fn body_limit(words: &str) -> Option<usize> {
     limit(words).filter(|_| words.starts_with("E_BAD_BODY"))
 }
 
-/// `… too big 20 > 10`: the 10.
+/// Parses the 10 of `… too big 20 > 10`.
 fn limit(words: &str) -> Option<usize> {
     let (before, limit) = words.rsplit_once(" > ")?;
     before.contains("too big").then(|| limit.trim().parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! The bytes of a connection to nsqd, encrypted from the moment that both ends have agreed on that.
+//! The byte stream of a connection to nsqd, encrypted from the moment both ends have agreed on it.
 
 use crate::secret::TlsOptions;
 use ledger::Trouble;
@@ -6,13 +6,13 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Our end of TLS, before its handshake.
+/// Our end of a TLS connection, before its handshake.
 #[cfg(feature = "tls")]
 pub(super) type Tls = Box<rustls::ClientConnection>;
 #[cfg(not(feature = "tls"))]
 pub(super) type Tls = std::convert::Infallible;
 
-/// Makes our end of TLS with `host`.
+/// Creates our end of a TLS connection to `host`.
 #[cfg(feature = "tls")]
 pub(super) fn client(host: &str, options: &TlsOptions, shown: &str) -> Result<Tls, Trouble> {
     crate::tls::client(host, options, shown).map(Box::new)
@@ -26,7 +26,7 @@ pub(super) fn client(_host: &str, _options: &TlsOptions, shown: &str) -> Result<
     })
 }
 
-/// What fixes a connection that ended so.
+/// How to fix the cause of a connection's end.
 pub(super) fn cure(error: &io::Error) -> &'static str {
     #[cfg(feature = "tls")]
     if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
@@ -36,10 +36,10 @@ pub(super) fn cure(error: &io::Error) -> &'static str {
     "see that nsqd runs, and its log"
 }
 
-/// A connection that does not block.
+/// A non-blocking connection.
 pub(super) struct Channel {
     stream: TcpStream,
-    /// `None`: not encrypted yet, or not at all.
+    /// `None`: not encrypted, or not yet.
     tls: Option<Tls>,
 }
 
@@ -60,15 +60,15 @@ impl Channel {
 
 #[cfg(not(feature = "tls"))]
 impl Channel {
-    /// Takes some bytes.
+    /// Accepts some bytes.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room; anything else is the end of the connection.
+    /// `WouldBlock` when there is no room; anything else ends the connection.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.write(bytes)
     }
 
-    /// Sends what it holds back itself.
+    /// Sends bytes that it buffers itself.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -76,15 +76,15 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether it holds something back.
+    /// Whether it has buffered bytes to send.
     pub(super) fn wants_write(&self) -> bool {
         false
     }
 
-    /// Gives some bytes; 0 is the end.
+    /// Reads some bytes; 0 is the end.
     ///
     /// # Errors
-    /// `WouldBlock` when there are none now; anything else is the end of the connection.
+    /// `WouldBlock` when there are none now; anything else ends the connection.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.read(buffer)
     }
@@ -92,12 +92,12 @@ impl Channel {
 
 #[cfg(feature = "tls")]
 impl Channel {
-    /// Takes some bytes. Of those that are encrypted it may hold back what is less than a record.
+    /// Accepts some bytes. When encrypted, it may buffer less than a record.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room; anything else is the end of the connection.
+    /// `WouldBlock` when there is no room; anything else ends the connection.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        /// Bytes that become one record of TLS, at most (RFC 8446, section 5.1).
+        /// Most bytes in one TLS record (RFC 8446, section 5.1).
         const RECORD_BYTES: usize = 16 << 10;
         self.flush()?;
         let Some(tls) = &mut self.tls else { return self.stream.write(bytes) };
@@ -105,7 +105,7 @@ impl Channel {
         tls.writer().write(first)
     }
 
-    /// Sends what it holds back itself.
+    /// Sends bytes that it buffers itself.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -117,15 +117,15 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether it holds something back.
+    /// Whether it has buffered bytes to send.
     pub(super) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Gives some bytes; 0 is the end.
+    /// Reads some bytes; 0 is the end.
     ///
     /// # Errors
-    /// `WouldBlock` when there are none now; anything else is the end of the connection.
+    /// `WouldBlock` when there are none now; anything else ends the connection.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.read(buffer) };
         loop {
@@ -138,7 +138,7 @@ impl Channel {
             }
             let state = tls.process_new_packets();
             if let Err(error) = state {
-                // It says to the other end what is wrong, if it can.
+                // Sends a TLS alert to the other end, if possible.
                 let _ = self.flush();
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }

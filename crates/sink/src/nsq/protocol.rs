@@ -1,32 +1,33 @@
-//! NSQ's protocol, version V2 (<https://nsq.io/clients/tcp_protocol_spec.html>): frames in, commands out. No I/O.
+//! NSQ's protocol, version V2 (<https://nsq.io/clients/tcp_protocol_spec.html>): decodes frames, encodes
+//! commands. No I/O.
 
-/// What a connection begins with.
+/// The first bytes of a connection.
 pub(super) const MAGIC: &[u8] = b"  V2";
 
-/// Answers a heartbeat.
+/// The answer to a heartbeat.
 pub(super) const NOP: &[u8] = b"NOP\n";
 
-/// Longest frame that is believed: answers are short, and that to IDENTIFY has a kilobyte.
+/// Longest frame to accept: answers are short, and that to IDENTIFY is about a kilobyte.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// What nsqd says.
+/// A frame from nsqd.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// The answer to the oldest command that has none.
+    /// The answer to the oldest unanswered command.
     Response(Vec<u8>),
-    /// The same, where it failed: a code, and often words behind it.
+    /// The same for a failed command: a code, often followed by words.
     Error(String),
-    /// It wants to hear that we are there.
+    /// It checks that the client is alive.
     Heartbeat,
-    /// A message; nobody subscribes here.
+    /// A message; this client does not subscribe.
     Message,
 }
 
-/// These bytes are not NSQ's.
+/// The bytes are not NSQ's protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotNsq;
 
-/// Bytes into frames.
+/// Splits bytes into frames.
 #[derive(Default)]
 pub struct Frames {
     buffer: Vec<u8>,
@@ -34,17 +35,17 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Adds what was received.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.read);
         self.read = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame: its length, its type, and the rest.
+    /// The next complete frame: its length, its type, and the rest.
     ///
     /// # Errors
-    /// What came is not a frame, and nothing behind it can be read.
+    /// The bytes are not a frame, and nothing after them can be read.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, NotNsq> {
         let rest = self.buffer.get(self.read..).unwrap_or_default();
         let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
@@ -83,7 +84,7 @@ pub(super) fn publish<'a>(
 ) {
     out.extend_from_slice(format!("MPUB {topic}\n").as_bytes());
     let head = out.len();
-    // The length of the body, and how many messages are in it: known at the end.
+    // Room for the length of the body and the number of messages, which are known at the end.
     out.extend_from_slice(&[0; 8]);
     let mut count = 0_u32;
     for message in messages {

@@ -1,4 +1,4 @@
-//! One connection to nsqd: what is to be sent, and the commands that have no answer.
+//! One connection to nsqd: the bytes to send, and the unanswered commands.
 
 use super::channel::{self, Channel, Tls};
 use super::protocol::{self, Frame, Frames, MAGIC, NOP};
@@ -10,36 +10,36 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use sys::poll::{Interest, PollSet};
 
-/// How often nsqd says that it is there. It closes a connection that takes twice as long for one command.
+/// Interval of nsqd's heartbeats. nsqd closes a connection that takes twice as long for one command.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// A connection on which nothing is heard for so long has ended.
+/// A connection that is silent for this long is considered dead.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// No further command is made while so much waits to be sent.
+/// No further command is made while this much is unsent.
 const UNSENT_BYTES_MAX: usize = 256 << 10;
 
-/// Messages that were published together.
+/// Messages that were published in one command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Command {
     pub(super) batch: BatchId,
     pub(super) messages: usize,
-    /// Where in the connection it begins.
+    /// Its offset in the connection.
     start: u64,
 }
 
-/// What was heard.
+/// What was received.
 pub(super) enum Heard {
     Nothing,
-    /// The oldest command came through.
+    /// The oldest command succeeded.
     Published,
-    /// nsqd does not take the oldest command, or this client; it closes.
+    /// nsqd refuses the oldest command, or this client, and closes.
     Failed(String),
     /// The connection has ended.
     Lost(Lost),
 }
 
-/// How a connection ended, and what fixes that.
+/// How a connection ended, and how to fix the cause.
 pub(super) struct Lost {
     pub(super) what: String,
     pub(super) fix: &'static str,
@@ -48,7 +48,7 @@ pub(super) struct Lost {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Identifying,
-    /// TLS begins.
+    /// The TLS handshake.
     Securing,
     Authenticating,
     Ready,
@@ -57,19 +57,19 @@ enum Stage {
 pub(super) struct Session {
     channel: Channel,
     stage: Stage,
-    /// What TLS is begun with, until it is.
+    /// Our end of TLS, until the handshake begins.
     tls: Option<Tls>,
     auth: Option<Secret>,
-    /// Whether nsqd asks who this is.
+    /// Whether nsqd requires authentication.
     is_asked: bool,
     frames: Frames,
-    /// Bytes to be sent; the first of them have been.
+    /// Bytes to send, of which the first `sent` have been.
     out: Vec<u8>,
     sent: usize,
-    /// Bytes that had been sent when `out` was emptied last.
+    /// Bytes sent before `out` was last emptied.
     sent_before: u64,
     commands: VecDeque<Command>,
-    /// When something was heard last, or asked for the first time since.
+    /// When something was last received or, if later, when an answer was first awaited.
     heard_at: Instant,
     set: PollSet,
 }
@@ -105,7 +105,7 @@ impl Session {
         self.stage == Stage::Ready && self.out.len() - self.sent < UNSENT_BYTES_MAX
     }
 
-    /// Makes a command of the first messages. Returns how many are in it, at least one.
+    /// Makes one command from the first messages. Returns how many it holds, at least one.
     pub(super) fn publish<'a>(
         &mut self,
         batch: BatchId,
@@ -129,26 +129,26 @@ impl Session {
         count
     }
 
-    /// The oldest command without an answer.
+    /// The oldest unanswered command.
     pub(super) fn front(&self) -> Option<Command> {
         self.commands.front().copied()
     }
 
-    /// The same, which has its answer now.
+    /// Removes the oldest command, which now has its answer.
     pub(super) fn answered(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// How many messages of a batch have begun to leave this host and have no answer.
+    /// How many messages of a batch have been sent, at least in part, and have no answer.
     pub(super) fn sent_messages(&self, batch: BatchId) -> usize {
         let sent = self.sent_before + self.sent as u64;
         let its = self.commands.iter().filter(|one| one.batch == batch && one.start < sent);
         its.map(|one| one.messages).sum()
     }
 
-    /// Sends and reads what can be, up to the next thing that matters.
+    /// Sends and reads as much as possible, up to the next event that matters.
     pub(super) fn go_on(&mut self) -> Heard {
-        // What was said before a connection ended is read before its end is believed.
+        // What arrived before a connection ended is processed before its end is reported.
         let written = self.write();
         loop {
             match self.frames.next_frame() {
@@ -175,7 +175,7 @@ impl Session {
         if waits && self.heard_at.elapsed() > SILENCE_MAX {
             return lost(&format!("nsqd has said nothing for {} s", SILENCE_MAX.as_secs()));
         }
-        // A heartbeat or the handshake may have made something to send.
+        // A heartbeat or the handshake may have added something to send.
         match self.write() {
             Ok(()) => Heard::Nothing,
             Err(error) => self.why(&error),
@@ -191,7 +191,7 @@ impl Session {
             (Frame::Message, _) => None,
             (Frame::Error(words), _) => Some(Heard::Failed(words)),
             (Frame::Response(answer), Stage::Identifying) => {
-                // The answer is JSON, written by Go's encoder, without blanks.
+                // The answer is JSON without blanks, written by Go's encoder.
                 self.is_asked = contains(&answer, b"\"auth_required\":true");
                 let Some(tls) = self.tls.take() else { return self.authenticate() };
                 if !contains(&answer, b"\"tls_v1\":true") {
@@ -201,7 +201,7 @@ impl Session {
                     }));
                 }
                 self.channel.secure(tls);
-                // Whatever came before it is not from who TLS says it is.
+                // Bytes received before the handshake are not authenticated.
                 self.frames = Frames::default();
                 self.stage = Stage::Securing;
                 None
@@ -244,7 +244,7 @@ impl Session {
         }
     }
 
-    /// Reads some bytes; `false`: there are none now.
+    /// Reads some bytes; `false` if there are none now.
     fn read(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4_096];
         match self.channel.read(&mut buffer) {
@@ -267,7 +267,7 @@ impl Session {
         if self.sent < self.out.len() || self.channel.wants_write() {
             self.set.add(self.channel.fd(), Interest::Writable);
         }
-        // Whatever ends the wait, the next step sees it.
+        // Whatever ended the wait, the next step handles it.
         let _ = self.set.wait(wait);
     }
 

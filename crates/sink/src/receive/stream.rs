@@ -2,16 +2,16 @@ use super::window::{Seen, Window};
 use record::DatagramView;
 use std::net::SocketAddr;
 
-/// What a receiver knows of one stream.
+/// What a receiver knows about one stream.
 ///
-/// Each datagram says how many records and datagrams were sent before it, so that every figure is exact as of the latest
-/// one that arrived: whatever was lost, the next datagram says so. Only what was sent behind the latest is not known; the
-/// totals are the last datagram of a poll, so that after them nothing of that poll is left out.
+/// Each datagram says how many records and datagrams were sent before it, so every figure is exact as of the latest datagram
+/// that arrived: the next datagram reveals any loss. Only what was sent after the latest is unknown. Totals are in the last
+/// datagram of a poll, so once they arrive the figures cover that poll completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamReport {
-    /// Where its datagrams come from.
+    /// Source address of its datagrams.
     pub source: SocketAddr,
-    /// The sender's random number of the stream. A sender that starts again has another.
+    /// The sender's random id of the stream. A restarted sender has another.
     pub stream_id: u64,
     /// Datagrams received, each counted once.
     pub datagrams_received: u64,
@@ -19,27 +19,27 @@ pub struct StreamReport {
     pub records_received: u64,
     /// Totals received.
     pub totals_received: u64,
-    /// Datagrams that are known to have been sent.
+    /// Datagrams known to have been sent.
     pub datagrams_sent: u64,
-    /// Records that are known to have been sent.
+    /// Records known to have been sent.
     pub records_sent: u64,
-    /// The part of the missing records that was sent before the first datagram that arrived: lost, or sent before anybody
+    /// The part of the missing records that was sent before the first datagram arrived: lost, or sent before this receiver
     /// listened.
     pub records_before_first: u64,
-    /// Records that the sender left out so far because each alone is larger than a datagram may be. They count neither
-    /// as sent nor as missing.
+    /// Records that the sender has omitted so far because each alone exceeds the maximum datagram size. They count neither as
+    /// sent nor as missing.
     pub records_too_big: u64,
-    /// Copies of datagrams that had arrived before. They were thrown away.
+    /// Copies of datagrams that had already arrived. They were discarded.
     pub duplicate_datagrams: u64,
     /// Datagrams that were overtaken by later ones.
     pub reordered_datagrams: u64,
-    /// Datagrams that were overtaken by so many others that a copy could not be told from the first. They were thrown away and
-    /// stay missing.
+    /// Datagrams overtaken by so many others that a copy could not be told from the first. They were discarded and remain
+    /// missing.
     pub late_datagrams: u64,
 }
 
 impl StreamReport {
-    /// Records that were sent and have not arrived. A datagram that was overtaken is missing until it comes.
+    /// Records that were sent and have not arrived. A reordered datagram is missing until it arrives.
     pub fn records_missing(&self) -> u64 {
         self.records_sent.saturating_sub(self.records_received)
     }
@@ -50,7 +50,7 @@ impl StreamReport {
     }
 }
 
-/// A stream that is followed.
+/// A tracked stream.
 pub(super) struct Stream {
     report: StreamReport,
     window: Window,
@@ -80,12 +80,12 @@ impl Stream {
         self.report
     }
 
-    /// The number that was given with the latest datagram.
+    /// The time value of the latest datagram.
     pub(super) fn heard_at(&self) -> u64 {
         self.heard_at
     }
 
-    /// Counts a datagram, and says whether it is to be handed on.
+    /// Counts a datagram, and returns whether to pass it on.
     pub(super) fn note(&mut self, view: &DatagramView<'_>, now: u64) -> bool {
         self.heard_at = now;
         let report = &mut self.report;
@@ -107,7 +107,7 @@ impl Stream {
         report.records_received += view.record_count;
         report.records_before_first = report.records_before_first.min(view.first_record);
 
-        // Numbers that a forger may have written: they must not overflow.
+        // A forger may have chosen these numbers: they must not overflow.
         let records_sent = view.first_record.saturating_add(view.record_count);
         report.records_sent = report.records_sent.max(records_sent);
         report.datagrams_sent = report.datagrams_sent.max(view.sequence.saturating_add(1));

@@ -2,7 +2,7 @@ use super::*;
 use record::{DatagramPacker, FieldSet};
 use std::collections::BTreeSet;
 
-/// Datagrams of one stream with the records 0, 1, 2, …, which end a poll every `per_poll`.
+/// Datagrams of one stream with the records 0, 1, 2, …; every `per_poll` records a poll ends.
 fn stream(stream_id: u64, polls: u64, per_poll: u64) -> Vec<Vec<u8>> {
     let mut packer = DatagramPacker::new(stream_id, 1_200, &FieldSet::ALL);
     let mut datagrams = Vec::new();
@@ -35,7 +35,7 @@ fn has_totals(datagram: &[u8]) -> bool {
     decode_datagram(datagram).unwrap().totals.is_some()
 }
 
-/// Takes datagrams and returns the records that were handed on, and the report at each totals.
+/// Processes datagrams and returns the records passed on, and the report at each totals.
 fn take(table: &mut Table, datagrams: &[Vec<u8>]) -> (Vec<u64>, Vec<StreamReport>) {
     let (mut records, mut reports) = (Vec::new(), Vec::new());
     for datagram in datagrams {
@@ -61,7 +61,7 @@ fn nothing_is_missing_when_everything_arrives() {
 fn one_totals_is_enough_to_know_what_is_missing_of_all_polls() {
     let mut datagrams = stream(1, 20, 100);
     let last = datagrams.pop().unwrap();
-    // All other totals are lost, with the records in their datagrams, and so is all of the first poll.
+    // All other totals are lost, with the records in their datagrams, and so is the whole first poll.
     datagrams.retain(|datagram| {
         let view = decode_datagram(datagram).unwrap();
         view.totals.is_none() && view.poll > 1
@@ -130,7 +130,7 @@ fn streams_are_told_apart_and_the_one_silent_for_longest_makes_room() {
         take(table, &streams[at][..1]);
     };
     [0, 1, 2, 0].iter().for_each(|&at| first_of(&mut table, at));
-    // The same id from elsewhere is another stream.
+    // The same id from another address is another stream.
     table.take(source(2), &streams[0][1], &mut |_| {});
     assert_eq!(table.streams.len(), 3);
     assert_eq!(table.counts.evicted_streams, 1);
@@ -140,7 +140,7 @@ fn streams_are_told_apart_and_the_one_silent_for_longest_makes_room() {
     assert_eq!(followed, [(1, 1), (1, 3), (2, 1)]);
     let missing = table.streams[&(source(2), 1)].report().records_missing();
     assert!(missing > 0);
-    // 3 goes, then (1, 1), then what is missing of (2, 1) is kept in the sum.
+    // 3 goes, then (1, 1), then the missing count of (2, 1) is added to the sum.
     take(&mut table, &streams[3][..1]);
     first_of(&mut table, 1);
     first_of(&mut table, 2);

@@ -1,6 +1,6 @@
 //! Which of the latest sequence numbers have been seen.
 
-/// Sequence numbers that are remembered: one that this many others have overtaken cannot be told from a duplicate.
+/// Sequence numbers to remember: a datagram overtaken by this many others cannot be told from a duplicate.
 pub(super) const WINDOW: u64 = 16_384;
 
 const WORD_BITS: u64 = 64;
@@ -9,20 +9,20 @@ const WORD_BITS: u64 = 64;
 pub(super) struct Window {
     /// Bit `sequence % WINDOW`.
     words: Box<[u64; (WINDOW / WORD_BITS) as usize]>,
-    /// The highest one seen; `None`: none yet.
+    /// The highest number seen; `None` if none yet.
     highest: Option<u64>,
 }
 
-/// What a sequence number is.
+/// Classification of a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Seen {
     /// Higher than all before.
     Next,
-    /// Lower than one before, and seen for the first time.
+    /// Lower than an earlier one, and seen for the first time.
     Reordered,
     /// Seen before.
     Duplicate,
-    /// So low that it cannot be told whether it was seen.
+    /// So low that the window no longer knows whether it was seen.
     TooOld,
 }
 
@@ -31,7 +31,7 @@ impl Window {
         Window { words: Box::new([0; (WINDOW / WORD_BITS) as usize]), highest: None }
     }
 
-    /// Notes a sequence number.
+    /// Records a sequence number.
     pub(super) fn note(&mut self, sequence: u64) -> Seen {
         match self.highest {
             Some(highest) if sequence <= highest => {
@@ -41,7 +41,7 @@ impl Window {
                 if self.set(sequence) { Seen::Duplicate } else { Seen::Reordered }
             }
             highest => {
-                // The bits of the numbers that were passed over are those of numbers a window earlier.
+                // The skipped numbers share bits with the numbers one window earlier.
                 let skipped = highest.map_or(WINDOW, |highest| sequence - highest);
                 if skipped >= WINDOW {
                     self.words.fill(0);
@@ -73,7 +73,7 @@ impl Window {
     }
 }
 
-/// The word, always one that exists, and the bit in it.
+/// The word, always a valid index, and the bit in it.
 fn place(sequence: u64) -> (usize, u64) {
     let at = sequence % WINDOW;
     ((at / WORD_BITS) as usize, 1 << (at % WORD_BITS))

@@ -5,11 +5,11 @@ use crate::batch::{Fate, Sent};
 use ::redis::{ErrorKind, RedisError, ServerError, Value};
 use ledger::{Reason, RejectClass, Trouble};
 
-/// What became of the part whose command had this answer.
+/// The fate of the part whose command had this answer.
 pub(super) fn fate(options: &RedisOptions, answer: Option<&Value>) -> Fate {
     match answer {
         Some(Value::ServerError(error)) => refused(options, error),
-        // PUBLISH answers how many have heard it.
+        // PUBLISH returns the number of receivers.
         Some(Value::Int(0)) if matches!(options.place, RedisPlace::Channel(_)) => {
             Fate::Dropped(Reason::Refused)
         }
@@ -24,7 +24,7 @@ pub(super) fn fate(options: &RedisOptions, answer: Option<&Value>) -> Fate {
     }
 }
 
-/// An error as an answer: the command did nothing. Codes: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+/// An error answer: the command did nothing. Codes: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 /// (simple errors), and `shared.*err` and `addReplyError` in server.c and t_stream.c of Redis 7.
 fn refused(options: &RedisOptions, error: &ServerError) -> Fate {
     let (code, details) = (error.code(), error.details().unwrap_or_default());
@@ -80,7 +80,7 @@ pub(super) fn unconnected(options: &RedisOptions, error: &RedisError) -> Trouble
     Trouble { what, fix }
 }
 
-/// The connection ended before the answers, or they did not come in time.
+/// The connection ended before the answers, or they did not arrive in time.
 pub(super) fn lost(options: &RedisOptions, error: &RedisError) -> Trouble {
     Trouble {
         what: format!("{options}: no answer: {error}"),

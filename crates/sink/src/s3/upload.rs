@@ -1,4 +1,4 @@
-//! An object on its way: in one request, or in parts if it is large.
+//! Uploads an object: in one request, or in parts if it is large.
 
 use bytes::Bytes;
 use object_store::aws::AmazonS3;
@@ -8,20 +8,20 @@ use object_store::{Error, MultipartId, ObjectStoreExt};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinSet;
 
-/// Length of all parts but the last, and the longest object that is one request. Amazon takes no part below 5 MiB but the last, and
-/// Cloudflare's R2 wants all others to have one length.
+/// Length of all parts but the last, and of the longest object sent in one request. Amazon accepts no part below 5 MiB except the
+/// last, and Cloudflare's R2 requires all others to have the same length.
 const PART_BYTES: usize = 8 << 20;
 
-/// Parts of an object that are sent at the same time: over a long distance one connection does not fill the line.
+/// Parts of an object that are sent at the same time: over a long distance a single connection does not fill the link.
 const PARTS_AT_ONCE: usize = 4;
 
-/// Unfinished uploads that are remembered: those of an outage, each of a batch in flight.
+/// Most unfinished uploads to remember: those of an outage, one per batch in flight.
 const LEFTOVERS_MAX: usize = 1_000;
 
-/// Puts an object, whole or not at all. One of the same name is replaced.
+/// Stores an object, whole or not at all. Replaces one of the same name.
 ///
 /// # Errors
-/// The store refused it, or has not answered: it may be there.
+/// The store refused it, or did not answer: it may be stored.
 pub(super) async fn put(
     store: &Arc<AmazonS3>,
     path: &Path,
@@ -38,17 +38,17 @@ pub(super) async fn put(
     upload.send(store, object).await
 }
 
-/// Uploads that were begun and have not come to an end, of which the store may keep parts and have them paid for.
+/// Uploads that were started and not finished. The store may keep their parts, and charge for them.
 #[derive(Clone, Default)]
 pub(super) struct Leftovers(Arc<Mutex<Vec<(Path, MultipartId)>>>);
 
 impl Leftovers {
-    /// Asks the store to remove their parts. Those for which it does not answer stay for the next time.
+    /// Asks the store to remove their parts. Those for which it does not answer are tried again next time.
     async fn abort(&self, store: &Arc<AmazonS3>) {
         loop {
             let Some((path, id)) = self.lock().first().cloned() else { return };
             match store.abort_multipart(&path, &id).await {
-                // What is not found has come to an end: its last answer was lost.
+                // An upload that is not found has finished: its last answer was lost.
                 Ok(()) | Err(Error::NotFound { .. }) => {
                     self.lock().retain(|(_, known)| *known != id);
                 }
@@ -62,7 +62,7 @@ impl Leftovers {
     }
 }
 
-/// An upload in parts. If it ends before it is complete, by an error or because its sink gives it up, it is left over.
+/// A multipart upload. If it ends before it is complete, by an error or because its sink abandons it, it becomes a leftover.
 struct Upload<'a> {
     path: Path,
     id: MultipartId,
@@ -91,7 +91,7 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// Sends the part before which there are `at` parts.
+    /// Sends the part with index `at`.
     fn part(
         &self,
         store: &Arc<AmazonS3>,

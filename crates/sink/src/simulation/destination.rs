@@ -1,4 +1,4 @@
-//! A destination with moods.
+//! A destination whose behavior changes with its mood.
 
 use super::faults::Fault;
 use super::world::{Shared, World, lock, panic, trouble};
@@ -30,7 +30,7 @@ pub(super) fn make(world: &Shared) -> Result<Box<dyn Destination>, Trouble> {
     Ok(Box::new(Fake { world: Arc::clone(world) }))
 }
 
-/// Keeps what is found wrong for the judge: here the sink would take it for a panic of its client.
+/// Keeps a failed check for the judge: here the sink would take it for a panic of its client.
 fn judged(world: &mut World, judge: impl FnOnce(&mut World)) {
     if catch_unwind(AssertUnwindSafe(|| judge(world))).is_err() {
         world.wrong = Some("the sink made a wrong call: see above".into());

@@ -1,4 +1,4 @@
-//! An encoder that writes the numbers of rows, skips some, and panics at times.
+//! An encoder that writes the numbers of rows, skips some, and sometimes panics.
 
 use super::faults::Fault;
 use super::plan::Plan;
@@ -12,7 +12,7 @@ pub(super) struct Numbers {
     world: Shared,
     out: Encoded,
     filling: Part,
-    /// Rows of a part, at most.
+    /// Most rows in a part.
     part_rows: u32,
 }
 

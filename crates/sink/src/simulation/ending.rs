@@ -1,4 +1,5 @@
-//! How a life of the sink ends: by a close, by the machine, given up, or after everything has drained.
+//! How a life of the sink ends: it is closed, the machine stops, it is abandoned, or everything
+//! drains.
 
 use super::faults::Fault;
 use super::life::{Life, hop, is_empty};
@@ -11,7 +12,7 @@ use ledger::Amount;
 use std::time::Duration;
 
 impl Run {
-    /// Closes, runs to the end, and holds that against what is known. Returns what stays on disk.
+    /// Closes the sink, runs it to the end, and checks the result. Returns what stays on disk.
     pub(super) fn finish(&mut self, mut life: Life, deadline_ms: u64) -> Amount {
         let deadline_ns = self.now_ns() + deadline_ms * MS;
         lock(&self.world).say(|| format!("it is closed, until {} ms", deadline_ns / MS));
@@ -49,7 +50,7 @@ impl Run {
         left
     }
 
-    /// The thread is no longer waited for: only what was submitted is uncertain.
+    /// Abandons the thread: only rows that were submitted are uncertain.
     pub(super) fn give_up(&mut self, life: Life) {
         let Life { worker, accounts, offered, .. } = life;
         let queued = accounts.queue.end();
@@ -71,7 +72,7 @@ impl Run {
         drop(worker);
     }
 
-    /// The machine stops. Returns how many rows may be lost without a name: those in memory alone.
+    /// Stops the machine. Adds the rows that may be lost without a name: those only in memory.
     pub(super) fn crash(&mut self, life: Life) {
         let mut world = lock(&self.world);
         world.fired.add(Fault::Crashed);
@@ -79,7 +80,7 @@ impl Run {
         drop(world);
         let hop = hop(&life.accounts);
         self.lost_rows += hop.left().count - hop.delivered.count + hop.in_flight.count;
-        // A disk that failed when an earlier life ended has it only until then.
+        // A disk that failed when an earlier life ended only guarantees these rows until now.
         self.lost_rows += self.left_rows;
         self.durable_rows = match self.plan.sync {
             Some(SpoolSync::Always) => life.worker.spooled_rows(),
@@ -89,7 +90,7 @@ impl Run {
         self.disk.crash();
     }
 
-    /// After the faults have ended everything drains, and what comes then is delivered at once.
+    /// After the faults have ended everything must drain, and new rows must be delivered at once.
     pub(super) fn drain(&mut self, mut life: Life) {
         self.heal();
         let end_ns = self.now_ns() + DRAIN.as_nanos() as u64;
@@ -99,20 +100,20 @@ impl Run {
             self.turn(&mut life, end_ns);
         }
 
-        // Another turn, so that what was heard last is over.
+        // More turns, so that the effects of the last outcome are over.
         let settle_ns = self.now_ns() + 15_000 * MS;
         self.run_until(&mut life, settle_ns);
         let began_ns = self.now_ns();
         let before = hop(&life.accounts).delivered.count;
         self.offer(&mut life);
         self.next_offer_ns = u64::MAX;
-        // Twenty rows, each a batch that is answered within 50 ms, and a second.
+        // Twenty rows, each a batch that is answered within 50 ms, and one second more.
         let limit_ns = began_ns + self.plan.batch.age.as_nanos() as u64 + 2_000 * MS;
         while !is_empty(&life) {
             assert!(self.now_ns() < limit_ns, "what came when all was well is late");
             self.turn(&mut life, limit_ns);
         }
-        // A chunk of totals alone has no form in some histories.
+        // In some histories a chunk of only totals cannot be encoded.
         let is_delivered = hop(&life.accounts).delivered.count > before;
         assert!(is_delivered || self.plan.kinds == 1);
 

@@ -1,6 +1,6 @@
-//! What goes wrong in a history.
+//! The faults of a history.
 
-/// What can go wrong, and how often it did in all histories.
+/// Every fault, and how often each occurred over all histories.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     MakeFails,
@@ -48,7 +48,7 @@ impl Fired {
     }
 }
 
-/// How the destination and the encoder are at present, in thousandths.
+/// The current fault rates of the destination and the encoder, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mood {
     pub(super) make_fails: u64,

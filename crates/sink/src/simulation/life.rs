@@ -1,4 +1,4 @@
-//! One life of a sink, and what its ledger says.
+//! One life of a sink, and its ledger.
 
 use crate::accounts::Accounts;
 use crate::delivery::Now;

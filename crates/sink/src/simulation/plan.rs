@@ -1,4 +1,4 @@
-//! How one history is set up.
+//! The setup of one history.
 
 use super::encoder::Numbers;
 use super::world::Shared;
@@ -8,13 +8,13 @@ use record::RowKind;
 use std::time::Duration;
 use testkit::Random;
 
-/// How one history is set up.
+/// The setup of one history.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) queue: QueueOptions,
     pub(super) batch: BatchLimits,
     pub(super) delivery: DeliveryOptions,
-    /// Which rows share batches: all, or those of one kind; and of how many kinds there is a form.
+    /// How many kinds of rows can be encoded, and whether kinds share batches or each has its own.
     pub(super) kinds: u64,
     pub(super) part_rows: u32,
     pub(super) sync: Option<SpoolSync>,

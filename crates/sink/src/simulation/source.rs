@@ -1,4 +1,4 @@
-//! The source: chunks of rows of all sizes, in bursts.
+//! The source: bursts of chunks of all sizes.
 
 use super::Run;
 use super::life::Life;
@@ -15,7 +15,7 @@ impl Run {
         life.offered += Amount { count: chunk.row_count() as u64, bytes: chunk.row_bytes() as u64 };
         life.accounts.queue.offer(&Arc::new(chunk), Wake::Yes);
         let every_ms = self.plan.offer_every_ms;
-        // A burst at times.
+        // Sometimes without a pause, as a burst.
         let pause_ms = if self.random.below(10) < 3 { 0 } else { self.random.below(2 * every_ms) };
         self.next_offer_ns = self.now_ns() + pause_ms * MS;
     }

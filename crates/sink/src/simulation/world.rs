@@ -1,4 +1,4 @@
-//! What is around a sink: the time, the store, and what is known of each row outside the code that is tested.
+//! The world around a sink: the time, the store, and what is known about each row outside the code under test.
 
 use super::faults::{Fault, Fired, Mood};
 use crate::batch::{Batch, BatchId, Failure, Fate, Outcome, Parts, Sent};
@@ -10,7 +10,7 @@ use testkit::Random;
 
 pub(super) const MS: u64 = 1_000_000;
 
-/// One row as the outside knows it.
+/// One row, as seen from outside.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) bytes: u64,
@@ -18,37 +18,37 @@ pub(super) struct Row {
     pub(super) stored: u32,
     /// The store had it before this life began.
     pub(super) was_stored: bool,
-    /// An attempt in this life ended without a word about it.
+    /// An attempt in this life ended without a report on it.
     pub(super) is_maybe: bool,
-    /// It was acknowledged, rejected or dropped by the destination in this life.
+    /// The destination acknowledged, rejected or dropped it in this life.
     pub(super) has_fate: bool,
 }
 
 /// One batch that was submitted in this life.
 struct Seen {
     batch: Arc<Batch>,
-    /// Which rows are in which part.
+    /// The rows in each part.
     rows: Vec<Vec<usize>>,
     has_fate: Vec<bool>,
     not_before_ns: u64,
     /// Number of its last attempt.
     attempt: u64,
-    /// The attempt that it is in has failed for some of its parts.
+    /// Its current attempt has failed for some of its parts.
     has_failed: bool,
 }
 
-/// What the destination will say of some parts of an attempt.
+/// What the destination will report on some parts of an attempt.
 struct Answer {
     id: BatchId,
     places: Vec<usize>,
-    /// `None`: nothing, ever.
+    /// `None`: never.
     at_ns: Option<u64>,
     fate: Fate,
     /// Late answers are about an attempt that has ended.
     is_late: bool,
 }
 
-/// What the ledger must say.
+/// What the ledger must show.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     pub(super) acknowledged: Amount,
@@ -73,7 +73,7 @@ impl Expected {
             let amount = self.dropped.get(&(reason as u8)).copied().unwrap_or_default();
             assert_eq!(counters.counters.dropped(reason), amount, "{reason:?}");
         }
-        // A chunk has 20 rows at most, and two lanes are lost with an encoder.
+        // A chunk has at most 20 rows, and two lanes are lost with an encoder.
         let most = self.encoder_panics * (20 + 2 * 30);
         let lost = counters.counters.dropped(Reason::SinkPanicked).count;
         assert!(lost <= most, "{lost} rows lost to {} panics", self.encoder_panics);
@@ -90,16 +90,16 @@ pub(super) struct World {
     answers: Vec<Answer>,
     pub(super) expected: Expected,
     pub(super) fired: Fired,
-    /// Attempts, and how many there had been at the last failure.
+    /// Attempts so far, and how many there had been at the last failure.
     attempts: u64,
     failed_with: u64,
-    /// Failures in a row that the sink was told of, without those of attempts that were under way at the one before.
+    /// Failures in a row that the sink was told of, not counting attempts that were in flight at the previous one.
     failures: u32,
     pub(super) in_flight_max: usize,
     pub(super) may_be_late: bool,
-    /// Calls to the destination, for telling progress from spinning.
+    /// Calls to the destination, to tell progress from spinning.
     pub(super) calls: u64,
-    /// What a call of the sink did wrong. The sink would catch a panic.
+    /// A wrong call by the sink. The sink would catch a panic.
     pub(super) wrong: Option<String>,
     pub(super) log: Option<Vec<String>>,
     maybe_rows: u64,
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// Whether something of this chance happens.
+    /// Draws whether an event with this chance happens.
     pub(super) fn chance(&mut self, of: impl FnOnce(&Mood) -> u64) -> bool {
         let thousandths = of(&self.mood);
         thousandths > 0 && self.random.below(1_000) < thousandths
@@ -155,7 +155,7 @@ impl World {
         (1_800_000_000_000_000_000 + self.now_ns).saturating_add_signed(self.unix_step_ns)
     }
 
-    /// Another life of the sink: it knows nothing of the attempts before.
+    /// Begins another life of the sink, which knows nothing of earlier attempts.
     pub(super) fn begin_life(&mut self) {
         self.seen.clear();
         self.answers.clear();
@@ -168,12 +168,12 @@ impl World {
         }
     }
 
-    /// Rows of this life that may have arrived and of which nothing else is known.
+    /// Rows of this life that may have arrived, with nothing else known about them.
     pub(super) fn maybe_rows(&self) -> u64 {
         self.maybe_rows
     }
 
-    /// Rows of batches that were submitted in this life, and have no fate.
+    /// Rows of batches that were submitted in this life and have no fate.
     pub(super) fn rows_without_fate(&self) -> u64 {
         let open = |seen: &Seen| {
             let parts = seen.rows.iter().zip(&seen.has_fate);
@@ -182,13 +182,13 @@ impl World {
         self.seen.values().map(open).sum()
     }
 
-    /// Rows that are older than this and have no fate that the destination gave them.
+    /// Rows older than this that have no fate from the destination.
     pub(super) fn older_than(&self, limit: u64) -> u64 {
         let is_old = |row: &&Row| row.unix_ns < limit && !row.has_fate;
         self.rows.iter().filter(is_old).count() as u64
     }
 
-    /// Holds an attempt against what is known, and decides what becomes of it.
+    /// Checks an attempt against what is known, and decides its fate.
     pub(super) fn submit(&mut self, batch: &Arc<Batch>, parts: &Parts) {
         let id = batch.id;
         let open: Vec<usize> = parts.places(batch.encoded.parts.len()).collect();
@@ -241,7 +241,7 @@ impl World {
         self.seen.insert(batch.id.0, seen);
     }
 
-    /// Batches that it has and has not said everything about.
+    /// Batches that it has and has not completely reported on.
     fn in_hand(&self) -> Vec<u64> {
         let waits = |answer: &&Answer| {
             let has_fate = &self.seen[&answer.id.0].has_fate;
@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    /// What is to become of parts, whether the store has them, and whether it says anything.
+    /// The fate of parts, whether the store has them, and whether it is reported.
     fn fate(&mut self) -> (Fate, bool, bool) {
         if self.chance(|mood| mood.hangs) {
             self.fired.add(Fault::Hangs);
@@ -329,7 +329,7 @@ impl World {
         self.answers.iter().filter_map(|answer| answer.at_ns).min()
     }
 
-    /// Says what is due.
+    /// Reports the answers that are due.
     pub(super) fn answer(&mut self, done: &mut Vec<Outcome>) {
         let now_ns = self.now_ns;
         while let Some(at) =
@@ -339,7 +339,7 @@ impl World {
             let outcome = self.outcome(answer);
             if self.chance(|mood| mood.noise) {
                 self.fired.add(Fault::AnsweredTwice);
-                // Only what changes nothing may be said twice: the first word counts.
+                // Only an outcome without further effect may be repeated: the first one counts.
                 if !matches!(outcome.fate, Fate::Failed(_)) {
                     done.push(outcome.clone());
                 }
@@ -429,7 +429,7 @@ impl World {
         }
     }
 
-    /// Nobody will say what became of these.
+    /// Nobody will report on these parts.
     fn lost(&mut self, id: BatchId, places: &[usize]) {
         for at in places {
             for row in &self.seen[&id.0].rows[*at] {
@@ -442,7 +442,7 @@ impl World {
         }
     }
 
-    /// The destination is gone with everything that it had in its hands.
+    /// The destination is gone, with everything in its hands.
     pub(super) fn gone(&mut self) {
         for answer in std::mem::take(&mut self.answers) {
             let seen = &self.seen[&answer.id.0];
@@ -455,7 +455,7 @@ impl World {
     }
 }
 
-/// Unwinds without a word on standard error.
+/// Unwinds without printing to standard error.
 pub(super) fn panic(mut world: MutexGuard<'_, World>, what: &str) -> ! {
     world.say(|| format!("it panics while {what}"));
     drop(world);

@@ -9,7 +9,7 @@ use record::{Encoding, FieldSet, SocketRecord};
 use std::io::{PipeReader, Read};
 use testkit::{DEADLINE, wait_for};
 
-/// A sink into a pipe that holds 64 KiB, a row in each batch.
+/// A sink into a pipe that holds 64 KiB, with one row per batch.
 fn sink_to_pipe(header: &'static [u8], bytes_max: usize) -> (Sink, ChunkWriter, PipeReader) {
     let (reader, writer) = std::io::pipe().unwrap();
     let form = || {
@@ -43,7 +43,7 @@ fn writer_to(sink: &Sink) -> ChunkWriter {
     fanout.writer([0; 16])
 }
 
-/// A record of about 1,000 bytes, in a chunk of its own.
+/// Sends a record of about 1,000 bytes in a chunk of its own.
 fn send(writer: &mut ChunkWriter, number: u64) {
     let host = "x".repeat(970);
     let sequence = Some(number);
@@ -81,7 +81,7 @@ fn a_reader_that_does_not_read_costs_the_oldest_and_holds_no_other_sink() {
     for number in 0..1_000 {
         send(&mut to_slow, number);
         send(&mut to_other, number);
-        // So that what the pipe takes is the first: the rest is for the queue to hold.
+        // So that the pipe takes the first rows, and the queue holds the rest.
         if number == 80 {
             seen(&slow, "the pipe", |hop| hop.delivered.count >= 60);
         }
@@ -105,7 +105,7 @@ fn a_reader_that_does_not_read_costs_the_oldest_and_holds_no_other_sink() {
     let numbers = numbers_in(&reader.join().unwrap());
     assert_eq!(numbers.len() as u64, 1_000 - lost);
     assert!(numbers.is_sorted());
-    // In the hands of the destination was what came first; what the queue kept is the end.
+    // The destination got the first rows; the queue kept the last.
     assert_eq!(numbers[..61], (0..61).collect::<Vec<_>>());
     assert_eq!(*numbers.last().unwrap(), 999);
 }

@@ -8,16 +8,16 @@ use sys::Errno;
 
 const NAME: &str = "cursor";
 
-/// A file of two slots that are written in turns: a slot torn by a crash leaves the other.
+/// A file of two slots that are written in turn: if a crash tears one slot, the other is intact.
 pub(super) struct Cursor<F> {
     file: F,
     generation: u64,
-    /// What each slot says durably to be acknowledged. `None`: unknown, or never written.
+    /// What each slot durably records as acknowledged. `None`: unknown, or never written.
     slots: [Option<Tally>; 2],
 }
 
 impl<F: DiskFile> Cursor<F> {
-    /// Opens the file or makes it; returns the newest slot too, if one is whole.
+    /// Opens or creates the file; also returns the newest intact slot, if any.
     pub(super) fn open<D: Disk<File = F>>(
         disk: &mut D,
     ) -> Result<(Cursor<F>, Option<Slot>), OpenError> {
@@ -40,7 +40,7 @@ impl<F: DiskFile> Cursor<F> {
                     newest = if is_newer { Some(slot) } else { newest };
                 }
                 Ok(Fixed::Version(version)) => return Err(OpenError::Version(version)),
-                // The other one, or none: everything that is there comes again.
+                // Use the other slot; if there is none, everything in the spool is repeated.
                 Ok(Fixed::Damaged) => {}
                 Err(errno) => failed = Err(errno),
             }
@@ -53,7 +53,7 @@ impl<F: DiskFile> Cursor<F> {
         Ok((Cursor { file, generation, slots: [None; 2] }, newest))
     }
 
-    /// Whether the newest slot says that this is acknowledged.
+    /// Whether the newest slot records this as acknowledged.
     pub(super) fn says(&self, acknowledged: Tally) -> bool {
         self.slots[self.slot()] == Some(acknowledged)
     }
@@ -73,7 +73,7 @@ impl<F: DiskFile> Cursor<F> {
         let done = write_all(&self.file, &slot.bytes(), idx as u64 * PAGE_BYTES)
             .and_then(|()| self.file.sync());
         if done.is_err() {
-            // The other slot may be the only whole one: the next attempt is at this one again.
+            // The other slot may be the only intact one: the next attempt writes this one again.
             self.generation = self.generation.wrapping_add(1);
             return done;
         }
@@ -81,7 +81,8 @@ impl<F: DiskFile> Cursor<F> {
         Ok(())
     }
 
-    /// Makes both slots say it: what is acknowledged may be removed only if either slot is enough to know that it was.
+    /// Makes both slots record it: acknowledged entries may be removed only once either slot alone proves that they
+    /// were acknowledged.
     pub(super) fn write_both(&mut self, acknowledged: Tally, end: Tally) -> Result<(), Errno> {
         for _ in 0..self.slots.len() {
             let is_behind =

@@ -1,4 +1,4 @@
-//! What a spool asks of a disk, and a folder of a real one.
+//! The disk operations that a spool needs, and their implementation on a real directory.
 
 use super::OpenError;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -9,79 +9,79 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use sys::Errno;
 
-/// A folder and its files.
+/// A directory and its files.
 pub trait Disk {
-    /// An open file of it.
+    /// An open file in it.
     type File: DiskFile;
 
-    /// Names of the files in it, in any order.
+    /// Names of its files, in any order.
     ///
     /// # Errors
-    /// What the system said.
+    /// Any error of the system.
     fn names(&mut self) -> Result<Vec<String>, Errno>;
 
-    /// Makes an empty file.
+    /// Creates an empty file.
     ///
     /// # Errors
-    /// `EEXIST` where one is, and what else the system said.
+    /// `EEXIST` if it exists, or any other error of the system.
     fn create(&mut self, name: &str) -> Result<Self::File, Errno>;
 
-    /// Opens a file to read and write.
+    /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// `ENOENT` where none is, and what else the system said.
+    /// `ENOENT` if it does not exist, or any other error of the system.
     fn open(&mut self, name: &str) -> Result<Self::File, Errno>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// What the system said.
+    /// Any error of the system.
     fn remove(&mut self, name: &str) -> Result<(), Errno>;
 
-    /// Makes durable which files there are.
+    /// Makes the directory's entries durable.
     ///
     /// # Errors
-    /// What the system said.
+    /// Any error of the system.
     fn sync(&mut self) -> Result<(), Errno>;
 
-    /// A number that nobody can guess.
+    /// An unpredictable number.
     fn salt(&mut self) -> u32;
 }
 
-/// A file that is read and written at places of it.
+/// A file that is read and written at offsets.
 pub trait DiskFile {
     /// Its length in bytes.
     ///
     /// # Errors
-    /// What the system said.
+    /// Any error of the system.
     fn len_bytes(&self) -> Result<u64, Errno>;
 
-    /// Reads up to `bytes.len()` bytes; fewer at the end, and perhaps elsewhere.
+    /// Reads up to `bytes.len()` bytes; fewer at the end of the file, and possibly elsewhere.
     ///
     /// # Errors
-    /// What the system said.
+    /// Any error of the system.
     fn read_at(&self, bytes: &mut [u8], at: u64) -> Result<usize, Errno>;
 
     /// Writes some of `bytes`.
     ///
     /// # Errors
-    /// What the system said; some may have been written.
+    /// Any error of the system; some bytes may have been written.
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<usize, Errno>;
 
-    /// Makes it this long.
+    /// Sets its length.
     ///
     /// # Errors
-    /// What the system said.
+    /// Any error of the system.
     fn cut(&self, len_bytes: u64) -> Result<(), Errno>;
 
-    /// Makes what was written durable. After an error nothing is known of what was written since the last success.
+    /// Makes what was written durable. After an error nothing is known about what was written since the last success.
     ///
     /// # Errors
-    /// What the system said.
+    /// Any error of the system.
     fn sync(&self) -> Result<(), Errno>;
 }
 
-/// Writes all of it.
+/// Writes all bytes.
 pub(super) fn write_all(file: &impl DiskFile, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
         let written = file.write_at(bytes, at)?;
@@ -106,16 +106,17 @@ pub(super) fn read_all(file: &impl DiskFile, bytes: &mut [u8], at: u64) -> Resul
     Ok(done)
 }
 
-/// A folder that is this process's alone while it is open. It stays the same one if its path comes to lead elsewhere.
+/// A directory locked by this process while it is open. It remains the same directory even if its path comes to lead
+/// elsewhere.
 #[derive(Debug)]
 pub struct Folder {
     folder: File,
-    /// Where its files are: by the descriptor, which costs one lookup and spares `openat`, which is not in std.
+    /// Path of its files, through the descriptor: this costs one lookup and avoids `openat`, which std lacks.
     files: PathBuf,
 }
 
 impl Folder {
-    /// Opens a folder, which it makes where none is, for its owner alone.
+    /// Opens a directory; creates it, for its owner alone, if it does not exist.
     ///
     /// # Errors
     /// [`OpenError::Locked`] while another process, or another spool of this one, has it.
@@ -138,7 +139,7 @@ impl Folder {
 
     fn options() -> OpenOptions {
         let mut options = OpenOptions::new();
-        // Without O_NONBLOCK the open of a FIFO would wait for a reader (fifo(7)).
+        // Without O_NONBLOCK, opening a FIFO would wait for a reader (fifo(7)).
         options
             .read(true)
             .write(true)
@@ -150,7 +151,8 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Closing would be enough, had not a process that another thread is just starting a copy of the descriptor.
+        // Closing would release the lock, unless a process that another thread is just starting holds a copy of the
+        // descriptor.
         let _ = self.folder.unlock();
     }
 }
@@ -189,7 +191,7 @@ impl Disk for Folder {
     }
 
     fn salt(&mut self) -> u32 {
-        // Each `RandomState` has keys from the system's random numbers.
+        // Each `RandomState` has keys from the system's random number generator.
         RandomState::new().hash_one(0) as u32
     }
 }

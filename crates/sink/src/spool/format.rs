@@ -1,8 +1,9 @@
-//! The bytes of a spool's files. All numbers are little-endian.
+//! The format of a spool's files. All numbers are little-endian.
 //!
-//! A segment is two copies of its header, each at the begin of a page of 4 KiB, and entries. An entry is a head of 48 bytes
-//! and the body. A head has a CRC of its own: where a body is damaged the next head is where it should be, and where a head is
-//! damaged the next one is looked for. CRCs of a segment begin with its salt, a random number: a body that
+//! A segment is two copies of its header, each at the beginning of a 4 KiB page, followed by entries. An entry is a head of 48
+//! bytes and a body. A head has a CRC of its own: after a damaged body, the next head is where it should be; after a damaged
+//! head, the next one is searched for. CRCs in a segment are seeded with its salt, a random number, so that this search does
+//! not mistake a body that looks like an entry for one, whoever wrote it.
 //! looks like an entry is not taken for one by that search, whoever wrote it.
 
 use super::Tally;
@@ -11,27 +12,27 @@ use super::Tally;
 pub(super) const HEADER_BYTES: u64 = 2 * PAGE_BYTES;
 /// Bytes before the body of an entry.
 pub(super) const HEAD_BYTES: usize = 48;
-/// Distance of the two copies of a header, and of the two slots of the cursor.
+/// Distance between the two copies of a header, and between the two slots of the cursor.
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// Bytes of a header or of a slot that have a meaning; the last four are the CRC of the others, in every version.
+/// Bytes of a header or slot that carry data; the last four are the CRC of the others, in every version.
 pub(super) const FIXED_BYTES: usize = 128;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"WeirSpoS";
 const CURSOR_MAGIC: [u8; 8] = *b"WeirSpoC";
 const VERSION: u32 = 1;
 
-/// What a header or a slot turned out to be.
+/// The result of reading a header or slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fixed<T> {
-    /// Whole, and of our version.
+    /// Intact, and of our version.
     Known(T),
-    /// Whole, and of another version.
+    /// Intact, and of another version.
     Version(u32),
     /// Anything else.
     Damaged,
 }
 
-/// The begin of a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) salt: u32,
@@ -62,14 +63,14 @@ impl Header {
     }
 }
 
-/// How the last process that had the spool left it.
+/// How the last process that used the spool left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// It has it, or it crashed.
+    /// The process is still running, or it crashed.
     Open,
-    /// It closed it.
+    /// The process closed it.
     Closed,
-    /// It closed it, and some of what is there may have been delivered.
+    /// The process closed it, and some entries may have been delivered.
     ClosedHandedOn,
 }
 
@@ -94,7 +95,7 @@ impl Left {
 /// One of the two slots of the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
-    /// The slot with the higher one counts.
+    /// The slot with the higher generation counts.
     pub(super) generation: u64,
     pub(super) acknowledged: Tally,
     /// What was durably appended.
@@ -127,8 +128,8 @@ impl Slot {
     }
 }
 
-/// What stands before the body of an entry. Without a body it is a mark, which says what came before it and is no entry: it
-/// is written before each `fsync`, so that damage to the last entry is counted too.
+/// The bytes before the body of an entry. Without a body it is a mark, which records what came before it and is not an entry:
+/// it is written before each `fsync`, so that damage to the last entry is counted too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) body_bytes: u32,
@@ -145,7 +146,7 @@ impl Head {
         Head { body_bytes: body.len() as u32, body_crc, rows, row_bytes, before }
     }
 
-    /// The same entry for another segment.
+    /// The head of the same entry in another segment.
     pub(super) fn with_salt(&self, salt: u32, body: &[u8]) -> Head {
         Head::entry(salt, self.before, self.rows, self.row_bytes, body)
     }
@@ -158,7 +159,7 @@ impl Head {
         self.body_bytes == 0
     }
 
-    /// Everything that was appended when this had been.
+    /// Everything appended up to and including this.
     pub(super) fn after(&self) -> Tally {
         if self.is_mark() { self.before } else { self.before.and_entry(self.rows, self.row_bytes) }
     }
@@ -175,7 +176,7 @@ impl Head {
         bytes
     }
 
-    /// The head at the begin of `bytes`, if one is there that can have its body in `body_bytes_max` bytes.
+    /// The head at the beginning of `bytes`, if there is one whose body fits in `body_bytes_max` bytes.
     pub(super) fn read(bytes: &[u8], salt: u32, body_bytes_max: u64) -> Option<Head> {
         let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
         let head = Head {
@@ -210,7 +211,7 @@ fn seal(fixed: &mut [u8; FIXED_BYTES]) {
 }
 
 fn open<T>(fixed: &[u8; FIXED_BYTES], magic: [u8; 8], read: impl FnOnce(&[u8]) -> T) -> Fixed<T> {
-    // The CRC comes before the version: a flipped bit is damage, and no reason to refuse the spool.
+    // Check the CRC before the version: a flipped bit is damage, not a reason to refuse the spool.
     let is_whole = crc32c::crc32c(&fixed[..FIXED_BYTES - 4]) == u32_at(fixed, FIXED_BYTES - 4);
     if !fixed.starts_with(&magic) || !is_whole {
         return Fixed::Damaged;

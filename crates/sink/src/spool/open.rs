@@ -1,4 +1,4 @@
-//! Opening a spool: what is there, and where it ends.
+//! Opens a spool: finds its segments and its end.
 
 use super::cursor::Cursor;
 use super::format::Left;
@@ -7,12 +7,13 @@ use super::segments::Segments;
 use super::{Disk, Ended, OpenError, Options, Recovered, Spool, Tally};
 
 impl<D: Disk> Spool<D> {
-    /// Opens the spool that the disk has, or begins one. Nothing is appended to a segment of an earlier process.
+    /// Opens the spool on the disk, or creates one. Nothing is appended to a segment of an earlier process.
     ///
-    /// Reads the heads of the last segment and no others: damage elsewhere is found when it is read.
+    /// Reads only the heads of the last segment: damage elsewhere is found when it is read.
     ///
     /// # Errors
-    /// [`OpenError::Version`] is permanent. After others nothing has changed but leftovers that were removed; try again later.
+    /// [`OpenError::Version`] is permanent. After any other error, nothing has changed except that leftovers were removed; try
+    /// again later.
     pub fn open(mut disk: D, options: Options) -> Result<(Spool<D>, Recovered), OpenError> {
         let segment_bytes = options.segment_bytes.min(options.bytes_max / 8);
         let options = Options { segment_bytes, ..options };
@@ -21,7 +22,7 @@ impl<D: Disk> Spool<D> {
         let (mut segments, leftover_bytes) = Segments::open(&mut disk)?;
         let (last, cut_bytes) = segments.cut_tail(&mut disk)?;
 
-        // Without a cursor everything that is there comes again.
+        // Without a cursor, everything in the spool is repeated.
         let first = segments.all.front().map_or(Tally::default(), |first| first.header.before);
         let acknowledged = slot.map_or(first, |slot| slot.acknowledged);
         let end = slot.map_or(last, |slot| last.max(acknowledged).max(slot.end));

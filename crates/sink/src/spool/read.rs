@@ -1,15 +1,15 @@
-//! Reading a spool from where it is acknowledged to its end.
+//! Reads a spool from the acknowledged position to its end.
 
 use super::walk::{Patience, Walk};
 use super::{Disk, Entry, EntryId, Gap, Read, Spool, Tally};
 use std::ops::Range;
 use sys::Errno;
 
-/// Where reading is.
+/// The read position.
 pub(super) struct Reader<F> {
-    /// The segment.
+    /// Number of the segment.
     number: u64,
-    /// In it; `None`: it is not open.
+    /// The position in it; `None` if it is not open.
     walk: Option<Walk<F>>,
 }
 
@@ -19,17 +19,17 @@ impl<F> Default for Reader<F> {
     }
 }
 
-/// What is next, in words that borrow nothing.
+/// The next item, without borrowed data.
 enum Next {
     Entry { rows: u32, row_bytes: u64, body: Range<usize>, after: Tally },
     Missing { up_to: Tally },
 }
 
 impl<D: Disk> Spool<D> {
-    /// What is next, or `None` if everything was read. Memory for one entry, or for 256 KiB of them, is kept.
+    /// The next item, or `None` if everything was read. Keeps memory for one entry, or for 256 KiB of entries.
     ///
     /// # Errors
-    /// The same is read by the next call; make it a second later, say. What cannot be read in ten calls is in a gap.
+    /// The next call reads the same item again; wait about a second. What cannot be read in ten calls becomes a gap.
     pub fn read(&mut self) -> Result<Option<Read<'_>>, Errno> {
         let Some(next) = self.next()? else { return Ok(None) };
         match next {
@@ -47,13 +47,13 @@ impl<D: Disk> Spool<D> {
         }
     }
 
-    /// Passes over the newest entry, which the caller still has in memory. Does nothing unless everything before it was read.
+    /// Skips the newest entry, which the caller still has in memory. Does nothing unless everything before it was read.
     pub fn pass(&mut self, id: EntryId) {
         if id.after != self.end || self.read.entries.checked_add(1) != Some(id.after.entries) {
             return;
         }
         self.read = self.end;
-        // Nothing that stands in the segment so far is needed any more.
+        // Nothing in the segment so far is needed any more.
         if let (Some(walk), Some(segment)) = (&mut self.reader.walk, self.segments.all.back())
             && self.reader.number == segment.number
         {
@@ -69,13 +69,13 @@ impl<D: Disk> Spool<D> {
                 return Ok(self.missing(self.end));
             };
             let after = self.segments.after(idx, self.end);
-            // What it has beyond the begin of the next one was rescued, or its append failed.
+            // Anything beyond the beginning of the next segment was rescued, or its append failed.
             let is_done = after.entries <= self.read.entries;
             if !is_done && let Some(next) = self.next_in(idx)? {
                 return Ok(Some(next));
             }
 
-            // What the segment does not have is missing; the next one may follow.
+            // What the segment lacks is missing; the next one may follow.
             let missing = self.missing(after);
             let is_last = idx + 1 == self.segments.all.len();
             if missing.is_some() || is_last {

@@ -1,4 +1,4 @@
-//! Writing entries once more whose segment cannot be trusted any more.
+//! Rewrites entries whose segment can no longer be trusted.
 
 use super::disk::DiskFile;
 use super::format::HEADER_BYTES;
@@ -9,15 +9,15 @@ use sys::Errno;
 /// Entries of the last segment that may never reach the disk.
 #[derive(Clone, Copy)]
 pub(super) struct Rescue {
-    /// Of the segment.
+    /// Number of the segment.
     pub(super) number: u64,
-    /// Where they begin in it.
+    /// Their offset in it.
     from_bytes: u64,
     pub(super) from: Tally,
 }
 
 impl<D: Disk> Spool<D> {
-    /// Gives up the active segment: what was appended to it and not synced is to be rescued.
+    /// Abandons the active segment: entries appended to it and not synced must be rescued.
     pub(super) fn distrust(&mut self) {
         let (Some(active), Some(segment)) =
             (self.segments.active.take(), self.segments.all.back_mut())
@@ -33,8 +33,8 @@ impl<D: Disk> Spool<D> {
         self.rescue = Some(Rescue { number: segment.number, from_bytes, from });
     }
 
-    /// Copies what is to be rescued, if anything is, into a next segment. It is read from the system's memory, where it mostly
-    /// still is; what is gone from there is a gap. For this moment the spool may be larger than its limit.
+    /// Copies entries that need rescue, if any, to a new segment. They are read from the page cache, where they mostly still
+    /// are; those no longer there become a gap. Meanwhile the spool may exceed its limit.
     pub(super) fn rescue(&mut self) -> Result<(), Errno> {
         let (Some(rescue), Some(old)) = (self.rescue, self.segments.all.back().cloned()) else {
             return Ok(());
@@ -56,7 +56,8 @@ impl<D: Disk> Spool<D> {
         Ok(())
     }
 
-    /// Leaves of the segment what is durable: no file if that is nothing, or a disk that fails each sync would fill with them.
+    /// Keeps only the durable part of the segment. If nothing is durable it removes the file, or a disk that fails every sync
+    /// would fill with such files.
     fn give_up(&mut self, rescue: Rescue, walk: &Walk<D::File>) {
         let idx = self.segments.all.len() - 2;
         if rescue.from_bytes <= HEADER_BYTES {
@@ -65,7 +66,7 @@ impl<D: Disk> Spool<D> {
             return;
         }
         self.segments.all[idx].len_bytes = rescue.from_bytes;
-        // For the space alone: nothing beyond that length is read.
+        // Only to free the space: nothing beyond that length is read.
         let _ = walk.file.cut(rescue.from_bytes);
     }
 

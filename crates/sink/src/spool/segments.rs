@@ -1,4 +1,4 @@
-//! The segments of a spool: which there are, and the one that is appended to.
+//! The segments of a spool, and the one that is appended to.
 
 use super::Tally;
 use super::disk::{Disk, DiskFile, read_all, write_all};
@@ -13,7 +13,7 @@ use sys::Errno;
 pub(super) struct Segment {
     pub(super) number: u64,
     pub(super) header: Header,
-    /// How long it is; what the file has beyond that is of no meaning.
+    /// Its length; anything in the file beyond that is ignored.
     pub(super) len_bytes: u64,
 }
 
@@ -22,16 +22,16 @@ impl Segment {
         name_of(self.number)
     }
 
-    /// For a walk.
+    /// What a walk needs to know about it.
     pub(super) fn extent(&self) -> Extent {
         Extent { salt: self.header.salt, len_bytes: self.len_bytes }
     }
 }
 
-/// The last segment while it is appended to.
+/// The last segment, while it is appended to.
 pub(super) struct Active<F> {
     file: F,
-    /// What is durable of it, in bytes and as a place.
+    /// Its durable part, in bytes and as a position.
     pub(super) synced_bytes: u64,
     pub(super) synced: Tally,
     /// Whether its name is durable.
@@ -44,19 +44,19 @@ enum Named {
     NotYet,
 }
 
-/// All segments, the oldest first.
+/// All segments, oldest first.
 pub(super) struct Segments<F> {
     pub(super) all: VecDeque<Segment>,
-    /// The file of the last one, if it is appended to.
+    /// The file of the last segment, if it is being appended to.
     pub(super) active: Option<Active<F>>,
     next_number: u64,
-    /// A file that is none of them and could not be removed.
+    /// A file that is not a segment and could not be removed.
     leftover: Option<String>,
     scratch: Vec<u8>,
 }
 
 impl<F: DiskFile> Segments<F> {
-    /// Finds those that are there, and removes what is left of one that was being made. Returns the bytes of these too.
+    /// Finds the existing segments, and removes the remains of one that was being created. Also returns the bytes removed.
     pub(super) fn open<D: Disk<File = F>>(disk: &mut D) -> Result<(Segments<F>, u64), OpenError> {
         let mut numbers: Vec<u64> =
             disk.names()?.iter().filter_map(|name| number_of(name)).collect();
@@ -80,12 +80,12 @@ impl<F: DiskFile> Segments<F> {
         Ok((Segments { all, active, next_number, leftover, scratch: Vec::new() }, removed_bytes))
     }
 
-    /// Bytes of all of them.
+    /// Total size of all segments.
     pub(super) fn bytes(&self) -> u64 {
         self.all.iter().map(|segment| segment.len_bytes).sum()
     }
 
-    /// Begins one in which `before` comes before the first entry.
+    /// Starts a segment whose first entry is preceded by `before`.
     pub(super) fn begin<D: Disk<File = F>>(
         &mut self,
         disk: &mut D,
@@ -112,13 +112,14 @@ impl<F: DiskFile> Segments<F> {
         Ok(())
     }
 
-    /// Removes a file that must not count, now or before the next segment is begun.
+    /// Removes a file that must not count, now or before the next segment is started.
     pub(super) fn discard<D: Disk<File = F>>(&mut self, disk: &mut D, number: u64) {
         let name = name_of(number);
         self.leftover = remove(disk, &name).is_err().then_some(name);
     }
 
-    /// Appends to the active segment: whole, or not at all. `Err` with [`Torn::Yes`]: the segment must not be appended to any more.
+    /// Appends to the active segment, whole or not at all. After `Err` with [`Torn::Yes`] nothing more may be appended to the
+    /// segment.
     pub(super) fn write(&mut self, head: &Head, body: &[u8]) -> Result<(), (Errno, Torn)> {
         let (Some(active), Some(segment)) = (&self.active, self.all.back_mut()) else {
             return Err((Errno::INVAL, Torn::No));
@@ -135,7 +136,7 @@ impl<F: DiskFile> Segments<F> {
         Ok(())
     }
 
-    /// Makes the active segment durable up to `end`, which is what comes after its last entry.
+    /// Makes the active segment durable up to `end`, the position after its last entry.
     pub(super) fn sync<D: Disk<File = F>>(
         &mut self,
         disk: &mut D,
@@ -154,7 +155,7 @@ impl<F: DiskFile> Segments<F> {
         Ok(())
     }
 
-    /// Whether another entry of this size belongs into another segment.
+    /// Whether an entry of this size should go to a new segment.
     pub(super) fn is_full(&self, entry_bytes: u64, options: &Options) -> bool {
         self.active.is_some()
             && self.all.back().is_some_and(|segment| {
@@ -163,13 +164,13 @@ impl<F: DiskFile> Segments<F> {
             })
     }
 
-    /// What came before the segment behind the one at `idx`; `end` for the last.
+    /// What came before the segment after the one at `idx`; `end` for the last.
     pub(super) fn after(&self, idx: usize, end: Tally) -> Tally {
         self.all.get(idx + 1).map_or(end, |next| next.header.before)
     }
 
-    /// Cuts off what follows the last whole entry of the last segment. Returns what was appended up to there, and the bytes that were
-    /// cut off.
+    /// Truncates what follows the last whole entry of the last segment. Returns what was appended up to there, and the number of
+    /// bytes truncated.
     pub(super) fn cut_tail<D: Disk<File = F>>(
         &mut self,
         disk: &mut D,
@@ -188,25 +189,25 @@ impl<F: DiskFile> Segments<F> {
         let cut_bytes = segment.len_bytes - end_bytes;
         segment.len_bytes = end_bytes;
         if cut_bytes > 0 {
-            // For the space alone: nothing beyond this length is read, and nothing is appended.
+            // Only to free the space: nothing beyond this length is read, and nothing is appended.
             let _ = walk.file.cut(end_bytes);
         }
 
-        // What a process that was killed has not synced is in the system's memory alone.
+        // What a killed process has not synced is only in the page cache.
         walk.file.sync()?;
         disk.sync()?;
         Ok((end, cut_bytes))
     }
 }
 
-/// Whether a segment may end in a part of an entry.
+/// Whether a segment may end with a partial entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Torn {
     Yes,
     No,
 }
 
-/// Removes a file; that there is none is as good.
+/// Removes a file; a missing file counts as success.
 pub(super) fn remove<D: Disk>(disk: &mut D, name: &str) -> Result<(), Errno> {
     match disk.remove(name) {
         Err(Errno::NOENT) => Ok(()),
@@ -214,7 +215,7 @@ pub(super) fn remove<D: Disk>(disk: &mut D, name: &str) -> Result<(), Errno> {
     }
 }
 
-/// The first copy that is whole; `None` if none is.
+/// The first intact copy; `None` if both are damaged.
 fn read_header(file: &impl DiskFile) -> Result<Option<Header>, OpenError> {
     let mut error = None;
     for at in [0, PAGE_BYTES] {

@@ -1,24 +1,24 @@
 use std::ops::Sub;
 
-/// Entries, their rows, and the rows' bytes. Of everything that was appended before an entry it is that entry's place in the
-/// spool's life, so that a gap is a subtraction of two places.
+/// A count of entries, their rows, and the rows' bytes. The tally of everything appended before an entry is its position in
+/// the spool's life, so a gap is the difference of two positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Entries: what the caller appended at once.
+    /// Entries: one per append.
     pub entries: u64,
-    /// Rows in them, as the caller counts.
+    /// Rows in them, as counted by the caller.
     pub rows: u64,
-    /// Bytes of the rows, as the caller counts; not what they take on disk.
+    /// Bytes of the rows, as counted by the caller; not their size on disk.
     pub row_bytes: u64,
 }
 
 impl Tally {
-    /// Whether there is nothing in it.
+    /// Whether all counts are zero.
     pub fn is_zero(&self) -> bool {
         *self == Tally::default()
     }
 
-    /// With one entry more. Wraps: what is read from a disk may be any number.
+    /// This with one entry more. Wraps, because numbers read from disk may be anything.
     pub(super) fn and_entry(self, rows: u32, row_bytes: u64) -> Tally {
         Tally {
             entries: self.entries.wrapping_add(1),
@@ -45,10 +45,10 @@ impl Sub for Tally {
     }
 }
 
-/// Which entry of a spool, or the end of which gap. Ids grow by one with each entry, over restarts too.
+/// Identifies an entry of a spool, or the end of a gap. Ids grow by one with each entry, across restarts too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryId {
-    /// Everything up to the entry, which is in it.
+    /// Everything up to and including the entry.
     pub(super) after: Tally,
 }
 

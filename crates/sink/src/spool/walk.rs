@@ -1,15 +1,15 @@
-//! Reading a segment from its begin to its end, over damage.
+//! Reads a segment from beginning to end, across damage.
 
 use super::disk::{DiskFile, read_all};
 use super::format::{HEAD_BYTES, HEADER_BYTES, Head};
 use std::ops::Range;
 use sys::Errno;
 
-/// Bytes that are read from the disk at once, unless an entry is larger.
+/// Bytes to read from the disk at once, unless an entry is larger.
 const READ_BYTES: usize = 256 * 1024;
-/// Bytes that are taken as unreadable at once.
+/// Bytes to treat as unreadable at once.
 const BAD_BYTES: usize = 4096;
-/// Attempts to read a place before what is there is taken as damaged.
+/// Attempts to read a place before its contents count as damaged.
 pub(super) const TRIES: u32 = 10;
 
 /// What a walk needs to know of a segment.
@@ -20,11 +20,11 @@ pub(super) struct Extent {
     pub(super) len_bytes: u64,
 }
 
-/// What stands at a place.
+/// An entry or mark found in a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) head: Head,
-    /// Where its head begins.
+    /// Offset of its head.
     pub(super) at: u64,
 }
 
@@ -35,27 +35,27 @@ impl Found {
     }
 }
 
-/// When a read that failed is tried again.
+/// When to retry a failed read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// When the caller asks again.
+    /// In the caller's next call.
     Later,
     /// At once.
     Now,
 }
 
-/// A place in a segment, and what was read there.
+/// A position in a segment, and the bytes read there.
 pub(super) struct Walk<F> {
     pub(super) file: F,
     patience: Patience,
-    /// Where the next head is looked for.
+    /// Where to look for the next head.
     pub(super) at: u64,
     window: Vec<u8>,
     window_at: u64,
-    /// Failed reads in a row, and where. Reads elsewhere that succeed between them do not count.
+    /// Failed reads in a row, and where. Successful reads elsewhere in between do not count.
     failures: u32,
     failed_at: u64,
-    /// Up to here it is known that some cannot be read.
+    /// Before this offset some bytes are known to be unreadable.
     bad_until: u64,
 }
 
@@ -66,7 +66,7 @@ impl<F: DiskFile> Walk<F> {
         Walk { file, patience, at: HEADER_BYTES, window, window_at, failures, failed_at, bad_until }
     }
 
-    /// The next head, or `None` at the end of the segment. The walk stays in front of it.
+    /// The next head, or `None` at the end of the segment. The walk stays before it.
     pub(super) fn look(&mut self, extent: &Extent) -> Result<Option<Found>, Errno> {
         loop {
             let body_at = self.at.saturating_add(HEAD_BYTES as u64);
@@ -74,7 +74,7 @@ impl<F: DiskFile> Walk<F> {
                 return Ok(None);
             }
 
-            // One byte on after another, within what is in memory and in the segment.
+            // Try one byte after another, within the memory and the segment.
             let at = self.at;
             let start = self.load(at, HEAD_BYTES, extent.len_bytes)?.start;
             let in_segment = usize::try_from(extent.len_bytes - at).unwrap_or(usize::MAX);
@@ -105,12 +105,12 @@ impl<F: DiskFile> Walk<F> {
         Ok(is_whole.then_some(range))
     }
 
-    /// What the ranges are of.
+    /// The bytes that the ranges refer to.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.window
     }
 
-    /// Sees to it that these bytes are in memory, and says where. `end` is where the segment ends.
+    /// Makes sure that these bytes are in memory, and returns where. `end` is the end of the segment.
     fn load(&mut self, at: u64, len: usize, end: u64) -> Result<Range<usize>, Errno> {
         let is_there =
             at >= self.window_at && at + len as u64 <= self.window_at + self.window.len() as u64;
@@ -128,7 +128,7 @@ impl<F: DiskFile> Walk<F> {
         self.window.resize(len, 0);
         self.window.shrink_to(READ_BYTES.max(len));
 
-        // What a file lacks that was longer is zeros, which no head is.
+        // Bytes missing from a file that was longer are zeros, which are never a head.
         while let Err(errno) = read_all(&self.file, &mut self.window, at) {
             if self.failed_at != at {
                 (self.failed_at, self.failures) = (at, 0);
@@ -145,9 +145,9 @@ impl<F: DiskFile> Walk<F> {
         Ok(())
     }
 
-    /// A bad sector never becomes good: reads what is around it, and takes it as zeros, so that what was in it is missing.
+    /// A bad sector never recovers: reads what is around it and treats it as zeros, so that its contents are missing.
     fn read_around(&mut self, at: u64, errno: Errno) -> Result<(), Errno> {
-        // A disk that does not even give the header is away, and comes back perhaps.
+        // A disk on which not even the header can be read is detached, and may come back.
         if read_all(&self.file, &mut [0], 0).is_err() {
             self.failures = 0;
             self.window.clear();

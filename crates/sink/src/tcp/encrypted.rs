@@ -1,4 +1,4 @@
-//! TLS over a TCP connection that does not block.
+//! TLS over a non-blocking TCP connection.
 
 use crate::byte_stream::plain::{HEARD_BYTES_MAX, unconfirmed, write_some};
 use crate::byte_stream::{CONNECT_TIMEOUT, Link};
@@ -13,23 +13,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use sys::poll::{Interest, PollSet};
 
-/// Bytes that become one record of TLS, at most (RFC 8446, section 5.1).
+/// Most bytes in one TLS record (RFC 8446, section 5.1).
 const RECORD_BYTES: usize = 16 << 10;
 
 pub(super) struct Encrypted {
     stream: TcpStream,
     tls: ClientConnection,
-    /// Bytes that were taken, before encryption.
+    /// Bytes accepted, before encryption.
     taken: u64,
-    /// Bytes that the socket has taken since the handshake, encrypted.
+    /// Encrypted bytes that the socket has accepted since the handshake.
     sent: u64,
-    /// Places in both streams that belong together: once the second is confirmed, the first is.
+    /// Corresponding offsets in both streams: once the second is confirmed, so is the first.
     marks: VecDeque<(u64, u64)>,
     confirmed: u64,
 }
 
 impl Encrypted {
-    /// Proves to each other who both ends are.
+    /// Performs the handshake.
     pub(super) fn shake_hands(
         stream: TcpStream,
         host: &str,
@@ -43,7 +43,8 @@ impl Encrypted {
             what: format!("{shown}: the TLS handshake failed: {error}"),
             fix: cure(&error).to_owned(),
         })?;
-        // What the handshake took is nobody's row, and no row has to wait until as much is confirmed again.
+        // The bytes of the handshake belong to no row, and no row must wait for that many bytes to be
+        // confirmed again.
         this.sent = 0;
         this.marks.clear();
         Ok(this)
@@ -72,7 +73,7 @@ impl Encrypted {
         }
     }
 
-    /// Sends what is encrypted, all of it or as much as there is room for.
+    /// Sends encrypted records, as many as there is room for.
     fn send_records(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             let mut counted = Counted { stream: &mut self.stream, count: 0 };
@@ -94,7 +95,7 @@ fn would_block_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Counts what the socket takes.
+/// Counts what the socket accepts.
 struct Counted<'a> {
     stream: &'a mut TcpStream,
     count: u64,
@@ -118,7 +119,7 @@ impl Link for Encrypted {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // One record at a time: what is taken has left, but for the last.
+        // One record at a time: all accepted bytes except the last record have been sent.
         self.send_records()?;
         let count = self.tls.writer().write(&bytes[..bytes.len().min(RECORD_BYTES)])?;
         self.taken += count as u64;

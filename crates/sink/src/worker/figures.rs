@@ -1,4 +1,4 @@
-//! What a sink's thread writes down for people, and its check of the law.
+//! The figures that a sink's thread reports, and its check of the law.
 
 use super::{REJECTION_TIME, Worker, panicked};
 use crate::batch::{Fate, Outcome};
@@ -7,11 +7,11 @@ use crate::spool::Disk;
 use ledger::Trouble;
 use std::time::Duration;
 
-/// How often what is inside is held against what came and what left.
+/// How often to compare what is inside with what came and what left.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
-    /// Holds what is inside against what came and what left, and writes down what people want to know.
+    /// Compares what is inside with what came and what left, and updates the figures.
     pub(super) fn measure(&mut self) {
         let now = (self.clock)();
         if now.at.duration_since(self.checked_at) < CHECK_INTERVAL {
@@ -67,7 +67,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.measure();
     }
 
-    /// Keeps what an outcome says for people, and counts attempts that failed.
+    /// Keeps the message of an outcome, and counts failed attempts.
     pub(super) fn note(&mut self, outcome: &Outcome, now: Now) {
         let figures = &self.accounts.figures;
         match &outcome.fate {

@@ -1,14 +1,14 @@
-//! When the destination or the form may be made again, after it could not be made or has panicked.
+//! When to retry creating the destination or the form, after creating it failed or it panicked.
 
 use std::time::{Duration, Instant};
 
-/// The first pause and the longest; each is twice the one before.
+/// The first and the longest pause; each is twice the one before.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(60)];
 
-/// The pauses between attempts at making one thing.
+/// The pauses between attempts to create something.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Remake {
-    /// No attempt before then.
+    /// No attempt before this time.
     pub(super) at: Option<Instant>,
     failures: u32,
 }
@@ -18,7 +18,7 @@ impl Remake {
         self.at.is_none_or(|at| now >= at)
     }
 
-    /// It failed once more. Returns when it may be tried again.
+    /// Notes another failure. Returns when to try again.
     pub(super) fn failed(&mut self, now: Instant) -> Instant {
         let [first, longest] = PAUSES;
         let pause = first.saturating_mul(1 << self.failures.min(16)).min(longest);

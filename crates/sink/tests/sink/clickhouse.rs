@@ -1,4 +1,4 @@
-//! Rows into ClickHouse's own engine, read back by a client that is not ours.
+//! Rows into ClickHouse's own engine, read back by an independent client.
 
 mod check;
 mod faults;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use testkit::servers::{Certificate, Server, unique};
 use testkit::{TempDir, proxy, readback, wait_for};
 
-/// A database of a test's own, which the sink makes.
+/// A separate database for a test, which the sink creates.
 pub(crate) fn to(server: SocketAddr, database: &str) -> ClickHouseOptions {
     ClickHouseOptions {
         url: format!("http://{server}"),
@@ -48,7 +48,7 @@ pub(crate) fn sink(to: ClickHouseOptions, rows: usize) -> SinkOptions {
     SinkOptions { batch, delivery, ..options }
 }
 
-/// A record with something of every type, of its own number.
+/// A record with fields of every type, derived from its number.
 fn record(number: u64) -> SocketRecord<'static> {
     let small = number as u32;
     SocketRecord {
@@ -69,7 +69,7 @@ fn record(number: u64) -> SocketRecord<'static> {
     }
 }
 
-/// The same as ClickHouse's client gives it.
+/// The same record as ClickHouse's client returns it.
 fn row(number: u64) -> Value {
     let made = record(number);
     json!({
@@ -155,7 +155,7 @@ fn rows_have_the_chosen_fields_alone() {
     assert_eq!(readback::clickhouse(server, &query), [expected]);
 }
 
-/// A batch that reached the server, and whose answer did not come back, is sent again, and is there once.
+/// A batch that reached the server, but whose answer was lost, is sent again and stored once.
 #[test]
 fn a_batch_whose_answer_is_lost_is_there_once() {
     let Some((server, proxy)) = Server::ClickHouse.start_with_proxy() else { return };
@@ -175,7 +175,7 @@ fn a_batch_whose_answer_is_lost_is_there_once() {
     assert_eq!(count(server.addr(), "weir", "sockets"), 1_000);
 }
 
-/// Without deduplication the same is counted as possible duplicates, and they are there.
+/// Without deduplication, both copies are stored, and counted as possible duplicates.
 #[test]
 fn without_deduplication_copies_are_counted() {
     let Some((server, proxy)) = Server::ClickHouse.start_with_proxy() else { return };
@@ -198,7 +198,8 @@ fn without_deduplication_copies_are_counted() {
     assert_eq!(readback::clickhouse(server.addr(), query), [json!({ "more": 1, "u": 1_000 })]);
 }
 
-/// What the sink says while it cannot deliver, and that its rows arrive once `cure` has been done.
+/// Checks the trouble that the sink reports while it cannot deliver, and that its rows arrive after
+/// `cure`.
 fn cured(options: ClickHouseOptions, words: &[&str], cure: impl FnOnce()) {
     let mut source = Source::to_one(sink(options, 100));
     source.send(0..100);
@@ -258,12 +259,12 @@ fn another_table_is_named_with_its_column() {
         alter("ADD COLUMN sequence Nullable(String)");
     });
 
-    // What can be cast is.
+    // A value that can be cast is stored.
     let query = format!("SELECT count() AS all FROM `{database}`.sockets WHERE sequence = '99'");
     assert_eq!(readback::clickhouse(server, &query), [json!({ "all": 1 })]);
 }
 
-/// What the engine would cut without a word.
+/// Columns in which the engine would silently truncate values.
 #[test]
 fn a_column_that_keeps_less_is_refused_and_one_that_keeps_more_is_not() {
     let Some(server) = Server::ClickHouse.shared() else { return };
@@ -347,7 +348,7 @@ fn tls_takes_a_sound_certificate_only() {
         assert!(trouble.what.contains("xpired") && trouble.fix.contains("renew"), "{trouble:?}");
         source.stop(Instant::now());
 
-        // Without the file the authority is unknown.
+        // Without the file, the certificate authority is unknown.
         let unknown = ClickHouseOptions { tls: TlsOptions::default(), ..secured };
         let mut source = Source::to_one(sink(unknown, 100));
         source.send(0..100);

@@ -114,13 +114,13 @@ fn check_files(dir: &TempDir) {
     assert_eq!(lines.len(), 20_000);
     assert_eq!(all("jsonl").concat().lines().count(), 20_020);
 
-    // Every batch is an array of its own, so that no file ends inside one.
+    // Every batch is an array of its own, so no file ends inside one.
     let json = all("json");
     assert!(json.iter().all(|file| file.starts_with('[') && file.ends_with("]\n")));
     assert_eq!(json.concat().matches("\"record_kind\":\"totals\"").count(), 20);
 }
 
-/// Each file can be read alone, and together they are everything, in order.
+/// Each file can be read alone, and together they hold everything, in order.
 fn check_protobuf(files: &[Vec<u8>]) {
     let mut next = 0;
     let mut polls = 0;
@@ -167,7 +167,7 @@ fn rows_that_come_while_no_sink_is_attached_are_nobodys() {
     fanout.attach(&sink);
     (0..20).for_each(|_| writer.record(&record));
     writer.flush();
-    // What was begun with a sink goes to its end without.
+    // A chunk that was begun with a sink is completed without one.
     writer.record(&record);
     fanout.detach(&sink);
     (0..5).for_each(|_| writer.record(&record));
@@ -219,7 +219,7 @@ fn sinks_come_and_go_while_the_source_runs_and_each_chunk_goes_to_one_of_two() {
     let mut writer = fanout.writer([1; 16]);
     let changes = Arc::<AtomicU64>::default();
     let seen = Arc::clone(&changes);
-    // Until sinks have come and gone meanwhile, however slow this thread is beside the other.
+    // Run until enough sinks have come and gone, however slow this thread is relative to the other.
     let source = std::thread::spawn(move || {
         let mut polls = 0;
         while polls < 300 || seen.load(Ordering::Acquire) < 20 {
@@ -232,7 +232,8 @@ fn sinks_come_and_go_while_the_source_runs_and_each_chunk_goes_to_one_of_two() {
         let next = null(sinks.len().to_string()).unwrap();
         watch.add(next.meter());
         fanout.replace(sinks.last().unwrap(), &next);
-        // Nobody waits for an end that is far: what it has leaves while the next one has the stream.
+        // The deadline is far off, and nobody waits for it: the old sink drains while the next one
+        // has the stream.
         sinks.last().unwrap().close(Instant::now() + DEADLINE);
         sinks.push(next);
         changes.fetch_add(1, Ordering::Release);

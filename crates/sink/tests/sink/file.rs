@@ -44,7 +44,7 @@ fn to_file(file: FileOptions) -> Source {
     Source::to_one(options("file", lines(file)))
 }
 
-/// Lines `first..` as a file has them.
+/// The lines of these records as in a file.
 fn text_of(numbers: Range<u64>) -> String {
     numbers.map(line_of).collect()
 }
@@ -59,12 +59,12 @@ fn rotated_files_together_are_everything_and_no_record_is_torn() {
     let path = dir.file("records.jsonl");
     let options = FileOptions { rotate_bytes: Some(20_000), ..crate::support::file_options(&path) };
     write_lines(options.clone(), 0..10_000);
-    // A second life goes on in the same file.
+    // A second life continues the same file.
     write_lines(options, 10_000..20_000);
     let files = crate::support::rotated(&path);
     assert!(files.len() > 20, "{}", files.len());
     assert!(files.iter().all(|file| file.len() <= 20_000));
-    // No file was put aside half empty.
+    // No file was rotated half empty.
     let full = files.iter().filter(|file| file.len() > 15_000).count();
     assert_eq!(full, files.len() - 1);
     files.iter().for_each(|file| drop(numbers_of(file)));
@@ -119,7 +119,7 @@ fn a_rotation_costs_as_much_as_files_are_there_and_not_as_may_be_kept() {
         rotate_keep: u32::MAX,
         ..crate::support::file_options(&path)
     };
-    // Behind a place that is free nothing moves.
+    // Files after the first free number are not moved.
     let beyond = dir.file("records.jsonl.40");
     fs::write(&beyond, text_of(7..8)).unwrap();
     write_lines(options, 0..1_000);
@@ -237,7 +237,7 @@ fn what_is_no_regular_file_is_not_written_and_what_waits_is_written_once_it_can_
     wait_for("the link's refusal", || (source.hop().gauges[&Gauge::Up] == 0).then_some(()));
     assert_eq!(source.hop().in_flight.count, 10);
     assert!(errors() > 0);
-    // In its place at once: a file would be made where there is none.
+    // Replaced by a rename: if the file were missing, the sink would create one.
     let fifo = dir.file("fifo");
     run(Command::new("mkfifo").arg(&fifo));
     fs::rename(&fifo, &path).unwrap();
@@ -284,7 +284,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: the sink's thread closes its file a moment after its end.
+        // Lazily, because the sink's thread closes its file a moment after its end.
         run(Command::new("umount").arg("--lazy").arg(self.0.path()));
     }
 }
@@ -301,7 +301,7 @@ fn a_full_disk_tears_no_record_and_costs_none_if_it_has_room_again_in_time() {
     let connector = lines(crate::support::file_options(&path));
     let mut source = Source::to_one(SinkOptions { batch, ..options("file", connector) });
     let meter = source.meters().remove(0);
-    // Batches that end in the middle of a page, so that the disk takes a part of one.
+    // Batches that end in the middle of a page, so that the disk accepts part of one.
     for first in (0..3_000).step_by(100) {
         source.send(first..first + 100);
     }

@@ -1,4 +1,4 @@
-//! Batches as bodies, against a server that answers what a test tells it.
+//! Batches as request bodies, to a server with scripted answers.
 
 mod faults;
 mod otlp;
@@ -123,7 +123,7 @@ fn what_passes_is_tried_again_with_the_same_bytes() {
         (answer("502 Bad Gateway", "", "behind it"), "behind it"),
         (moved, "example.net/other"),
         (String::new(), "the connection"),
-        // It breaks behind a status that says that all went well.
+        // The connection breaks after a status that reported success.
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhalf".to_owned(),
             "the connection",
@@ -134,7 +134,7 @@ fn what_passes_is_tried_again_with_the_same_bytes() {
         let mut source = Source::to_one(sink(sink::http(to(&fake), lines()), 100));
         let began = Instant::now();
         source.send(0..100);
-        // It may have passed before anybody looked.
+        // The trouble may have been too brief to be seen.
         let trouble = wait_for("the trouble", || match source.hop().trouble {
             None if fake.requests().len() < 2 => None,
             trouble => Some(trouble),
@@ -209,7 +209,7 @@ fn secrets_come_from_files_and_are_read_again() {
 
 #[test]
 fn an_answer_that_does_not_come_holds_nobody_else() {
-    // It takes connections, and answers nothing.
+    // It accepts connections, and never answers.
     let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
     let fake = Fake::start(&[OK]);
     let silent =
@@ -271,7 +271,7 @@ fn exception(status: &str, code: u32, words: &str) -> String {
 
 #[test]
 fn errors_of_clickhouse_mean_what_they_say() {
-    // With what may be there twice after another attempt.
+    // Each with the number of rows that a retry may duplicate.
     let passing = [
         (exception("500 Internal Server Error", 252, "Too many parts (TOO_MANY_PARTS)"), 0),
         (exception("500 Internal Server Error", 241, "Memory limit exceeded"), 100),
@@ -279,7 +279,7 @@ fn errors_of_clickhouse_mean_what_they_say() {
         (exception("403 Forbidden", 516, "Authentication failed"), 0),
         (exception("500 Internal Server Error", 242, "Table is in readonly mode"), 0),
         (exception("400 Bad Request", 53, "while converting column rtt_us"), 0),
-        // It came up after the status had left.
+        // An error that occurred after the status was sent.
         (answer("200 OK", "", "Code: 241. DB::Exception: Memory limit exceeded"), 100),
     ];
     for (refusal, copies) in passing {
@@ -312,7 +312,7 @@ fn errors_of_clickhouse_mean_what_they_say() {
     }
 }
 
-/// Each batch has a token of its own, and an answer comes when its rows are written.
+/// Each batch has a token of its own, and the answer comes once its rows are written.
 #[test]
 fn an_insert_of_clickhouse_says_when_it_is_to_be_answered() {
     let gathered = [
@@ -341,7 +341,7 @@ fn an_insert_of_clickhouse_says_when_it_is_to_be_answered() {
     }
 }
 
-/// Its rows are taken all the same.
+/// Its rows are inserted all the same.
 #[test]
 fn a_server_of_clickhouse_that_shows_no_columns_is_named() {
     let fake = Fake::start(&[OK]);

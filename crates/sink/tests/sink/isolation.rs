@@ -1,4 +1,4 @@
-//! Sinks beside a slow, a hanging and a panicking one: they lose nothing, and deliver as fast as without.
+//! Sinks next to a slow, a hanging and a panicking one: they lose nothing, and deliver as fast as without it.
 
 use crate::support::{Watch, check_law, hop, number_and_filling, numbered, options};
 use ledger::{Event, HopSnapshot};
@@ -19,9 +19,9 @@ use testkit::{DEADLINE, OwnProgram, TempDir, alone, run, wait_for};
 enum Fault {
     /// It never answers.
     Silent,
-    /// It answers one batch in a call, and takes its time.
+    /// It answers one batch per call, slowly.
     Slow,
-    /// It returns from no call until the test says so.
+    /// No call returns until the test allows it.
     Hangs(Arc<Mutex<Receiver<()>>>),
     Panics,
 }
@@ -78,7 +78,8 @@ fn good(dir: &TempDir) -> [Sink; 2] {
     [open("null", sink::null(content)), open("file", file)]
 }
 
-/// Sends chunks of 100 records, one a millisecond, and returns how long each took until both sinks had it; the longest of 99 of 100.
+/// Sends a chunk of 100 records every millisecond and measures how long each took until both sinks had delivered it; returns the
+/// 99th percentile.
 fn delays(fanout: &Fanout, good: &[Sink; 2], chunks: u64) -> Duration {
     let mut writer = fanout.writer([3; 16]);
     let mut delays = Vec::new();
@@ -96,12 +97,12 @@ fn delays(fanout: &Fanout, good: &[Sink; 2], chunks: u64) -> Duration {
     delays[delays.len() * 99 / 100]
 }
 
-/// Offers as fast as it can be taken; returns what the sinks were given.
+/// Offers rows as fast as the sound sinks accept them.
 fn flood(fanout: &Fanout, good: &[Sink; 2], records: u64) {
     let mut writer = fanout.writer([4; 16]);
     for number in 0..records {
         writer.record(&numbered(number));
-        // The sound ones have a queue of 1 MiB each, and are to be given no more than they take.
+        // The sound sinks have a queue of 1 MiB each, and must get no more than they can hold.
         if number.is_multiple_of(1_000) {
             writer.flush();
             wait_for("room", || {
@@ -165,7 +166,7 @@ const CHILD: &str = "WEIR_TEST_SINK_MEMORY";
 
 #[test]
 fn a_sink_keeps_to_its_memory_when_nothing_leaves() {
-    // Alone in its process: other tests' memory is not to be counted.
+    // Alone in its process, so that the memory of other tests is not counted.
     let program = OwnProgram::copy("memory");
     run(program.command(&["isolation::child_that_fills_a_sink"]).env(CHILD, "1"));
 }
@@ -184,7 +185,7 @@ fn child_that_fills_a_sink() {
     let mut writer = fanout.writer([5; 16]);
     let mut send = |records: u64| (0..records).for_each(|number| writer.record(&numbered(number)));
 
-    // Until it is full, and then as much again several times.
+    // Fill the queue, and then offer the same amount again several times.
     let before = resident_bytes();
     send(200_000);
     wait_for("a full queue", || (!hop(&sink.meter()).dropped.is_empty()).then_some(()));

@@ -1,4 +1,4 @@
-//! The Kafka sink against Apache Kafka.
+//! The Kafka sink with Apache Kafka.
 
 use crate::outage::{Killed, Outage, beside};
 use crate::support::{Source, found, hop, missing, numbered, options};
@@ -39,7 +39,7 @@ pub(crate) fn protobuf(options: KafkaOptions) -> Connector {
     kafka(options, Content::Records(Encoding::Protobuf, FieldSet::ALL))
 }
 
-/// A sink as the configuration makes it.
+/// Sink options as the configuration sets them.
 pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 10_000, bytes: 1 << 20, age: Duration::ZERO },
@@ -95,7 +95,7 @@ fn what_another_client_reads_is_what_was_sent_field_by_field() {
         assert!(seen.insert(number), "{number} is there twice");
         let expected = record(number);
         assert_eq!(decode_record(&message.payload), Ok(Record::Socket(expected)));
-        // The key is the host's boot and the cookie, and what has the same key is in the same partition.
+        // The key is the host's boot and the cookie; rows with the same key are in the same partition.
         let key = [&[7; 16][..], &(number % 1_000).to_be_bytes()].concat();
         assert_eq!(message.key.as_ref(), Some(&key));
         assert_eq!(*partition_of.entry(key).or_insert(message.partition), message.partition);
@@ -127,7 +127,7 @@ fn a_key_decides_the_partition_and_none_spreads_the_rows() {
         messages.iter().map(|message| message.partition).collect::<HashSet<_>>().len()
     };
 
-    // All rows of a host, in their order.
+    // All rows of a host, in order.
     let of_host = sent(KafkaKey::Host);
     assert!(of_host.iter().all(|message| message.key.as_deref() == Some(&[7; 16])));
     assert_eq!(partitions(&of_host), 1);
@@ -175,7 +175,7 @@ fn away() -> Option<(impl Outage, KafkaOptions)> {
 fn a_killed_broker_costs_what_the_queue_could_not_hold_and_nothing_is_there_twice() {
     let Some((away, options)) = away() else { return };
     let hop = crate::outage::without_spool(away, || SinkOptions {
-        // What is in flight is kept, and is not to be most of what is sent meanwhile.
+        // Rows in flight are kept, and must not be most of what is sent meanwhile.
         batch: BatchLimits { rows: 1_000, bytes: 1 << 20, age: Duration::ZERO },
         ..sink_options(protobuf(options))
     });
@@ -208,14 +208,14 @@ fn a_slow_hanging_or_resetting_broker_holds_no_other_sink() {
     assert!(numbers.into_iter().eq(0..hop.received.count));
 }
 
-/// What the sink says of a broker that does not take its record.
+/// The trouble that the sink reports with a broker that does not accept its record.
 pub(crate) fn trouble_with(options: KafkaOptions) -> Trouble {
     let mut source = Source::to_one(sink_options(protobuf(options)));
     source.send(0..1);
     let meter = source.meters().remove(0);
     let trouble = wait_for("the sink to say what is wrong", || hop(&meter).trouble);
     assert_eq!((hop(&meter).delivered.count, hop(&meter).in_flight.count), (0, 1));
-    // Its end is no reason to wait for a broker that does not come.
+    // Closing must not wait for a broker that does not come back.
     source.stop(Instant::now());
     trouble
 }
@@ -297,7 +297,7 @@ fn a_user_over_tls_is_let_in_with_the_right_password_alone() {
         check_trouble(&trouble, &what, "password_file");
     }
 
-    // No authority that is known here has signed it.
+    // No trusted authority has signed the certificate.
     let unknown = KafkaOptions {
         tls: Some(TlsOptions::default()),
         ..secured(&broker, SaslMechanism::Plain, &folder)
@@ -326,7 +326,7 @@ fn a_message_that_is_too_large_costs_no_other() {
     let python = testkit::find_tool("weir-python").unwrap();
     testkit::run(Command::new(python).args(["-c", MAKE, &broker.to_string(), &topic]));
 
-    // The broker refuses what is sent as one, and that is more than a message at first.
+    // The broker limits a request, and a request is more than one message at first.
     let options = KafkaOptions { compression: KafkaCompression::None, ..to(broker, &topic) };
     let mut source = Source::to_one(sink_options(protobuf(options)));
     let long = "x".repeat(30_000);
@@ -343,7 +343,7 @@ fn a_message_that_is_too_large_costs_no_other() {
     assert_eq!(numbers, (0..5_000).filter(|number| *number != 50).collect());
 }
 
-/// A broker inside librdkafka, which answers what it is told.
+/// A mock broker inside librdkafka, with scripted answers.
 fn pretended() -> (MockCluster<'static, DefaultProducerContext>, KafkaOptions) {
     let broker = MockCluster::new(1).unwrap();
     broker.create_topic("records", 1, 1).unwrap();
@@ -385,7 +385,7 @@ fn a_topic_that_is_not_allowed_is_named_and_tried_again() {
 #[test]
 fn a_producer_that_has_met_a_fatal_error_is_made_anew() {
     let (broker, options) = pretended();
-    // librdkafka takes that as fatal: such a producer never sends again.
+    // librdkafka considers that fatal: such a producer never sends again.
     broker.request_errors(
         RDKafkaApiKey::InitProducerId,
         &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED],

@@ -1,4 +1,4 @@
-//! The life of a sink's thread: its end, its deadline, and a client that is stuck or panics.
+//! The life of a sink's thread: its end, its deadline, and a client that hangs or panics.
 
 use crate::support::{Source, Watch, batch_rows, check_law, hop, number_and_filling, options};
 use ledger::{Event, Gauge, Reason, RejectClass};
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{DEADLINE, TempDir, wait_for};
 
-/// A sink to this destination, which is made anew by a clone.
+/// A sink to this destination, which is recreated as a clone.
 fn to<D: Destination + Clone + Sync + 'static>(destination: D) -> Connector {
     Connector {
         form: Box::new(|| {
@@ -26,7 +26,7 @@ fn to<D: Destination + Clone + Sync + 'static>(destination: D) -> Connector {
     }
 }
 
-/// Says which batch it is given, and waits for a word before it answers.
+/// Reports each batch it gets, and waits for a command before it answers.
 #[derive(Clone)]
 struct Commanded {
     began: Sender<u64>,
@@ -50,7 +50,7 @@ impl Destination for Commanded {
 
     fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
         let Some(id) = self.batch.take() else { return };
-        // Longer than it may take: a stuck client.
+        // Longer than allowed: a stuck client.
         let fate = self.next.lock().unwrap().recv().unwrap_or(Fate::Acknowledged);
         done.push(Outcome::all(id, fate));
     }
@@ -81,7 +81,7 @@ fn a_stuck_thread_is_given_up_once_and_counts_nothing_when_it_comes_back() {
     assert_eq!((seen.uncertain.count, seen.dropped_for(Reason::Shutdown).count), (10, 30));
     command.send(Fate::Acknowledged).unwrap();
     drop(command);
-    // The thread ends: it lets go of its end of the channel.
+    // The thread ends: it drops its end of the channel.
     while begins.recv().is_ok() {}
     let mut after = hop(&meter);
     after.gauges.clone_from(&seen.gauges);
@@ -107,7 +107,7 @@ fn what_the_spool_has_of_a_stuck_thread_stays_for_the_next() {
     source.send(25..40);
     let left = source.stop(Instant::now());
 
-    // What was queued behind has not got there.
+    // The rows queued after those never reached the spool.
     assert_eq!(left[0].1.count, 15);
     let seen = hop(&meter);
     check_law(&seen);
@@ -117,7 +117,7 @@ fn what_the_spool_has_of_a_stuck_thread_stays_for_the_next() {
     while begins.recv().is_ok() {}
 }
 
-/// Makes no form the first three times.
+/// Creating the form fails the first three times.
 #[test]
 fn a_form_that_cannot_be_made_is_counted_and_tried_again() {
     let mut connector = sink::null(Content::Records(Encoding::Jsonl, FieldSet::ALL));
@@ -136,7 +136,7 @@ fn a_form_that_cannot_be_made_is_counted_and_tried_again() {
     assert_eq!(source.stop(Instant::now() + DEADLINE), []);
 }
 
-/// Cannot be made the first two times, while nothing is there to be sent.
+/// Creating the destination fails the first two times, while there is nothing to send.
 #[test]
 fn a_destination_that_was_made_in_the_end_is_in_no_trouble() {
     let mut connector = sink::null(Content::Records(Encoding::Jsonl, FieldSet::ALL));
@@ -198,7 +198,8 @@ fn what_was_sent_and_not_answered_at_the_deadline_is_uncertain_and_the_rest_is_n
     command.send(failed(Sent::Maybe, Reason::Unavailable)).unwrap();
     begins.recv().unwrap();
 
-    // The answer comes after the deadline: the thread is not given up, and knows what it had tried.
+    // The answer comes after the deadline: the thread is not abandoned, and knows what it had
+    // tried.
     let deadline = Instant::now() + Duration::from_millis(50);
     source.sinks[0].close(deadline);
     wait_for("the deadline", || (Instant::now() > deadline).then_some(()));
@@ -224,7 +225,7 @@ fn what_comes_after_the_end_was_announced_is_counted_as_lost_to_it() {
     assert_eq!((seen.delivered.count, seen.dropped_for(Reason::Shutdown).count), (10, 5));
 }
 
-/// Takes, refuses, drops and forgets by turns, each part of a batch as one.
+/// Acknowledges, refuses, drops and forgets in turn, with the same fate for all parts of a batch.
 #[derive(Clone)]
 struct Moody {
     seed: Arc<AtomicU64>,

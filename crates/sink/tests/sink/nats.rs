@@ -1,4 +1,4 @@
-//! The NATS sink against nats-server, with and without `JetStream`.
+//! The NATS sink with nats-server, with and without `JetStream`.
 
 use crate::outage::{Killed, Outage, beside};
 use crate::support::{Source, check_law, fields, found, hop, missing, numbered, options};
@@ -32,7 +32,7 @@ pub(crate) fn records(options: NatsOptions) -> Connector {
     nats(options, Content::Records(Encoding::Protobuf, fields(&["sequence", "cookie", "host"])))
 }
 
-/// As the configuration makes it.
+/// Sink options as the configuration sets them.
 pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 1_000, bytes: 256 << 10, age: Duration::ZERO },
@@ -78,7 +78,7 @@ fn a_stream_has_what_was_sent_field_by_field() {
 
 #[test]
 fn who_subscribes_hears_what_was_sent_field_by_field() {
-    // More than this the listener is too slow for, and the server keeps nothing for it.
+    // The listener is too slow for more than this, and the server keeps nothing for it.
     let count = testkit::rows().min(100_000);
     let Some(server) = Server::Nats.shared() else { return };
     let subject = unique("core");
@@ -147,7 +147,7 @@ fn faults_of_a_server_that_acknowledges_nothing_lose_nothing_that_was_acknowledg
         options,
         &proxy,
         &[
-            // The server speaks first: one that hangs from the beginning is sent nothing.
+            // The server speaks first: if it hangs from the beginning, nothing is sent to it.
             Fault::Slow { bytes_per_sec: 200_000 },
             Fault::Hang,
             Fault::ResetAfter { sent_bytes: 30_000 },
@@ -181,7 +181,7 @@ fn a_batch_is_found_in_its_stream_and_one_that_was_not_sent_is_not() {
     assert!(matches!(&other, ReadBack::Missing(what) if what.contains("stream")), "{other:?}");
 }
 
-/// What the sink says is wrong, with a row that waits for it.
+/// The trouble that the sink reports while a row waits.
 fn trouble_of(connector: Connector) -> Trouble {
     let mut source = Source::to_one(sink_options(connector));
     source.send(0..1);

@@ -1,4 +1,4 @@
-//! The NSQ sink against nsqd.
+//! The NSQ sink with nsqd.
 
 use crate::outage::{Killed, Outage, beside};
 use crate::support::{Source, found, hop, missing, numbered, options};
@@ -31,7 +31,7 @@ pub(crate) fn protobuf(options: NsqOptions) -> Connector {
     nsq(options, Content::Records(Encoding::Protobuf, FieldSet::ALL))
 }
 
-/// A sink as the configuration makes it.
+/// Sink options as the configuration sets them.
 pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 10_000, bytes: 256 << 10, age: Duration::ZERO },
@@ -89,7 +89,7 @@ fn away() -> Option<(impl Outage, NsqOptions)> {
 fn a_killed_nsqd_costs_what_the_queue_could_not_hold() {
     let Some((away, options)) = away() else { return };
     crate::outage::without_spool(away, || SinkOptions {
-        // What is in flight is kept, and is not to be most of what is sent meanwhile.
+        // Rows in flight are kept, and must not be most of what is sent meanwhile.
         batch: BatchLimits { rows: 1_000, bytes: 256 << 10, age: Duration::ZERO },
         ..sink_options(protobuf(options))
     });
@@ -156,7 +156,8 @@ fn what_is_wrong_is_named_with_its_cure() {
     let trouble = trouble_with(to(nsqd, "not/a/topic"));
     check_trouble(&trouble, &["E_BAD_TOPIC", &nsqd.to_string()], "correct `to`");
 
-    // This nsqd has no authentication server, and says so to who insists: the secret stays where it is.
+    // This nsqd has no authentication server, and says so; the client must then keep the secret to
+    // itself.
     let folder = TempDir::new();
     std::fs::write(folder.path().join("token"), "geheim").unwrap();
     let auth = Some(SecretSource::File(folder.file("token")));
@@ -165,7 +166,7 @@ fn what_is_wrong_is_named_with_its_cure() {
     source.send(0..1);
     wait_for("the row to leave", || source.is_empty());
 
-    // Something else listens there.
+    // Another protocol on that port.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = other.local_addr().unwrap();
     let answering = thread::spawn(move || {
@@ -195,7 +196,7 @@ fn a_message_that_is_too_large_costs_no_other() {
     let Some(nsqd) = Server::Nsqd.shared() else { return };
     let topic = unique("large");
     let mut source = Source::to_one(sink_options(protobuf(to(nsqd, &topic))));
-    // nsqd takes a mebibyte (--max-msg-size).
+    // nsqd accepts up to a mebibyte (--max-msg-size).
     let long = "x".repeat(1_100_000);
     for number in 0..100 {
         let host = if number == 50 { Some(&long[..]) } else { None };

@@ -1,4 +1,4 @@
-//! What holds for every destination while its server is away, slow or mad.
+//! What must hold for every destination while its server is down, slow or misbehaving.
 
 use crate::support::{
     Source, Watch, check_law, file_options, hop, number_and_filling, numbers_of, options,
@@ -14,20 +14,20 @@ use testkit::proxy::{Fault, Proxy};
 use testkit::servers::Own;
 use testkit::{DEADLINE, TempDir, outage, say, wait_for, wait_for_up_to};
 
-/// A server with what reads it.
+/// A server, and how to read what it stored.
 pub(crate) trait Outage {
     fn stop(&mut self);
     fn start(&mut self);
-    /// The numbers of all rows that it has, as often as it has them.
+    /// The numbers of all rows that it has, including repetitions.
     fn numbers(&mut self) -> Vec<u64>;
 
-    /// What it is offered all the time.
+    /// The rate at which rows are offered.
     fn rows_per_sec(&self) -> u64 {
         20_000
     }
 }
 
-/// A server that is killed and started again, and what reads the numbers of its rows.
+/// A server that is killed and restarted, and a function that reads the numbers of its rows.
 pub(crate) struct Killed<F> {
     pub(crate) server: Own,
     pub(crate) read: F,
@@ -54,7 +54,7 @@ impl<F: FnMut(&Own) -> Vec<u64>> Outage for Killed<F> {
 
 const CHUNK_ROWS: u64 = 200;
 
-/// Sends rows at the rate for so long; returns the number of the next one.
+/// Sends rows at this rate for this time; returns the next number.
 fn send(source: &mut Source, first: u64, rows_per_sec: u64, time: Duration) -> u64 {
     let begin = Instant::now();
     let count = rows_per_sec * time.as_millis() as u64 / 1_000 / CHUNK_ROWS * CHUNK_ROWS;
@@ -101,7 +101,7 @@ fn run(mut server: impl Outage, options: SinkOptions) -> Run {
     Run { hop, sent: next, distinct, repeated, drained_in }
 }
 
-/// What is lost is what the sink says it lost, row by row. Returns its hop at the end.
+/// Every lost row is one that the sink counted as lost. Returns its hop at the end.
 pub(crate) fn without_spool(
     server: impl Outage,
     options: impl FnOnce() -> SinkOptions,
@@ -117,7 +117,7 @@ pub(crate) fn without_spool(
     hop
 }
 
-/// Nothing is missing, and what is there twice is counted. Returns its hop at the end.
+/// Nothing is missing, and duplicates are counted. Returns its hop at the end.
 pub(crate) fn with_spool(
     server: impl Outage,
     options: impl FnOnce() -> SinkOptions,
@@ -143,11 +143,11 @@ pub(crate) fn with_spool(
     hop
 }
 
-/// Chunks that a fault is given to show: some ten megabytes wait in the buffers of a connection before its sink notices.
+/// Chunks within which a fault must show: some ten megabytes fit in the buffers of a connection before its sink notices.
 const CHUNKS_UNDER_FAULT: Range<u64> = 20..2_000;
 
-/// Under each fault in turn the ledger closes, a file next to it gets everything while the sink falls behind, and the sink recovers
-/// by itself. Returns its hop at the end.
+/// Under each fault in turn the ledger closes, a file sink next to it gets everything while the faulty sink falls behind, and
+/// that sink recovers by itself. Returns its hop at the end.
 pub(crate) fn beside(faulty: SinkOptions, proxy: &Proxy, faults: &[Fault]) -> HopSnapshot {
     let dir = TempDir::new();
     let path = dir.file("beside.jsonl");
@@ -164,12 +164,12 @@ pub(crate) fn beside(faulty: SinkOptions, proxy: &Proxy, faults: &[Fault]) -> Ho
     };
 
     for fault in faults {
-        // It is connected when the fault comes.
+        // It is connected when the fault begins.
         send(1);
         wait_for("an answer", || hop(&meters[1]).in_flight.is_zero().then_some(()));
         proxy.set(*fault);
 
-        // The file has the last chunk, and the sink not even the one before. Who is refused never gets to the proxy.
+        // The file has the last chunk, and the faulty sink not even the one before. A refused connection never reaches the proxy.
         let has_fired = || proxy.fired() > 0 || *fault == Fault::Refuse;
         let is_behind = || hop(&meters[1]).in_flight.count > CHUNK_ROWS && has_fired();
         let fell_behind = (1..CHUNKS_UNDER_FAULT.end).any(|chunks| {

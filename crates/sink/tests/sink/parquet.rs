@@ -1,4 +1,4 @@
-//! Parquet files, read by implementations that are not ours: pyarrow and DuckDB.
+//! Parquet files, read by independent implementations: pyarrow and DuckDB.
 
 mod folder;
 mod independent;
@@ -41,7 +41,7 @@ fn open(options: FolderOptions, batch: BatchLimits) -> Sink {
     .unwrap()
 }
 
-/// Waits until all of it is delivered, and ends the sink.
+/// Waits until everything is delivered, and ends the sink.
 fn end(sink: Sink) -> HopSnapshot {
     let meter = sink.meter();
     let left = sink.wait(Instant::now() + testkit::DEADLINE);

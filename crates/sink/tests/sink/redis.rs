@@ -1,4 +1,4 @@
-//! The Redis sink against Redis.
+//! The Redis sink with Redis.
 
 use crate::outage::{Killed, Outage, beside};
 use crate::support::{Source, check_law, fields, found, hop, missing, numbered, options};
@@ -32,7 +32,7 @@ pub(crate) fn records(options: RedisOptions) -> Connector {
     redis(options, Content::Records(Encoding::Protobuf, fields))
 }
 
-/// As the configuration makes it.
+/// Sink options as the configuration sets them.
 pub(crate) fn sink_options(connector: Connector) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 1_000, bytes: 256 << 10, age: Duration::ZERO },
@@ -179,7 +179,7 @@ fn a_batch_is_found_in_its_stream_and_one_that_was_not_sent_is_not() {
     assert!(matches!(&other, ReadBack::Missing(what) if what.contains(&name)), "{other:?}");
 }
 
-/// What the sink says is wrong, with a row that waits for it.
+/// The trouble that the sink reports while a row waits.
 pub(crate) fn trouble_of(connector: Connector) -> Trouble {
     let mut source = Source::to_one(sink_options(connector));
     source.send(0..1);

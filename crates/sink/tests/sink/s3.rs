@@ -1,4 +1,4 @@
-//! Buckets, with a real server, and what is there as its own clients read it.
+//! Buckets on a real server, read by its own clients.
 
 use crate::outage::{Outage, beside, with_spool, without_spool};
 use crate::parquet::{START_UNIX_NS, hop};
@@ -33,7 +33,7 @@ impl Store {
         Store::of(server, server)
     }
 
-    /// With a bucket that is made at the one address, and used at the other.
+    /// Creates the bucket through one address, for use through the other.
     fn of(at: impl Into<At>, server: SocketAddr) -> Store {
         let store = Store::without_bucket(server);
         readback::make_bucket(at, &store.bucket);
@@ -46,7 +46,7 @@ impl Store {
         Store { server, bucket: unique("records"), folder }
     }
 
-    /// The same over TLS, verified by this authority or by those of the system.
+    /// The same over TLS, verified by this authority or by the system's.
     fn secured(&self, ca: Option<String>) -> S3Options {
         let endpoint = Some(format!("https://{}", self.server));
         let tls = TlsOptions { ca: ca.map(Into::into), ..TlsOptions::default() };
@@ -70,7 +70,7 @@ impl Store {
     }
 }
 
-/// An object for each of these many rows.
+/// An object for every `rows` rows.
 fn sink_options(options: S3Options, rows: usize) -> SinkOptions {
     SinkOptions {
         name: "s3".into(),
@@ -91,7 +91,7 @@ fn open(options: S3Options, rows: usize) -> Sink {
     Sink::open(sink_options(options, rows)).unwrap()
 }
 
-/// Hands records to a sink, and returns them as JSON lines.
+/// Sends records to a sink, and returns them as JSON lines.
 fn write(sink: &Sink, count: u64) -> Vec<u8> {
     let fanout = Fanout::default();
     fanout.attach(sink);
@@ -142,7 +142,7 @@ fn save(store: &Store) -> usize {
 fn a_sink_s_100_000_records_are_all_in_its_bucket() {
     let Some(server) = Server::S3.shared() else { return };
     let store = Store::new(server);
-    // The first object is longer than a part, the second is one request.
+    // The first object is longer than a part, the second fits in one request.
     let sink = open(store.options(), 90_000);
     let lines = write(&sink, 100_000);
     let hop = end(sink);
@@ -171,7 +171,7 @@ fn rows_of_sflow_are_all_in_its_bucket() {
     crate::parquet::compare(store.folder.path());
 }
 
-/// Hands over what becomes an object of some 24 MiB, in three parts.
+/// Sends rows for an object of some 24 MiB, in three parts.
 fn write_large(sink: &Sink) {
     let fanout = Fanout::default();
     fanout.attach(sink);
@@ -208,7 +208,7 @@ fn an_upload_that_fails_or_hangs_leaves_no_parts_behind() {
     sink.close(Instant::now() + 2 * DEADLINE);
     wait_for("attempts to fail", || (proxy.fired() > 4).then_some(()));
 
-    // Then it hangs in the middle of one, until the sink gives it up.
+    // Then it hangs in the middle of one, until the sink abandons it.
     proxy.set(Fault::Slow { bytes_per_sec: 1 << 20 });
     wait_for("an upload to begin", || (!uploads().is_empty()).then_some(()));
     proxy.set(Fault::Hang);
@@ -247,12 +247,12 @@ fn a_server_that_was_killed_has_every_record_once() {
 
     let hop = end(sink);
     assert_eq!((hop.delivered.count, hop.dropped_total().count), (4_000, 0), "{hop:?}");
-    // Both writers made the same records with ids of their own, so that there are two objects of each time.
+    // Both writers made the same records with their own ids, so there are two objects for each time.
     assert_eq!(first, second);
     assert_eq!(readback::bucket(store.server, &store.bucket).len(), 8);
 }
 
-/// A server that is killed, and the numbers of all rows in its bucket.
+/// A server that is killed, and the bucket whose row numbers are read.
 struct Away(Own, String);
 
 impl Outage for Away {
@@ -287,7 +287,7 @@ fn numbers(server: &Own, bucket: &str) -> Vec<u64> {
     rows.iter().map(number).collect()
 }
 
-/// Objects of 2,000 rows of [`numbered`] at most.
+/// Objects of at most 2,000 rows of [`numbered`].
 fn numbered_options(store: &Store) -> SinkOptions {
     SinkOptions {
         batch: BatchLimits { rows: 2_000, bytes: 8 << 20, age: Duration::from_millis(50) },
@@ -379,7 +379,8 @@ fn a_batch_is_found_where_it_was_put_and_nothing_else_is_taken_for_it() {
     assert!(matches!(&other, ReadBack::Missing(why) if why.contains("other bytes")), "{other:?}");
 }
 
-/// What the sink says is wrong, with rows that wait for it. No secret is in it, nor in the options as they would be shown.
+/// The trouble that the sink reports while rows wait. Checks that neither it nor the options' debug output contains a
+/// secret.
 fn trouble_of(options: S3Options) -> Trouble {
     assert!(!format!("{options:?}").contains("geheim"), "{options:?}");
     let sink = open(options, 10);

@@ -1,4 +1,4 @@
-//! The Kafka sink with Apicurio Registry, and what Confluent's client reads then.
+//! The Kafka sink with Apicurio Registry, read by Confluent's client.
 
 use crate::kafka::{check_trouble, protobuf, record, sink_options, to, trouble_with};
 use crate::support::{Source, found, hop};
@@ -21,7 +21,7 @@ fn at(url: String) -> Option<SchemaRegistry> {
     Some(SchemaRegistry { url, login: Login::default(), tls: TlsOptions::default() })
 }
 
-/// A broker that has the topic and that of its totals.
+/// A broker with this topic and the one for its totals.
 fn broker_with(topic: &str) -> Option<SocketAddr> {
     let broker = Server::Kafka.shared()?;
     make_kafka_topic(broker, topic, 2);
@@ -92,7 +92,7 @@ fn rows_wait_for_a_registry_that_is_away() {
     assert_eq!((now.delivered.count, now.event(Event::PossibleDuplicates)), (100, 0), "{now:?}");
     assert_eq!(readback::registered(&url(registry.addr()), broker, &topic).len(), 100);
 
-    // Whoever has a schema asks no more.
+    // A sink that knows the schema's id no longer asks the registry.
     registry.kill();
     source.send(100..200);
     wait_for("all rows to leave", || source.is_empty());
@@ -136,7 +136,8 @@ fn a_registry_over_tls_is_believed_if_its_authority_is_known() {
     assert_eq!(source.hop().delivered.count, 10);
 }
 
-/// Apicurio wants an identity provider for users: this one knows nobody, and hears what is asked.
+/// Apicurio needs an identity provider for users: this server is none, and only records the
+/// request.
 #[test]
 fn a_user_is_named_to_the_registry_and_the_password_to_nobody_else() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

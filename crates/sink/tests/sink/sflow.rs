@@ -1,4 +1,4 @@
-//! Rows of sFlow with anything that they can hold, through brokers and stores, as others read them.
+//! sFlow rows with every possible field, through brokers and stores, as other readers see them.
 
 use crate::rows::any_message;
 use crate::support::{Source, check_law};
@@ -10,13 +10,13 @@ use testkit::readback::{self, Message};
 use testkit::servers::{Server, unique};
 use testkit::{Random, wait_for};
 
-/// When the first row is said to have been made; each is a microsecond later than the one before.
+/// The time of the first row; each following one is a microsecond later.
 const START_UNIX_NS: u64 = 1_795_372_920_000_000_000;
 
-/// Rows between two looks at whether the queue has room for more.
+/// Rows between checks whether the queue has room for more.
 const LOOK_ROWS: usize = 500;
 
-/// A row of each kind with its message, so many of each in turn.
+/// Rows of each kind with their messages, `count` in total.
 pub(crate) fn rows(count: u64) -> Vec<(RowKind, Vec<u8>)> {
     let mut random = Random(15);
     let row = |number| {
@@ -31,7 +31,7 @@ pub(crate) fn rows(count: u64) -> Vec<(RowKind, Vec<u8>)> {
     (0..count).map(row).collect()
 }
 
-/// The row of a message, with its kind, number and time.
+/// A chunk with the row of a message, with its kind, number and time.
 fn chunk_of(kind: RowKind, message: &[u8], number: u64) -> Chunk {
     let mut chunk = ChunkBuilder::new(1, [7; 16]);
     let (run_id, time_unix_ns) = (Some(7), Some(START_UNIX_NS + number * 1_000));
@@ -58,7 +58,7 @@ fn chunk_of(kind: RowKind, message: &[u8], number: u64) -> Chunk {
     chunk.cut(None).unwrap()
 }
 
-/// Hands the rows over, as there is room for them.
+/// Offers the rows as there is room.
 pub(crate) fn write(source: &mut Source, rows: &[(RowKind, Vec<u8>)]) {
     for some in rows.chunks(LOOK_ROWS) {
         for (kind, message) in some {
@@ -84,7 +84,7 @@ fn send(source: &mut Source, rows: &[(RowKind, Vec<u8>)]) {
     assert_eq!((hop.delivered.count, hop.delivered), (rows.len() as u64, hop.received), "{hop:?}");
 }
 
-/// Each row is there once, with every field as it was, whatever their order.
+/// Checks that each row is there once, with every field unchanged, in any order.
 #[track_caller]
 fn same(rows: Vec<(RowKind, Vec<u8>)>, found: impl Iterator<Item = Vec<u8>>) {
     let mut found: Vec<Vec<u8>> = found.collect();
@@ -161,7 +161,8 @@ fn redis_has_every_field() {
     same(rows, entries.iter().map(|entry| field(&entry.headers, "record").to_vec()));
 }
 
-/// The engine itself compares what the sink inserted with what it reads of JSON lines: all columns of all rows.
+/// The engine itself compares the rows that the sink inserted with those it reads from JSON lines: all columns
+/// of all rows.
 #[cfg(feature = "http")]
 #[test]
 fn clickhouse_has_every_field() {
@@ -196,7 +197,7 @@ fn clickhouse_has_every_field() {
     }
 }
 
-/// The rows of one kind as JSON lines, by crate record's own encoder.
+/// The rows of one kind as JSON lines, with the encoder of crate `record`.
 #[cfg(any(feature = "http", feature = "parquet"))]
 pub(crate) fn lines_of(rows: &[(RowKind, Vec<u8>)], kind: RowKind) -> Vec<u8> {
     use record::{Encoder, Encoding, FieldSet, Frame};
@@ -208,7 +209,7 @@ pub(crate) fn lines_of(rows: &[(RowKind, Vec<u8>)], kind: RowKind) -> Vec<u8> {
     lines
 }
 
-/// A request with a body, which has to be taken.
+/// Sends a request with a body, which must succeed.
 #[cfg(feature = "http")]
 #[track_caller]
 fn post(server: std::net::SocketAddr, database: &str, query: &str, body: &[u8]) {

@@ -1,4 +1,4 @@
-//! The spool on real file systems: full ones, and processes that are killed.
+//! The spool on real file systems: full disks, and killed processes.
 
 use sink::spool::{
     AppendError, Ended, EntryId, Folder, OpenError, Options, Read, Recovered, Spool,
@@ -17,7 +17,7 @@ fn open(path: &Path, options: Options) -> (Spool, Recovered) {
     Spool::open(Folder::open(path).unwrap(), options).unwrap()
 }
 
-/// Entry `number`: any length, bytes of its own.
+/// Entry `number`: any length, with bytes derived from its number.
 fn entry(number: u64) -> Vec<u8> {
     let mut random = Random(number);
     let len = 1 + random.below(20_000) as usize;
@@ -71,7 +71,7 @@ fn no_link_is_followed() {
     open(&path, Options::default()).0.close().unwrap();
 
     symlink(&path, dir.file("link")).unwrap();
-    // O_NOFOLLOW with O_DIRECTORY: the link is no directory.
+    // O_NOFOLLOW with O_DIRECTORY: the link is not a directory.
     let refused = Folder::open(&dir.file("link")).err();
     assert_eq!(refused, Some(OpenError::Io(Errno(libc::ENOTDIR))));
 
@@ -129,14 +129,14 @@ fn a_full_disk_is_a_state_that_ends_by_itself() {
     let when_full = number;
     assert!(when_full > 20, "{when_full}");
 
-    // Room that others make is used.
+    // Space freed by others is used.
     fs::remove_file(&filler).unwrap();
     wait_for("the room of the filler", || {
         append_until_full(&mut spool, &mut number);
         (number > when_full + 10).then_some(())
     });
 
-    // So is the spool's own, once it is acknowledged.
+    // So is the spool's own space, once it is acknowledged.
     let mut last = None;
     for at in 1..number {
         let Some(Read::Entry(read)) = spool.read().unwrap() else { panic!("no entry {at}") };
@@ -150,7 +150,7 @@ fn a_full_disk_is_a_state_that_ends_by_itself() {
         (number > first_again + 10).then_some(())
     });
     assert_eq!(read_all(&mut spool, first_again).0, number);
-    // The mark that a sync writes may find no room; what is there stays.
+    // The mark that a sync writes may find no room; existing data stays.
     let _ = spool.sync();
     drop(spool);
     let (mut spool, _) = open(&disk.path().join("spool"), options);
@@ -161,7 +161,7 @@ fn a_full_disk_is_a_state_that_ends_by_itself() {
 
 const CHILD_FOLDER: &str = "WEIR_TEST_SPOOL";
 
-/// Appends and syncs until it is killed; says what is synced.
+/// Appends and syncs until it is killed; prints what is synced.
 #[test]
 fn child_that_appends() {
     let Some(path) = env::var_os(CHILD_FOLDER) else { return };
@@ -203,7 +203,7 @@ fn a_process_that_is_killed_at_any_moment_loses_only_what_it_had_not_synced() {
         let (end, last) = read_all(&mut spool, from);
         assert!(end > synced, "{synced} was synced, and {end} would be next");
         most_unsynced = most_unsynced.max(end - 1 - synced.max(next - 1));
-        // At most one round is between what was said to be synced and what was appended.
+        // At most one round is between the last reported sync and the last append.
         assert!(end - 1 <= synced.max(next - 1) + 14, "{end} after {synced}");
 
         spool.acknowledge(last.unwrap());
@@ -218,7 +218,7 @@ fn a_process_that_is_killed_at_any_moment_loses_only_what_it_had_not_synced() {
     ));
 }
 
-/// Kills the child some time after its first entries; returns the number of the last entry that it said was synced.
+/// Kills the child some time after its first entries; returns the number of the last entry that it reported as synced.
 fn kill_at(child: &mut Peer, after: Duration) -> u64 {
     let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let mut synced = 0;
@@ -238,7 +238,8 @@ fn kill_at(child: &mut Peer, after: Duration) -> u64 {
     synced
 }
 
-/// `WEIR_SPOOL_MEASURE=/path cargo test --release -p sink --test sink spool::throughput -- --nocapture` says how fast it is there.
+/// `WEIR_SPOOL_MEASURE=/path cargo test --release -p sink --test sink spool::throughput -- --nocapture` measures the throughput
+/// there.
 #[test]
 fn throughput() {
     let Some(path) = env::var_os("WEIR_SPOOL_MEASURE") else { return };

@@ -1,4 +1,4 @@
-//! What streams and unix datagrams do when something is wrong: each says what, and how to mend it.
+//! What streams and unix datagrams report when something is wrong, and how to fix it.
 
 use crate::streams::options_of;
 use crate::support::{Source, check_law, hop, line_of, number_and_filling};
@@ -21,7 +21,7 @@ fn to(host: &str, port: u16) -> TcpOptions {
     TcpOptions { host: host.into(), port, framing: StreamFraming::Newline }
 }
 
-/// What the sink says is wrong, with a row that waits for it.
+/// The trouble that the sink reports while a row waits.
 fn trouble_of(connector: Connector) -> Trouble {
     let mut source = Source::to_one(options_of(connector));
     source.send(0..1);
@@ -58,7 +58,7 @@ fn what_cannot_be_reached_is_named_with_its_cure() {
     for connector in both() {
         check(connector, &[&shown, "No such file"], "start the receiver");
     }
-    // A socket that nobody has open any more.
+    // A socket file without a listener.
     drop(UnixListener::bind(&path).unwrap());
     for connector in both() {
         check(connector, &[&shown, "refused"], "nobody listens");
@@ -92,7 +92,7 @@ fn a_receiver_that_closes_at_once_is_named_and_costs_nothing_that_it_did_not_tak
 #[test]
 fn what_waits_in_a_send_buffer_is_not_acknowledged() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Inherited by what it accepts, and small: the rest stays on the sender's side.
+    // Accepted sockets inherit it. It is small, so the rest stays on the sender's side.
     socket2::SockRef::from(&listener).set_recv_buffer_size(4_096).unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut source = Source::to_one(options_of(tcp(to("127.0.0.1", port), lines())));
@@ -110,7 +110,7 @@ fn datagrams_to_a_unix_socket_arrive_one_a_row_and_wait_for_room() {
     let dir = TempDir::new();
     let path = dir.file("socket");
     let mut options = options_of(unixgram(path.clone(), lines()));
-    // Batches that failed together are tried again in any order.
+    // Batches that failed together are retried in any order.
     options.delivery.in_flight_max = 1;
     let mut source = Source::to_one(options);
     source.send(0..1_000);
@@ -127,7 +127,7 @@ fn datagrams_to_a_unix_socket_arrive_one_a_row_and_wait_for_room() {
     assert_eq!(source.hop().trouble, None);
     assert_eq!(source.hop().delivered.count, 1_000);
 
-    // What no datagram can hold is counted, and holds nothing.
+    // A row too long for any datagram is counted, and holds up nothing.
     let long = "x".repeat(1 << 20);
     let record = record::SocketRecord { host: Some(&long), ..record::SocketRecord::default() };
     source.writer.record(&record);
@@ -138,7 +138,7 @@ fn datagrams_to_a_unix_socket_arrive_one_a_row_and_wait_for_room() {
     assert_eq!(source.stop(Instant::now() + DEADLINE), []);
 }
 
-/// An rsyslogd that writes each message that it takes over TCP as a line, each with its length before it.
+/// An rsyslogd that writes each message received over TCP as a line, preceded by its length.
 fn rsyslog(dir: &TempDir, raw: &Path, port: u16) -> Peer {
     let config = dir.file("rsyslog.conf");
     let text = format!(
@@ -171,7 +171,7 @@ fn syslog_that_was_received_as_datagrams_reaches_rsyslog_over_tcp() {
     let mut process = rsyslog(&dir, &raw, port);
     let options = TcpOptions { framing: StreamFraming::OctetCounted, ..to("localhost", port) };
     let mut options = options_of(tcp(options, Content::Payloads));
-    // rsyslogd may not listen yet, and batches that failed together are tried again in any order.
+    // rsyslogd may not listen yet, and batches that failed together are retried in any order.
     options.delivery.in_flight_max = 1;
     let mut source = Source::to_one(options);
 

@@ -1,4 +1,4 @@
-//! Destinations that are streams, over TCP, TLS and unix sockets, to a receiver that is not ours.
+//! Destinations that are streams, over TCP, TLS and unix sockets, to an independent receiver.
 
 use crate::outage::{Outage, beside};
 use crate::support::{
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use testkit::proxy::{Fault, Proxy};
 use testkit::{DEADLINE, Process, TempDir, find_tool, free_port, need_tool, root, wait_for};
 
-/// A receiver that may end and be started again.
+/// A receiver that can be ended and restarted.
 pub(crate) struct Receiver {
     dir: TempDir,
     address: String,
@@ -53,19 +53,19 @@ impl Receiver {
         self.process = Some(process);
     }
 
-    /// Has it end its connections, and read what was on its way.
+    /// Makes it end its connections after reading what was in flight.
     pub(crate) fn stop(&mut self) {
         let mut process = self.process.take().unwrap();
         process.signal("TERM");
         process.finish();
     }
 
-    /// Ends it at once.
+    /// Kills it.
     fn kill(&mut self) {
         self.process = None;
     }
 
-    /// What came over each connection.
+    /// The bytes received over each connection.
     pub(crate) fn received(&self) -> Vec<Vec<u8>> {
         let files = fs::read_dir(self.dir.file("received")).unwrap();
         let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
@@ -76,7 +76,7 @@ impl Receiver {
     pub(crate) fn lines(&self) -> Vec<u64> {
         let whole = |text: Vec<u8>| {
             let mut text = String::from_utf8(text).unwrap();
-            // The end of a connection may be in the middle of a line.
+            // A connection may end in the middle of a line.
             text.truncate(text.rfind('\n').map_or(0, |at| at + 1));
             numbers_of(&text)
         };
@@ -127,7 +127,7 @@ fn over_tcp(framing: StreamFraming, content: Content) -> Vec<u8> {
     carried(sink::tcp(to_port(port, framing), content), receiver)
 }
 
-/// Rows with what their reader says that their length is in front.
+/// Splits a stream into rows, given a function that reads the length in front of each.
 fn frames(mut bytes: &[u8], head: impl Fn(&[u8]) -> (usize, usize)) -> Vec<&[u8]> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
@@ -232,7 +232,7 @@ fn an_outage_with_a_spool_loses_nothing() {
     crate::outage::with_spool(receiver, || options_of(tcp(port)));
 }
 
-/// A killed process takes with it what its kernel had for it: no more than that is missing.
+/// A killed process loses what its kernel held for it: no more than that is missing.
 #[test]
 fn a_receiver_that_is_killed_loses_what_it_had_not_read_and_no_more() {
     if !need_tool("weir-python") {
@@ -263,7 +263,7 @@ fn a_receiver_that_is_killed_loses_what_it_had_not_read_and_no_more() {
     let distinct: BTreeSet<_> = lines.iter().copied().collect();
     let repeated = (lines.len() - distinct.len()) as u64;
     assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
-    // The default of a receive buffer's most, 6 MiB (tcp(7), tcp_rmem), holds more than is sent between two ends.
+    // The default maximum of a receive buffer, 6 MiB (tcp(7), tcp_rmem), exceeds what is sent between two kills.
     assert!(next - distinct.len() as u64 <= 5 * 20 * 500, "{}", distinct.len());
 }
 

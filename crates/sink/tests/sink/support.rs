@@ -1,4 +1,4 @@
-//! What the tests of sinks share.
+//! Shared code of the sink tests.
 
 use ledger::{Amount, Gauge, HopKind, HopSnapshot, Ledger, Meter, Reason, Trouble};
 use record::{ChunkBuilder, FieldSet, SocketRecord};
@@ -26,7 +26,7 @@ pub(crate) fn file_options(path: &Path) -> FileOptions {
     }
 }
 
-/// A sink with the defaults of everything.
+/// Options with all defaults.
 pub(crate) fn options(name: &str, connector: Connector) -> SinkOptions {
     SinkOptions {
         name: name.into(),
@@ -55,7 +55,7 @@ pub(crate) fn number_and_filling() -> FieldSet {
 
 const FILLING: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
-/// A record with a number and its own length.
+/// A record with a number and a length that depends on it.
 pub(crate) fn numbered(number: u64) -> SocketRecord<'static> {
     SocketRecord {
         sequence: Some(number),
@@ -65,13 +65,13 @@ pub(crate) fn numbered(number: u64) -> SocketRecord<'static> {
     }
 }
 
-/// What [`numbered`] is as a line of JSON.
+/// The JSON line of [`numbered`].
 pub(crate) fn line_of(number: u64) -> String {
     let filling = &FILLING[..(number % 97) as usize];
     format!("{{\"sequence\":{number},\"host\":\"{filling}\"}}\n")
 }
 
-/// The numbers of lines that were made of [`numbered`]; fails on a torn one.
+/// The numbers in lines made from [`numbered`]; fails on a torn line.
 pub(crate) fn numbers_of(text: &str) -> Vec<u64> {
     assert!(text.is_empty() || text.ends_with('\n'), "the last line is torn");
     let number = |line: &str| {
@@ -119,8 +119,8 @@ impl Source {
         self.writer.flush();
     }
 
-    /// Waits until what is in flight would fit twice into every queue: how much of it is in the queue itself is written down ten times
-    /// a second only.
+    /// Waits until what is in flight would fit twice into every queue: the part of it that is in the queue itself is only updated
+    /// ten times a second.
     pub(crate) fn wait_for_room(&self) {
         let meters = self.meters();
         let has_room = |meter: &Arc<dyn Meter>| {
@@ -144,7 +144,7 @@ impl Source {
         self.meters().iter().all(|meter| hop(meter).in_flight.is_zero()).then_some(())
     }
 
-    /// Ends; returns what did not leave.
+    /// Ends the sinks; returns what did not leave.
     pub(crate) fn stop(self, deadline: Instant) -> Vec<(String, Amount)> {
         drop(self.writer);
         self.sinks.iter().for_each(|sink| sink.close(deadline));
@@ -154,7 +154,7 @@ impl Source {
     }
 }
 
-/// The files at `path`, the oldest first.
+/// The files at `path`, oldest first.
 pub(crate) fn rotated_bytes(path: &Path) -> Vec<Vec<u8>> {
     let numbered = |n: usize| PathBuf::from(format!("{}.{n}", path.display()));
     let mut files: Vec<_> = (1..).map(numbered).map_while(|path| fs::read(path).ok()).collect();
@@ -177,7 +177,7 @@ pub(crate) fn hop(meter: &Arc<dyn Meter>) -> HopSnapshot {
     hop
 }
 
-/// What a check of a destination says last, of ten records that it sent and looked for.
+/// The last step of checking a destination with ten records.
 pub(crate) fn found(connector: Connector) -> (&'static str, Result<String, Trouble>) {
     let mut builder = ChunkBuilder::new(1, [7; 16]);
     (0..10).for_each(|number| builder.record(&numbered(number)));
@@ -186,7 +186,7 @@ pub(crate) fn found(connector: Connector) -> (&'static str, Result<String, Troub
     (last.what, last.result)
 }
 
-/// What a destination answers that is asked for a batch which nobody has sent.
+/// What a destination answers when asked for a batch that was never sent.
 pub(crate) fn missing(mut connector: Connector) -> ReadBack {
     let part = Part {
         end: 7,
@@ -216,7 +216,7 @@ pub(crate) fn dropped(meter: &Arc<dyn Meter>, reason: Reason) -> u64 {
     hop(meter).dropped_for(reason).count
 }
 
-/// Reads a ledger all the time, until dropped, and fails if the law did.
+/// Reads a ledger continuously until dropped, and fails if the law did.
 pub(crate) struct Watch {
     ledger: Arc<Ledger>,
     stop: Arc<AtomicBool>,
@@ -242,12 +242,12 @@ impl Watch {
         Watch { ledger, stop, thread: Some(thread) }
     }
 
-    /// Watches one more.
+    /// Watches one more hop.
     pub(crate) fn add(&self, meter: Arc<dyn Meter>) {
         self.ledger.register(meter);
     }
 
-    /// Ends, and returns how often the law was looked at.
+    /// Ends, and returns how often the law was checked.
     pub(crate) fn end(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let looks = self.thread.take().unwrap().join().unwrap();

@@ -24,7 +24,7 @@ fn receiver_at(address: &str) -> (Receiver, SocketAddr) {
     (receiver, address)
 }
 
-/// Sends one poll of records whose `sequence` goes on from `next`.
+/// Sends one poll of records whose `sequence` continues at `next`.
 fn send_poll(source: &mut Source, poll: u64, next: &mut u64, records: u64) {
     let host = "h".repeat(100);
     for _ in 0..records {
@@ -40,7 +40,7 @@ fn send_poll(source: &mut Source, poll: u64, next: &mut u64, records: u64) {
     source.writer.end_of_poll(&PollTotals { poll: Some(poll), ..PollTotals::default() });
 }
 
-/// What a receiver was handed.
+/// What a receiver passed on.
 #[derive(Default)]
 struct Taken {
     records: BTreeSet<u64>,
@@ -57,9 +57,9 @@ impl Taken {
     }
 }
 
-/// Drops one datagram in five, by chance, before the socket gets it.
+/// Drops one datagram in five at random, before it reaches the socket.
 ///
-/// The kernel's classic BPF has a random number to load (`SKF_AD_RANDOM`, include/uapi/linux/filter.h).
+/// Classic BPF can load a random number (`SKF_AD_RANDOM`, include/uapi/linux/filter.h).
 fn drop_one_in_five(receiver: &Receiver) {
     let step = |code, jt, k| socket2::SockFilter::new(code, jt, 0, k);
     let program = [
@@ -88,7 +88,7 @@ fn loses_a_fifth_and_knows_it(address: &str) {
         if let Some((report, last_poll)) = taken.last
             && last_poll == poll
         {
-            // The totals of this poll have arrived: from here on the figure is exact.
+            // The totals of this poll have arrived, so the figure is exact.
             assert_eq!(report.records_sent, next);
             assert_eq!(report.records_missing(), next - taken.records.len() as u64);
             let kernel = mem_info(receiver.socket()).unwrap().dropped_datagrams;
@@ -174,13 +174,13 @@ fn a_record_that_no_datagram_holds_is_counted_and_told() {
 
 const RIGHT: &str = "10.9.0.2";
 
-/// A source on the left of a wire to a receiver on its right.
+/// A source on the left of a wire, to a receiver on its right.
 fn across(wire: &Wire) -> (Source, Receiver) {
     let (receiver, remote) = wire.right.inside(|| receiver_at(&format!("{RIGHT}:0")));
     (wire.left.inside(|| source_to(remote)), receiver)
 }
 
-/// Sends a poll, and receives until the sink is empty and nothing comes any more.
+/// Sends a poll, and receives until the sink is empty and nothing arrives any more.
 fn poll_across(
     (source, receiver): (&mut Source, &mut Receiver),
     taken: &mut Taken,
@@ -198,7 +198,7 @@ fn poll_across(
 #[test]
 fn a_fifth_lost_on_a_wire_is_known_exactly_after_the_next_totals() {
     let Some(wire) = Wire::new(1_500) else { return };
-    // The same random filter where the wire ends: to the kernel it is the network's loss.
+    // The same random filter at the end of the wire: the kernel sees it as loss in the network.
     wire.right.tc("qdisc add dev w clsact");
     let drop_fifth = format!("4,32 0 0 4294963256,53 1 0 {},6 0 0 2,6 0 0 0", u32::MAX / 5);
     let mut filter = Command::new("tc");
@@ -241,14 +241,14 @@ fn datagrams_keep_to_the_path() {
     for netns in [&wire.left, &wire.right] {
         netns.ip("link set w mtu 1300");
     }
-    // What the sink has not heard of yet is cut into fragments; nothing is once it has.
+    // Datagrams are fragmented until the sink learns of the path MTU, and not afterwards.
     poll_across((&mut source, &mut receiver), &mut taken, (2, &mut next, 500));
     wait_for("the path's limit", || limit(1_272));
     let before = fragments();
     poll_across((&mut source, &mut receiver), &mut taken, (3, &mut next, 500));
     assert_eq!(fragments(), before);
     assert_eq!(taken.records.len() as u64, next);
-    // The stream goes on: whoever counts what is missing need not join two.
+    // The stream continues: a reader that counts missing records need not join two streams.
     let missing: Vec<_> = receiver.streams().map(|stream| stream.records_missing()).collect();
     assert_eq!(missing, [0]);
     check_law(&hop(&meter));

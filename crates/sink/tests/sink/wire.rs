@@ -1,15 +1,15 @@
-//! Two network namespaces of a test's own, with a wire between them.
+//! Two network namespaces for a test, connected by a wire.
 
 use testkit::{Netns, need_root_netns};
 
-/// `left` (10.9.0.1) and `right` (10.9.0.2); they go with their owner.
+/// `left` (10.9.0.1) and `right` (10.9.0.2); they are removed with this value.
 pub(crate) struct Wire {
     pub(crate) left: Netns,
     pub(crate) right: Netns,
 }
 
 impl Wire {
-    /// `None` where namespaces cannot be made, which is said.
+    /// `None`, with a message, where namespaces cannot be created.
     pub(crate) fn new(mtu: u32) -> Option<Wire> {
         if !need_root_netns() {
             return None;

@@ -1,4 +1,4 @@
-//! Single cases, written out.
+//! Individual cases.
 
 use super::fake::{FakeDisk, Faults};
 use crate::spool::{AppendError, Ended, Gap, OpenError, Options, Read, Recovered, Spool, Tally};
@@ -17,7 +17,7 @@ fn open(disk: &FakeDisk) -> (Spool<FakeDisk>, Recovered) {
     Spool::open(disk.clone(), options()).unwrap()
 }
 
-/// A disk with entries of these lengths, each of one row, synced, whose process is gone.
+/// A disk with entries of these lengths, one row each, synced, whose process has ended.
 fn disk_with(lens: &[usize]) -> FakeDisk {
     let disk = FakeDisk::new(1);
     let (mut spool, _) = open(&disk);
@@ -28,7 +28,7 @@ fn disk_with(lens: &[usize]) -> FakeDisk {
     disk
 }
 
-/// Reads everything, as lengths of entries and counts of lost ones.
+/// Reads everything, as lengths of entries and row counts of gaps.
 fn read_all(spool: &mut Spool<FakeDisk>) -> Vec<Result<usize, u64>> {
     let mut all = Vec::new();
     while let Some(read) = spool.read().unwrap() {
@@ -40,7 +40,7 @@ fn read_all(spool: &mut Spool<FakeDisk>) -> Vec<Result<usize, u64>> {
     all
 }
 
-/// Changes the file of the first segment of `disk` and checks what is read then.
+/// Changes the file of the first segment of a disk and checks what is read afterwards.
 #[track_caller]
 fn check_damaged(
     lens: &[usize],
@@ -328,7 +328,8 @@ fn either_slot_of_the_cursor_knows_that_a_removed_segment_was_acknowledged() {
 
 #[test]
 fn what_a_segment_has_beyond_the_begin_of_the_next_one_does_not_count() {
-    // An entry whose append failed, after all of it was written, and could not be cut off: the next one has its number.
+    // An entry whose append failed after all of it was written, and which could not be truncated: the next entry has
+    // the same number.
     let with_failed = disk_with(&[10, 20]).with_file(FIRST, |file| file.clone());
     let disk = disk_with(&[10]);
     let (mut spool, _) = open(&disk);

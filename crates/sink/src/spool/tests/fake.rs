@@ -1,4 +1,4 @@
-//! A disk in memory that loses what was not synced, and fails as told.
+//! An in-memory disk that loses unsynced data, and fails on request.
 
 use crate::spool::{Disk, DiskFile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use testkit::Random;
 const PAGE: usize = 4096;
 const SECTOR: usize = 512;
 
-/// What a disk does to a spool.
+/// What a disk can do to a spool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     NoSpace,
@@ -26,7 +26,7 @@ pub(crate) enum Fault {
     CrashInCall,
 }
 
-/// How often each fault has happened.
+/// How often each fault has occurred.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fired(pub(crate) [u64; Fault::CrashInCall as usize + 1]);
 
@@ -40,26 +40,26 @@ impl Fired {
     }
 }
 
-/// Chances of faults in each call, in thousandths, and states that last.
+/// Chances of faults in each call, in thousandths, and lasting states.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) no_space: u64,
     pub(crate) io_error: u64,
     pub(crate) failed_sync: u64,
     pub(crate) lying_sync: u64,
-    /// Bytes of all files, at most.
+    /// Limit on the bytes of all files.
     pub(crate) room_bytes: Option<usize>,
-    /// A page of a file, by the order in which files were made, that cannot be read.
+    /// An unreadable page: index of the file in order of creation, and of the page.
     pub(crate) bad_page: Option<(usize, usize)>,
     pub(crate) is_read_only: bool,
     pub(crate) is_away: bool,
-    /// After this many calls more the machine stops: every call fails until [`FakeDisk::crash`].
+    /// The machine stops after this many more calls: every call fails until [`FakeDisk::crash`].
     pub(crate) stops_after: Option<u64>,
 }
 
 #[derive(Default)]
 struct Inode {
-    /// What is read.
+    /// What reads return.
     now: Vec<u8>,
     /// What has reached the disk.
     durable: Vec<u8>,
@@ -77,11 +77,11 @@ struct State {
     salt: u32,
 }
 
-/// The disk; clones are the same one.
+/// The disk; clones share it.
 #[derive(Clone)]
 pub(crate) struct FakeDisk(Arc<Mutex<State>>);
 
-/// A file of it.
+/// A file on it.
 pub(crate) struct FakeFile(FakeDisk, usize);
 
 enum Call {
@@ -110,13 +110,13 @@ impl FakeDisk {
         self.lock().fired
     }
 
-    /// Stops the machine and starts it again: what was synced is there, and of the rest what chance left.
+    /// Stops the machine and restarts it: synced data is there, and a random part of the rest.
     pub(crate) fn crash(&self) {
         let mut state = self.lock();
         let State { random, inodes, names, durable_names, faults, fired, .. } = &mut *state;
         faults.stops_after = None;
 
-        // Each change of a name since the last sync of the folder has happened or not.
+        // Each change of a name since the last sync of the directory may or may not be there.
         let mut after = durable_names.clone();
         for (name, inode) in names.iter() {
             if !durable_names.contains_key(name) {
@@ -140,7 +140,7 @@ impl FakeDisk {
         }
     }
 
-    /// Changes one bit of what is on the disk. Returns whether there was one.
+    /// Flips one bit on the disk. Returns whether there was one to flip.
     pub(crate) fn flip_bit(&self) -> bool {
         let mut state = self.lock();
         let State { random, inodes, names, fired, .. } = &mut *state;
@@ -166,7 +166,7 @@ impl FakeDisk {
         state.names.values().map(|inode| state.inodes[*inode].now.len()).sum()
     }
 
-    /// Reads or replaces a file as it is.
+    /// Reads or replaces the contents of a file.
     pub(crate) fn with_file<T>(&self, name: &str, change: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut state = self.lock();
         let idx = state.names[name];
@@ -223,7 +223,7 @@ impl Inode {
         self.dirty.extend(first..=(end - 1) / PAGE);
     }
 
-    /// Makes one page durable, up to `sectors` of it.
+    /// Makes the first `sectors` sectors of a page durable.
     fn store(&mut self, page: usize, sectors: usize) {
         let start = page * PAGE;
         let end = (start + sectors * SECTOR).min(self.now.len());
@@ -259,7 +259,8 @@ impl Inode {
                 }
             }
         }
-        // The length is written apart from the pages: a file may have been made longer, or shorter, alone.
+        // The length is written separately from the pages, so a file may have been extended or shortened without
+        // them.
         if random.below(2) == 0 {
             self.durable.resize(len_bytes, 0);
         }
@@ -345,7 +346,7 @@ impl DiskFile for FakeFile {
         let at = at as usize;
 
         if entered.is_err() || has_stopped {
-            // A part of it may be there although the call failed.
+            // Part of it may have been written although the call failed.
             if !faults.is_read_only {
                 inode.write(&bytes[..random.index(bytes.len())], at);
             }
@@ -391,7 +392,7 @@ impl DiskFile for FakeFile {
             return Ok(());
         }
         if random.below(1000) < faults.failed_sync {
-            // The pages are taken as clean: no later sync writes them. Some file systems forget what was in them too.
+            // The pages count as clean: no later sync writes them. Some file systems also forget their contents.
             fired.add(Fault::FailedSync);
             let forgets = random.below(2) == 0;
             for page in std::mem::take(&mut inode.dirty) {

@@ -1,14 +1,14 @@
-//! A spool against a list, with every fault of a disk, by chance.
+//! A spool against a simple model, with random disk faults.
 
 use super::fake::{FakeDisk, Fault, Faults, Fired};
 use crate::spool::{AppendError, EntryId, OpenError, Options, Read, Spool, Tally};
 use std::collections::VecDeque;
 use testkit::Random;
 
-/// Seeds of a usual run; `WEIR_SPOOL_SEEDS=100000 cargo test -p sink --lib spool::tests::model` is the long one.
+/// Seeds of a normal run; `WEIR_SPOOL_SEEDS=100000 cargo test -p sink --lib spool::tests::model` is the long one.
 const SEEDS: u64 = 6_000;
 
-/// What was appended as one entry.
+/// One appended entry.
 #[derive(Clone)]
 struct Appended {
     rows: u32,
@@ -21,9 +21,9 @@ struct Appended {
 enum State {
     /// The next sync makes it durable.
     Appended,
-    /// It must be there as long as no bit is flipped.
+    /// It must survive unless a bit is flipped.
     Durable,
-    /// A crash, or a kernel that forgot what it could not write, may have taken it before it was durable.
+    /// A crash, or a kernel that forgot what it could not write, may have lost it before it was durable.
     AtRisk,
 }
 
@@ -36,14 +36,14 @@ impl Appended {
 /// What must be true of a spool.
 #[derive(Default)]
 struct Model {
-    /// All entries; the one with number n is at n - 1.
+    /// All entries; number n is at index n - 1.
     all: Vec<Appended>,
-    /// How many entries were read, and acknowledged.
+    /// How many entries were read, and how many acknowledged.
     read: usize,
     acknowledged: usize,
-    /// Ids of what was read since the last crash.
+    /// Ids of the entries read since the last crash.
     ids: VecDeque<EntryId>,
-    /// Durable entries that were not there, and flips that may each be the reason for one.
+    /// Durable entries that were missing, and bit flips, each of which may explain one.
     missing: u64,
     flips: u64,
     duplicates: u64,
@@ -52,7 +52,7 @@ struct Model {
 }
 
 impl Model {
-    /// What was appended and not synced is now this.
+    /// Changes the state of the entries that were appended and not synced.
     fn pass_on(&mut self, state: State) {
         for entry in self.all.iter_mut().filter(|entry| entry.state == State::Appended) {
             entry.state = state;
@@ -66,7 +66,7 @@ struct Run {
     options: Options,
     spool: Option<Spool<FakeDisk>>,
     model: Model,
-    /// Whether the disk lies at times, in one of four runs.
+    /// Whether the disk sometimes lies about syncs, in one of four runs.
     lies: bool,
 }
 
@@ -132,7 +132,7 @@ impl Run {
         let crashed = self.random.below(4) == 0;
         let opened = Spool::open(self.disk.clone(), self.options);
         if crashed && self.random.below(3) == 0 {
-            // In the middle of it, or just after.
+            // In the middle of opening, or just after.
             drop(opened);
             self.disk.crash();
             return;
@@ -151,7 +151,7 @@ impl Run {
         assert!(end <= model.all.len(), "entries are invented: {end} of {}", model.all.len());
         assert!(from <= model.acknowledged, "acknowledged by nobody");
 
-        // What is gone from the end, nobody counts.
+        // Entries missing at the end are not counted by anyone.
         let gone = model.all.drain(end..).filter(|entry| entry.is_durable()).count();
         model.missing += gone as u64;
         model.pass_on(State::AtRisk);
@@ -210,12 +210,12 @@ impl Run {
                 assert!(end > model.read && end <= model.all.len(), "{gap:?}");
                 let gone = &mut model.all[model.read..end];
                 assert_eq!(gap.lost, tally(gone));
-                // A segment may go before the cursor if there is no space for that. After a crash its entries, which
-                // are acknowledged, seem to be lost.
+                // If there is no space, a segment may be removed before the cursor is written. After a crash its
+                // acknowledged entries then seem to be lost.
                 let has_been_full = self.disk.fired().count(Fault::NoSpace) > 0;
                 let done = if has_been_full { model.acknowledged } else { 0 };
                 let counted = done.saturating_sub(model.read).min(gone.len());
-                // After a crash the same gap is there again.
+                // After a crash the same gap appears again.
                 for entry in gone[counted..].iter_mut().filter(|entry| entry.is_durable()) {
                     entry.state = State::AtRisk;
                     model.missing += 1;
@@ -276,7 +276,7 @@ impl Run {
         assert!(figures.bytes <= limit, "{figures:?}");
     }
 
-    /// After the last fault everything works, without any call but the ordinary ones.
+    /// After the last fault everything must work with only the ordinary calls.
     fn recover(&mut self) {
         self.disk.set(Faults::default());
         if self.random.below(2) == 0 {
@@ -285,7 +285,7 @@ impl Run {
         while self.spool.is_none() {
             self.open();
         }
-        // All that waits is read at once, or counted.
+        // Everything waiting is soon read, or counted.
         let deadline = 3 * self.model.all.len() + 100;
         for _ in 0..2 {
             let mut calls = 0;
@@ -386,7 +386,7 @@ fn whatever_the_disk_does_each_row_is_read_or_counted() {
         }
     }
 
-    // A fault that never happens proves nothing.
+    // A fault that never occurs proves nothing.
     for fired in sums.fired.0 {
         assert!(fired * 20 >= seeds, "{sums:?}");
     }

@@ -16,7 +16,7 @@ fn chunk(record: &SocketRecord<'_>) -> Chunk {
     builder.cut(None).unwrap()
 }
 
-/// What the last step found.
+/// The result of the last step.
 #[track_caller]
 fn last(steps: &[Step]) -> (&'static str, Result<String, String>) {
     let Some(Step { what, result, .. }) = steps.last() else { panic!("there was no step") };
@@ -57,7 +57,7 @@ fn a_record_that_is_not_there_is_not_found() {
     let ReadBack::Missing(what) = at(time + 1) else { panic!("it cannot be there") };
     assert!(what.contains(&(time + 1).to_string()), "{what}");
 
-    // Nor where there is no table: then the server's words say so.
+    // Likewise without a table: the server's message then says so.
     readback::clickhouse(server, &format!("DROP TABLE `{database}`.sockets"));
     let ReadBack::Missing(what) = at(time) else { panic!("there is no table") };
     assert!(what.contains("UNKNOWN_TABLE"), "{what}");

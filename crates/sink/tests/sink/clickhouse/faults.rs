@@ -1,4 +1,4 @@
-//! The engine killed, slow and hanging, with tables that take a batch once and with some that do not.
+//! The engine killed, slow and hanging, with tables that deduplicate batches and with some that do not.
 
 use super::{count, sink, to};
 use crate::outage::{Killed, Outage, beside, with_spool, without_spool};
@@ -9,10 +9,11 @@ use testkit::proxy::Fault;
 use testkit::readback;
 use testkit::servers::{Own, Server};
 
-/// Its tables take a batch once: what is there twice would be more than the sink counts, which is nothing.
+/// Its tables deduplicate batches: any duplicate would exceed the sink's count, which is zero.
 fn away() -> Option<(impl Outage, SinkOptions)> {
     let server = Server::ClickHouse.start()?;
-    // As in the usual settings: after the outage the engine takes few large batches at half the cost of many small ones.
+    // As in the default settings: after the outage the engine ingests few large batches at half the cost of many small
+    // ones.
     let options = sink(to(server.addr(), "weir"), 100_000);
     let read = |server: &Own| {
         let rows = readback::clickhouse(server, "SELECT sequence FROM weir.sockets");

@@ -1,4 +1,4 @@
-//! POST while its server is away, slow or hangs.
+//! POST while the server is down, slow or hanging.
 
 use super::server::{Fake, OK};
 use super::{lines, sink, to};
@@ -27,7 +27,7 @@ impl Outage for Away {
     }
 }
 
-/// Of all rows that came, as often as they came.
+/// The numbers of all rows received, including repetitions.
 fn numbers(fake: &Fake) -> Vec<u64> {
     let of = |body| numbers_of(&String::from_utf8(body).unwrap());
     fake.requests().into_iter().flat_map(|request| of(request.body)).collect()
@@ -76,7 +76,7 @@ fn a_slow_hanging_or_resetting_server_holds_no_other_sink() {
     assert!(repeated <= hop.event(Event::PossibleDuplicates), "{repeated} {hop:?}");
 }
 
-/// What was never sent cannot be there twice.
+/// Rows that were never sent cannot be duplicates.
 #[test]
 fn rows_that_found_nobody_count_as_no_duplicates() {
     let mut fake = Fake::start(&[OK]);
@@ -94,7 +94,7 @@ fn rows_that_found_nobody_count_as_no_duplicates() {
     assert_eq!(numbers(&fake).len(), 100);
 }
 
-/// A request that cannot be finished in time is given up by its own limit, long before the sink gives up its connection.
+/// A request that cannot be finished in time ends by its own timeout, long before the sink abandons the destination.
 #[test]
 fn what_a_server_is_too_slow_for_is_tried_again() {
     let fake = Fake::start(&[OK]);

@@ -1,4 +1,4 @@
-//! Logs of OpenTelemetry.
+//! OpenTelemetry logs.
 
 use super::server::{Fake, OK, answer};
 use super::{sent, sink, to};
@@ -13,7 +13,7 @@ use std::fs;
 use std::process::Command;
 use testkit::{Random, TempDir, find_tool, need_python_module, root, run, wait_for};
 
-/// The package that OpenTelemetry publishes finds each field of each row where its specification has it.
+/// The package published by OpenTelemetry finds each field of each row where the specification puts it.
 #[test]
 fn its_own_package_reads_every_field() {
     if !need_python_module("opentelemetry.proto") {
@@ -69,7 +69,7 @@ fn write_lines(folder: &TempDir, records: &[SocketRecord<'_>], datagrams: &[Data
     }
 }
 
-/// The rows that a server refuses are counted; it says how many.
+/// The rows that a server refuses are counted; it reports how many.
 #[test]
 fn logs_that_are_refused_in_part_are_counted() {
     let refusal = answer("200 OK", "", "\n\u{6}\u{8}\u{7}\u{12}\u{2}no");
@@ -79,13 +79,13 @@ fn logs_that_are_refused_in_part_are_counted() {
     let request = fake.requests().pop().unwrap();
     assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
 
-    // More than there were: 127 of 100.
+    // More than were sent: 127 of 100.
     let fake = Fake::start(&[&answer("200 OK", "", "\n\u{2}\u{8}\u{7f}")]);
     let hop = sent(sink(sink::otlp(to(&fake), FieldSet::ALL), 100), 100);
     assert_eq!((hop.delivered.count, hop.rejected_with(RejectClass::Invalid).count), (0, 100));
 }
 
-/// What stands in the body of an error is no answer of success.
+/// The body of an error does not count as a success answer.
 #[test]
 fn logs_that_were_answered_with_an_error_are_sent_again() {
     let fake = Fake::start(&[&answer("503 Service Unavailable", "", ""), OK]);

@@ -1,4 +1,4 @@
-//! An HTTP server that answers what a test tells it, and remembers what it was asked.
+//! An HTTP server that gives scripted answers and records the requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::mem;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
     pub(super) line: String,
@@ -27,11 +27,11 @@ impl Request {
 
 pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// How the question for the columns of a table begins.
+/// The beginning of the query for a table's columns.
 const COLUMNS: &[u8] = b"SELECT name, substring(type";
 
-/// Answers each request with the next of its answers, and with the last again and again. An empty one closes the connection, and so
-/// does one with `Connection: close`.
+/// Answers each request with its next answer, and repeats the last one. An empty answer closes the connection, and so does one
+/// with `Connection: close`.
 pub(super) struct Fake {
     pub(super) addr: SocketAddr,
     shared: Arc<Shared>,
@@ -41,7 +41,7 @@ pub(super) struct Fake {
 #[derive(Default)]
 struct Shared {
     requests: Mutex<Vec<Request>>,
-    /// The next one is at the end.
+    /// In reverse order: the next one is last.
     answers: Mutex<Vec<String>>,
     open: Mutex<Vec<TcpStream>>,
     is_ended: AtomicBool,
@@ -58,7 +58,7 @@ impl Fake {
         fake
     }
 
-    /// Ends like a program that is killed: its connections are closed wherever they are.
+    /// Ends like a killed program: closes its connections in whatever state they are.
     pub(super) fn stop(&mut self) {
         self.shared.is_ended.store(true, Ordering::Relaxed);
         TcpStream::connect(self.addr).unwrap();
@@ -98,7 +98,7 @@ impl Shared {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut stream = stream;
         while let Some(request) = read_request(&mut reader) {
-            // No part of what a test has written down: ClickHouse is asked before an insert, and shows nothing here.
+            // Not part of a test's script: the sink queries the columns before an insert, and this server shows none.
             if request.body.starts_with(COLUMNS) {
                 if stream.write_all(OK.as_bytes()).is_err() {
                     break;
@@ -115,7 +115,7 @@ impl Shared {
                 break;
             }
         }
-        // The other copy of it is still there.
+        // The other clone of the stream is still open.
         let _ = stream.shutdown(Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! The folder: whole files or none, leftovers, retention, full and forbidden disks.
+//! The Parquet directory: whole files or none, leftovers, retention, full disks and missing permissions.
 
 use super::{START_UNIX_NS, end, folder_options, hop, open};
 use crate::rows;
@@ -18,7 +18,7 @@ use testkit::{
     wait_for,
 };
 
-/// A file for each of these many rows.
+/// A file for every `rows` rows.
 fn batches(rows: usize) -> BatchLimits {
     BatchLimits { rows, bytes: 64 << 20, age: Duration::from_secs(60) }
 }
@@ -29,7 +29,7 @@ fn attached(sink: &Sink) -> ChunkWriter {
     fanout.writer([7; 16])
 }
 
-/// Records `first..first + count` of a run, one a second.
+/// Records `first..first + count` of a run, one per second.
 fn write(writer: &mut ChunkWriter, run_id: u64, first: u64, count: u64) {
     let mut random = Random(first + 1);
     for sequence in first..first + count {
@@ -43,7 +43,7 @@ fn write(writer: &mut ChunkWriter, run_id: u64, first: u64, count: u64) {
     writer.flush();
 }
 
-/// Every file below a folder, by path.
+/// Every file below a directory, sorted by path.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -63,7 +63,7 @@ fn files_lie_by_table_day_and_hour_and_sort_by_time() {
     let dir = TempDir::new();
     let sink = open(folder_options(dir.path()), batches(1_000));
     let mut writer = attached(&sink);
-    // From 18:42:00 on, so that the third file is of the next hour.
+    // From 18:42:00 on, so that the third file belongs to the next hour.
     write(&mut writer, 1, 0, 1_000);
     write(&mut writer, 1, 1_000, 1_000);
     drop(writer);
@@ -91,7 +91,7 @@ fn old_files_and_too_many_go_and_those_of_others_stay() {
         fs::write(theirs.join(name), "theirs").unwrap();
     }
 
-    // A file a quarter of an hour.
+    // Each file covers a quarter of an hour.
     let sink = open(folder_options(dir.path()), batches(900));
     let mut writer = attached(&sink);
     (0..12).for_each(|file| write(&mut writer, 1, file * 900, 900));
@@ -101,7 +101,7 @@ fn old_files_and_too_many_go_and_those_of_others_stay() {
     assert_eq!(all.len(), 3 + 12);
     assert_eq!(before.gauges[&Gauge::FolderBytes], lengths(&all[3..]));
 
-    // Files of the other tables, one older than all of them and one younger.
+    // Files of the other tables, one older than all of them and one newer.
     let [oldest, youngest] =
         [("polls", "20260101"), ("datagrams", "20990101")].map(|(table, day)| {
             let hour = dir.file(&format!("table={table}/date={day}/hour=00"));
@@ -111,7 +111,7 @@ fn old_files_and_too_many_go_and_those_of_others_stay() {
             path
         });
 
-    // Room for three and a half of them: the next life removes what is too much, the oldest first, before it is given a record.
+    // Room for three and a half of them: the next life removes the excess, oldest first, before it gets a record.
     let keep_bytes = lengths(&all[3..]) * 7 / 24;
     let options = FolderOptions { keep_bytes: Some(keep_bytes), ..folder_options(dir.path()) };
     let sink = open(options, batches(900));
@@ -143,7 +143,7 @@ fn lengths(paths: &[PathBuf]) -> u64 {
 #[test]
 fn a_folder_that_cannot_be_written_is_named_with_cause_and_cure() {
     let dir = TempDir::new();
-    // Not even root can make a folder below a file.
+    // Not even root can create a directory below a file.
     let folder = dir.file("file");
     fs::write(&folder, "").unwrap();
     let sink = open(folder_options(&folder), batches(100));
@@ -153,7 +153,7 @@ fn a_folder_that_cannot_be_written_is_named_with_cause_and_cure() {
     assert!(trouble.what.ends_with("/file: Not a directory (os error 20)"), "{trouble:?}");
     assert_eq!(trouble.fix, format!("see that {0} can be written: ls -ld {0}", folder.display()));
 
-    // Somebody mends it.
+    // The obstacle is removed.
     fs::remove_file(&folder).unwrap();
     drop(writer);
     assert_eq!(end(sink).delivered.count, 100);
@@ -191,7 +191,7 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
 const CHILD_FOLDER: &str = "WEIR_TEST_PARQUET";
 const CHILD_RUN: &str = "WEIR_TEST_PARQUET_RUN";
 
-/// Writes files until it is killed, and says how many rows were acknowledged.
+/// Writes files until it is killed, and prints how many rows were acknowledged.
 #[test]
 fn child_that_writes() {
     let Some(folder) = env::var_os(CHILD_FOLDER) else { return };
@@ -231,7 +231,7 @@ fn files_of_a_process_that_is_killed_at_any_moment_are_whole() {
         let acknowledged = kill_at(&mut child, Duration::from_micros(random.below(30_000)));
         lines += &format!("{run_id} {acknowledged}\n");
 
-        // What the one before had left is gone.
+        // The leftovers of the previous run are gone.
         let now_left = unfinished(&folder);
         assert!(left.iter().all(|path| !now_left.contains(path)), "run {run_id}: {left:?}");
         assert!(now_left.len() <= 1, "a file is written at a time");
@@ -247,7 +247,7 @@ fn files_of_a_process_that_is_killed_at_any_moment_are_whole() {
     testkit::say(&format!("parquet: {KILLS} kills, {removed} leftovers removed, {}", said.trim()));
 }
 
-/// Kills the child some time after its first file; returns how many rows it said were acknowledged.
+/// Kills the child some time after its first file; returns how many rows it reported as acknowledged.
 fn kill_at(child: &mut Peer, after: Duration) -> u64 {
     let (sender, lines) = mpsc::channel();
     let stdout = BufReader::new(child.0.stdout.take().unwrap());
@@ -270,7 +270,7 @@ fn kill_at(child: &mut Peer, after: Duration) -> u64 {
         };
         let Some((_, rows)) = line.split_once("acknowledged ") else { continue };
         let rows: u64 = rows.parse().unwrap();
-        // The moment is counted from the first file.
+        // The time counts from the first file.
         if acknowledged == 0 && rows > 0 {
             until = Instant::now() + after;
         }

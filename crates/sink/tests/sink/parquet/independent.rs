@@ -1,4 +1,4 @@
-//! What is in the files: every value of every row, and the schema.
+//! The contents of the files: every value of every row, and the schema.
 
 use super::{START_UNIX_NS, end, folder_options, open};
 use crate::support::Source;
@@ -28,7 +28,7 @@ pub(crate) fn compare(folder: &Path) -> bool {
     true
 }
 
-/// Writes the rows as `NAME.parquet`, and by crate record's own encoder as `NAME.jsonl`.
+/// Writes the rows as `NAME.parquet`, and with the encoder of crate `record` as `NAME.jsonl`.
 fn write(folder: &TempDir, kind: RowKind, table: Table, messages: &[Vec<u8>]) {
     let name = table.name;
     let mut writer = TableWriter::new(table).unwrap();
@@ -79,7 +79,7 @@ fn all_of_a_sink_s_records_are_in_its_files() {
     let count = testkit::rows();
     let folder = TempDir::new();
     let options = folder_options(&folder.file("records"));
-    // Two row groups and a part of one in the first file.
+    // Two and a half row groups in the first file.
     let limits = BatchLimits { rows: 80_000, bytes: 64 << 20, age: Duration::from_secs(60) };
     let mut source = Source::to(vec![open(options, limits)]);
 
@@ -141,7 +141,7 @@ fn only_chosen_fields_have_columns() {
     let folder = TempDir::new();
     let fields = "cookie,time_unix_ns,rtt_us".parse().unwrap();
     let mut random = Random(12);
-    // So few fields that a row group ends by its number of rows, and not by its memory.
+    // With so few fields, a row group ends by its row count rather than its memory.
     let messages: Vec<_> = (0..70_000).map(|_| encoded(&rows::realistic(&mut random))).collect();
     let mut writer = TableWriter::new(Table::sockets(&fields)).unwrap();
     for message in &messages {
@@ -166,7 +166,7 @@ fn a_message_that_is_refused_leaves_nothing_behind() {
     let good: Vec<_> = (0..300).map(|_| encoded(&rows::realistic(&mut random))).collect();
     let mut with_bad = TableWriter::new(Table::sockets(&FieldSet::ALL)).unwrap();
     for message in &good {
-        // Cut inside its last field, and with a text that is none.
+        // Truncated inside the last field, and with text that is not UTF-8.
         assert!(with_bad.push(&message[..message.len() - 1]).is_err());
         with_bad.push(message).unwrap();
         let not_text = [message.as_slice(), b"\x92\x01\x01\xff"].concat();
