@@ -21,7 +21,7 @@ impl Amount {
         Amount { count: 1, bytes: bytes as u64 }
     }
 
-    /// What is left of `self` when `other` is taken away; zero where `other` is larger.
+    /// `self` minus `other`; zero where `other` is larger.
     pub fn saturating_sub(self, other: Amount) -> Amount {
         Amount {
             count: self.count.saturating_sub(other.count),
@@ -29,7 +29,7 @@ impl Amount {
         }
     }
 
-    /// No datagram at all. Empty datagrams have no bytes but do count.
+    /// Whether there is no datagram at all. Empty datagrams have no bytes but do count.
     #[inline]
     pub fn is_zero(&self) -> bool {
         self.count == 0
@@ -57,7 +57,7 @@ impl std::iter::Sum for Amount {
     }
 }
 
-/// One counter of datagrams and bytes with a single writing thread.
+/// A counter of datagrams and bytes with a single writer thread.
 #[derive(Debug, Default)]
 pub struct Tally {
     count: AtomicU64,
@@ -65,8 +65,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds. Only the thread that owns the counter may call this: it loads and stores, which is cheaper than an atomic
-    /// addition and exact with a single writer.
+    /// Adds an amount. Only the thread that owns the counter may call this: it loads and stores, which is cheaper than
+    /// an atomic addition and exact with a single writer.
     #[inline]
     pub fn add(&self, amount: Amount) {
         let count = self.count.load(Ordering::Relaxed) + amount.count;
@@ -75,7 +75,7 @@ impl Tally {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Reads. What the writer did before the addition that is seen here is seen too.
+    /// Reads the counter. Everything that the writer did before the addition seen here is visible too.
     #[inline]
     pub fn load(&self) -> Amount {
         let count = self.count.load(Ordering::Acquire);
@@ -90,32 +90,32 @@ impl Tally {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Counters {
-    /// What left by the ordinary way.
+    /// What was delivered.
     pub delivered: Tally,
     dropped: [Tally; Reason::COUNT],
 }
 
 impl Default for Counters {
     fn default() -> Counters {
-        // Not derived: arrays of more than 32 have no default.
+        // Not derived, because arrays of more than 32 elements have no `Default`.
         let dropped = std::array::from_fn(|_| Tally::default());
         Counters { delivered: Tally::default(), dropped }
     }
 }
 
 impl Counters {
-    /// Counts a drop. Only the owning thread may call this.
+    /// Counts a drop. Only the owner thread may call this.
     #[inline]
     pub fn drop(&self, reason: Reason, amount: Amount) {
         self.dropped[reason as usize].add(amount);
     }
 
-    /// What was dropped for this reason.
+    /// The amount dropped for this reason.
     pub fn dropped(&self, reason: Reason) -> Amount {
         self.dropped[reason as usize].load()
     }
 
-    /// Every reason that has dropped anything.
+    /// Every reason with drops, and its amount.
     pub fn drops(&self) -> impl Iterator<Item = (Reason, Amount)> {
         Reason::ALL
             .iter()
@@ -124,7 +124,7 @@ impl Counters {
     }
 }
 
-/// What one sink's thread counts: the ways out that every hop has, and the three that only sinks have.
+/// What one sink's thread counts: the outcomes that every hop has, and the three that only sinks have.
 #[derive(Debug, Default)]
 pub struct SinkCounters {
     /// What the destination acknowledged (`delivered`), and what was dropped.
@@ -135,7 +135,8 @@ pub struct SinkCounters {
 }
 
 impl SinkCounters {
-    /// Counts what the destination confirmed. Only the owning thread may call this and the four functions below.
+    /// Counts rows that the destination acknowledged. Only the owner thread may call this and the four functions
+    /// below.
     pub fn acknowledge(&self, amount: Amount) {
         self.counters.delivered.add(amount);
     }
@@ -145,27 +146,28 @@ impl SinkCounters {
         self.counters.drop(reason, amount);
     }
 
-    /// Counts what the destination refused permanently.
+    /// Counts rows that the destination refused permanently.
     pub fn reject(&self, class: RejectClass, amount: Amount) {
         self.rejected[class as usize].add(amount);
     }
 
-    /// Counts what was sent and never answered. Once, at the end of a row's life: while it is retried it is in flight.
+    /// Counts rows that were sent and never acknowledged, once, at the end of their life: while they are retried they
+    /// are in flight.
     pub fn uncertain(&self, amount: Amount) {
         self.uncertain.add(amount);
     }
 
-    /// Counts what the sink's spool has at the sink's end. Its next life finds it there.
+    /// Counts rows that are still in the sink's spool when the sink ends. Its next life finds them there.
     pub fn keep(&self, amount: Amount) {
         self.kept.add(amount);
     }
 
-    /// What was rejected in this class.
+    /// The amount rejected in this class.
     pub fn rejected(&self, class: RejectClass) -> Amount {
         self.rejected[class as usize].load()
     }
 
-    /// Every class in which anything was rejected.
+    /// Every class with rejects, and its amount.
     pub fn rejects(&self) -> impl Iterator<Item = (RejectClass, Amount)> {
         RejectClass::ALL
             .iter()
@@ -173,7 +175,7 @@ impl SinkCounters {
             .filter(|(_, amount)| !amount.is_zero())
     }
 
-    /// Everything that left, by any way.
+    /// Everything that left, in any way.
     pub fn left(&self) -> Amount {
         let dropped: Amount = self.counters.drops().map(|(_, amount)| amount).sum();
         let rejected: Amount = self.rejects().map(|(_, amount)| amount).sum();
@@ -181,12 +183,12 @@ impl SinkCounters {
         delivered + dropped + rejected + self.uncertain.load() + self.kept.load()
     }
 
-    /// What was sent and never answered.
+    /// Rows that were sent and never acknowledged.
     pub fn uncertain_total(&self) -> Amount {
         self.uncertain.load()
     }
 
-    /// What the spool had at the end.
+    /// Rows left in the spool at the end.
     pub fn kept_total(&self) -> Amount {
         self.kept.load()
     }
@@ -197,24 +199,24 @@ impl SinkCounters {
 pub struct EventCounter(AtomicU64);
 
 impl EventCounter {
-    /// Adds. Only the owning thread may call this.
+    /// Adds to the counter. Only the owner thread may call this.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 
-    /// Sets a value that is not a count: a gauge.
+    /// Sets the value, for a gauge.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    /// Reads.
+    /// Reads the value.
     pub fn load(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How long datagrams took from receive to send, in fixed buckets. One writer.
+/// Histogram of the time from receive to send, with fixed buckets. One writer.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct DelayHistogram {
@@ -223,13 +225,13 @@ pub struct DelayHistogram {
 }
 
 impl DelayHistogram {
-    /// Upper bounds of the buckets in microseconds, inclusive. A last bucket holds what took longer.
+    /// Upper bounds of the buckets in microseconds, inclusive. One more bucket holds longer delays.
     pub const BOUNDS_US: [u64; 16] = [
         50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
         1_000_000, 2_000_000, 5_000_000,
     ];
 
-    /// Counts `count` datagrams that took so long. Only the owning thread may call this.
+    /// Counts `count` datagrams with this delay. Only the owner thread may call this.
     #[inline]
     pub fn add(&self, delay_us: u64, count: u64) {
         let bucket = Self::BOUNDS_US.iter().take_while(|&&bound| bound < delay_us).count();
@@ -240,7 +242,7 @@ impl DelayHistogram {
         bump(&self.sum_us, delay_us.saturating_mul(count));
     }
 
-    /// Datagrams in each bucket, the last one being those above all bounds, and the sum of all delays in microseconds.
+    /// Datagrams in each bucket, including the one above all bounds, and the sum of all delays in microseconds.
     pub fn load(&self) -> (Vec<u64>, u64) {
         let buckets = self.buckets.iter().map(|cell| cell.load(Ordering::Relaxed)).collect();
         (buckets, self.sum_us.load(Ordering::Relaxed))

@@ -1,5 +1,5 @@
-//! Numbers in JSON. One rule for the whole ledger: every number is a decimal string, because JSON readers in common use keep
-//! only 53 bits of a number.
+//! Numbers in JSON. One rule for the whole ledger: every number is a decimal string, because common JSON readers keep only
+//! 53 bits of a number.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use std::borrow::Cow;
@@ -74,7 +74,7 @@ pub(crate) mod list {
     }
 }
 
-/// Numbers by name.
+/// A map from names to numbers.
 pub(crate) mod map {
     use super::{BTreeMap, Decimal, Deserialize, Deserializer, Serialize, Serializer};
     use crate::figures::Named;
@@ -86,7 +86,7 @@ pub(crate) mod map {
         serializer.collect_map(values.iter().map(|(name, value)| (name, Decimal(value))))
     }
 
-    /// A name that this version does not know is left out: a newer daemon's ledger can be read, too.
+    /// Skips names that this version does not know, so that it can read a newer daemon's ledger.
     pub(crate) fn deserialize<'de, K: Named + Ord, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<BTreeMap<K, u64>, D::Error> {

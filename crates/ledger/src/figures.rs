@@ -1,13 +1,13 @@
-//! What hops count and measure outside the law: attempts, errors, sizes, states. Two closed tables, from which JSON, metrics
-//! and their documentation take names, units and meanings.
+//! What hops count and measure outside the law: attempts, errors, sizes, states. Two closed tables provide the names, units and
+//! meanings for JSON, for metrics and for their documentation.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// What the number of an [`Event`] or a [`Gauge`] is.
+/// The unit of an [`Event`] or a [`Gauge`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// How many there are of what the meaning says.
+    /// A count of the things named by the meaning.
     Count,
     /// Bytes.
     Bytes,
@@ -17,12 +17,12 @@ pub enum Unit {
     Microseconds,
     /// 1 for yes, 0 for no.
     Flag,
-    /// A number that stands for something.
+    /// A number that encodes something.
     Code,
 }
 
 impl Unit {
-    /// The word or symbol for it.
+    /// The word or symbol of the unit.
     pub const fn label(self) -> &'static str {
         match self {
             Unit::Count => "count",
@@ -35,7 +35,7 @@ impl Unit {
     }
 }
 
-/// What is found by its name in JSON.
+/// A value that JSON refers to by name.
 pub(crate) trait Named: Sized {
     fn named(name: &str) -> Option<Self>;
 }
@@ -48,7 +48,7 @@ macro_rules! labels {
         pub enum $set { $(#[doc = concat!("`", $label, "`")] $name,)+ }
 
         impl $set {
-            /// Every one, in the order of the table.
+            /// Every label, in the order of the table.
             pub const ALL: &'static [$set] = &[$($set::$name,)+];
 
             /// The name in JSON and the value of a metric's label.
@@ -56,7 +56,7 @@ macro_rules! labels {
                 match self { $($set::$name => $label,)+ }
             }
 
-            /// The one with this label.
+            /// The value with this label.
             pub fn named(label: &str) -> Option<$set> {
                 match label { $($label => Some($set::$name),)+ _ => None }
             }
@@ -64,8 +64,8 @@ macro_rules! labels {
     )+ };
 }
 
-/// Declares a table: rows are `Name = "name", Unit, "meaning";`. Below `each`, a row is one figure for each label of a set, whose
-/// name stands between two texts: `Name(Set) = "before" "after", Unit, "meaning";`.
+/// Declares a table: rows are `Name = "name", Unit, "meaning";`. Below `each`, a row is one figure per label of a set, with the
+/// label between two texts: `Name(Set) = "before" "after", Unit, "meaning";`.
 macro_rules! figures {
     (
         $(#[$doc:meta])*
@@ -80,11 +80,11 @@ macro_rules! figures {
         }
 
         impl $table {
-            /// Every row once, those with labels by their first one.
+            /// Every row once; rows with labels are represented by their first label.
             pub const ROWS: &'static [$table] =
                 &[$($table::$name,)+ $($table::$row($set::ALL[0]),)+];
 
-            /// What its number is.
+            /// The unit of its number.
             pub const fn unit(self) -> Unit {
                 match self {
                     $($table::$name => Unit::$unit,)+
@@ -92,7 +92,7 @@ macro_rules! figures {
                 }
             }
 
-            /// What it says, as a sentence.
+            /// Its meaning, as a sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $($table::$name => $meaning,)+
@@ -100,7 +100,7 @@ macro_rules! figures {
                 }
             }
 
-            /// Its row's name, with `*` where labels stand.
+            /// Its row's name, with `*` in place of the label.
             pub const fn row_name(self) -> &'static str {
                 match self {
                     $($table::$name => $text,)+

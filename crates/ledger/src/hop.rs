@@ -6,40 +6,41 @@ use crate::{Amount, Event, Gauge, Reason, RejectClass, Way};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A kind of place that counts what enters and leaves, in the order of the path.
+/// A kind of place that counts what enters and leaves, in the order of the data path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HopKind {
-    /// The kernel's queue of a listener's socket. The kernel keeps no count of what arrived, so that `received` is
-    /// what was read plus what was dropped; what waits to be read is the gauge `receive_queue_bytes`.
+    /// The kernel's queue of a listener's socket. The kernel does not count arrivals, so `received` is what was read plus what
+    /// was dropped; the bytes waiting to be read are the gauge `receive_queue_bytes`.
     Socket,
-    /// The receiving thread: truncated and denied datagrams end here, the rest enters the ring. With several sockets, their threads
-    /// and the one that merges what they read.
+    /// The receiving thread: truncated and denied datagrams end here, all others enter the ring. With several sockets, their
+    /// threads and the one that merges them.
     Receive,
-    /// One of several sockets of a listener, from the kernel's queue to where they are merged. All it counts is in the listener's
-    /// `socket` and `receive` hops too.
+    /// One of several sockets of a listener, from the kernel's queue to the merge. Everything it counts is also in the listener's
+    /// `socket` and `receive` hops.
     Member,
-    /// A target's way out of the ring. `received` is everything that entered the ring since the target joined.
+    /// A target's outlet from the ring. `received` is everything that entered the ring since the target joined.
     Target,
-    /// What the kernel took from us for a target: it may still give datagrams back as undeliverable.
+    /// What the kernel accepted from us for a target: it may still return datagrams as undeliverable.
     Egress,
-    /// The socket of a receiver on this host, which another program reads. `received` is what was handed over and did not come
-    /// back, `dropped` what the kernel dropped at that socket.
+    /// The socket of a receiver on this host, which another program reads. `received` is what was handed over and not returned,
+    /// `dropped` what the kernel dropped at that socket.
     Receiver,
-    /// The polls of the socket collector. `received` is every socket that the kernel listed, `delivered` every record made of one.
+    /// The polls of the socket collector. `received` is every socket that the kernel listed, `delivered` every record made from
+    /// one.
     Poll,
-    /// The kernel's close events. `received` is every event that the kernel sent us, lost ones included.
+    /// The kernel's close events. `received` is every event that the kernel sent us, including lost ones.
     Close,
-    /// The analysis of sFlow. `received` is every datagram that it took from its listeners, `delivered` every one whose samples were
+    /// The analysis of sFlow. `received` is every datagram from its listeners, `delivered` every datagram whose samples were
     /// read.
     Analysis,
-    /// A sink's queue, spool and destination. `received` is every record that was made for it, and what its spool held at the start;
+    /// A sink's queue, spool and destination. `received` is every record made for it, plus what its spool held at the start;
     /// `delivered` is what the destination acknowledged.
     Sink,
 }
 
 impl HopKind {
-    /// Every kind, in the order of the path.
+    /// Every kind, in the order of the data path.
     pub const ALL: [HopKind; 10] = [
         HopKind::Socket,
         HopKind::Receive,
@@ -69,26 +70,26 @@ impl HopKind {
         }
     }
 
-    /// Whether it shows a part of what other hops count, so that it must not be added to them.
+    /// Whether it shows a part of what other hops count, and must not be added to them.
     pub fn is_part(self) -> bool {
         self == HopKind::Member
     }
 }
 
-/// How far the drops of a hop can be trusted.
+/// How reliable the drop counts of a hop are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accounting {
-    /// Every datagram is where it says.
+    /// Exact: every datagram is accounted for.
     #[default]
     Exact,
-    /// At least these were dropped: the network reports some of its losses and is silent about others.
+    /// A lower bound: the network reports some of its losses and not others.
     AtLeast,
-    /// So many were dropped at a socket that others may send to as well: whose they were is not known.
+    /// The drops at a socket to which others may send as well: it is unknown whose datagrams they were.
     AllSenders,
 }
 
-/// A number of drops with their reason.
+/// A number of drops for one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Dropped {
     pub reason: Reason,
@@ -96,7 +97,7 @@ pub struct Dropped {
     pub amount: Amount,
 }
 
-/// A number of rows that a store refused permanently, and why.
+/// A number of rows that a store refused permanently, with the class of the refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Rejected {
     pub class: RejectClass,
@@ -104,62 +105,62 @@ pub struct Rejected {
     pub amount: Amount,
 }
 
-/// What is wrong with a destination, and how to fix it. Never contains a secret or a part of a payload.
+/// What is wrong with a destination, and how to fix it. Never contains a secret or part of a payload.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Trouble {
     /// What failed and why, with the address.
     pub what: String,
-    /// The setting or command that would help.
+    /// The setting or command that helps.
     pub fix: String,
 }
 
-/// One end of a link to another Weir, in words that the other end uses too: what both say can be compared.
+/// One end of a link to another Weir, in terms that the other end uses too, so that both can be compared.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Peer {
     /// Random number of the sender's run, in hexadecimal.
     pub run: String,
     /// Random number of the receiver's life, in hexadecimal.
     pub life: String,
-    /// What the receiver has accepted of the run in that life. The sender knows it of what is settled.
+    /// What the receiver has accepted of the run in that life. The sender knows only the settled part.
     pub accepted: Amount,
-    /// Who sends; absent at the sender.
+    /// The sender; absent at the sender itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sender: Option<PeerSender>,
-    /// What became of what former processes of this end sent in the same run; absent if there were none.
+    /// What became of what earlier processes of this end sent in the same run; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub earlier: Option<Earlier>,
 }
 
-/// What became of all that former processes of a link's sending end took, beside the law of this one:
-/// received = delivered + dropped + uncertain + lost in a crash.
+/// What became of everything that earlier processes of a link's sending end took, apart from the current law: received =
+/// delivered + dropped + uncertain + lost in a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Earlier {
     pub received: Amount,
     pub delivered: Amount,
     pub dropped: Amount,
-    /// Sent to a receiver that has lost its memory.
+    /// Sent to a receiver that has since lost its state.
     pub uncertain: Amount,
-    /// On their way when a process ended without a stop, and not accepted by the other end.
+    /// In flight when a process ended without stopping properly, and not accepted by the other end.
     pub lost_in_crash: Amount,
 }
 
-/// Who sends to a listener of other Weirs.
+/// The sender to a listener for other Weirs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PeerSender {
     /// The name of its key.
     pub key: String,
-    /// What it calls its host, and the listener there.
+    /// The host name it reports, and the listener there.
     pub host: String,
     pub listener: String,
 }
 
-/// Delays from receive to send, as counts in buckets.
+/// Delays from receive to send, as a histogram.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Delay {
     /// Upper bounds in microseconds, inclusive.
     #[serde(with = "crate::decimal::list")]
     pub bounds_us: Vec<u64>,
-    /// Datagrams in each bucket; one more than there are bounds.
+    /// Datagrams in each bucket; one bucket more than bounds.
     #[serde(with = "crate::decimal::list")]
     pub counts: Vec<u64>,
     /// Sum of all delays in microseconds.
@@ -171,35 +172,35 @@ pub struct Delay {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HopSnapshot {
     pub hop: HopKind,
-    /// Where what is counted here began: the name of a listener, or `sockets` for the socket collector.
+    /// The origin of what is counted here: the name of a listener, or `sockets` for the socket collector.
     pub origin: String,
-    /// Name of the target or sink, for the hops that belong to one.
+    /// Name of the target or sink, for hops that belong to one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<String>,
     /// Everything that entered.
     pub received: Amount,
-    /// Everything that left by the ordinary way.
+    /// Everything that was delivered.
     pub delivered: Amount,
-    /// Everything that was dropped; reasons that dropped nothing are absent.
+    /// Everything that was dropped, by reason; reasons without drops are absent.
     pub dropped: Vec<Dropped>,
-    /// What the store refused permanently; classes that refused nothing are absent.
+    /// Rows that the store refused permanently, by class; classes without refusals are absent.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub rejected: Vec<Rejected>,
-    /// What was sent and never answered, so that the store may have it or not; absent if there is none.
+    /// Rows that were sent and never acknowledged, so that the store may or may not have them; absent if there are none.
     #[serde(skip_serializing_if = "Amount::is_zero", default)]
     pub uncertain: Amount,
-    /// What a sink's spool had when the sink ended, for its next life; absent if there is none.
+    /// Rows in a sink's spool when the sink ended, for its next life; absent if there are none.
     #[serde(skip_serializing_if = "Amount::is_zero", default)]
     pub kept: Amount,
     /// `received - delivered - dropped - rejected - uncertain - kept`: what is inside.
     pub in_flight: Amount,
-    /// Most that can be inside; absent where nothing is kept.
+    /// Most that can be inside; absent where nothing is held.
     #[serde(with = "crate::decimal::option", skip_serializing_if = "Option::is_none", default)]
     pub capacity: Option<u64>,
     /// Whether the drops are exact or a lower bound.
     pub accounting: Accounting,
-    /// By how much the law fails; 0 when it holds. Negative: more left than entered. Positive: more is inside than fits, or
-    /// something left that nobody counted.
+    /// By how much the law is violated; 0 when it holds. Negative: more left than entered. Positive: more is inside than fits, or
+    /// something left uncounted.
     #[serde(with = "crate::decimal")]
     pub unaccounted: i64,
     /// Counts outside the law: attempts, retries, errors.
@@ -211,21 +212,21 @@ pub struct HopSnapshot {
     /// Time from receive to send.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay: Option<Delay>,
-    /// What is wrong with the destination at this moment; absent while nothing is.
+    /// What is wrong with the destination at this moment; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<Trouble>,
-    /// The Weirs at the other end, for what is an end of a link; absent elsewhere.
+    /// The Weirs at the other end, for an end of a link; absent elsewhere.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub peers: Vec<Peer>,
 }
 
 impl HopSnapshot {
-    /// Everything that left, by any way.
+    /// Everything that left, in any way.
     pub fn left(&self) -> Amount {
         self.delivered + self.dropped_total() + self.rejected_total() + self.uncertain + self.kept
     }
 
-    /// Everything that left without being delivered, by the way it went.
+    /// Everything that left without being delivered, by how it left.
     pub fn undelivered(&self) -> impl Iterator<Item = (Way, Amount)> {
         let dropped = self.dropped.iter().map(|drop| (Way::Dropped(drop.reason), drop.amount));
         let rejected = self.rejected.iter();
@@ -235,7 +236,7 @@ impl HopSnapshot {
         dropped.chain(rejected).chain(uncertain).chain(kept)
     }
 
-    /// All drops together.
+    /// The sum of all drops.
     pub fn dropped_total(&self) -> Amount {
         self.dropped.iter().map(|drop| drop.amount).sum()
     }
@@ -256,7 +257,7 @@ impl HopSnapshot {
         with.map(|rejected| rejected.amount).sum()
     }
 
-    /// How often something happened outside the law; 0 if it never did.
+    /// How often an event outside the law happened; 0 if never.
     pub fn event(&self, event: Event) -> u64 {
         self.events.get(&event).copied().unwrap_or_default()
     }
@@ -266,7 +267,7 @@ impl HopSnapshot {
         self.gauges.get(&gauge).copied()
     }
 
-    /// Adds the counts of another life of the same hop. Gauges and trouble stay.
+    /// Adds the counts of another life of the same hop. Gauges and trouble are kept.
     pub fn absorb(&mut self, earlier: &HopSnapshot) {
         self.capacity = match (self.capacity, earlier.capacity) {
             (Some(own), Some(other)) => Some(own + other),

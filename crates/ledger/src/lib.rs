@@ -1,13 +1,14 @@
 //! The ledger: what was received, what left, what was lost, where and why.
 //!
-//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. A sink has three more ways out: what its
-//! store `rejected(class)`, what is `uncertain` because no answer came, and what its spool has `kept` for its next life. "In flight" is never counted:
-//! it is what received leaves when everything that left is taken away. A reader loads the counters of what left *before*
-//! the counter of what was received, so that the difference is never negative; and it looks at what was received once more before
-//! that, so that the difference can be held against the hop's capacity. Each counter has one writer, never goes back,
-//! and is never reset while the process lives.
+//! At every hop `received = delivered + dropped(reason) + in flight` holds at every instant. A sink has three more outcomes: rows
+//! that its store `rejected(class)`, rows that are `uncertain` because no answer came, and rows that its spool has `kept` for its
+//! next life. "In flight" is never counted: it is what was received minus everything that left. A reader loads the counters of
+//! what left *before* the counter of what was received, so that the difference is never negative. It also looks at what was
+//! received once before that, so that the difference can be compared with the hop's capacity. Each counter has one writer, never
+//! goes back, and is never reset while the process lives.
 //!
-//! [`Counters`] is what a data plane writes ([`SinkCounters`] a sink), a [`Meter`] turns it into [`HopSnapshot`]s, and the [`Ledger`] gathers them.
+//! A data plane writes [`Counters`] (a sink [`SinkCounters`]), a [`Meter`] turns them into [`HopSnapshot`]s, and the [`Ledger`]
+//! gathers them.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,8 @@ macro_rules! is_intended {
     };
 }
 
-/// Rows are `Name = "label", lost at [hops], "cause", "advice";`, or `intended` in place of `lost` where a setting asks for it.
+/// Rows are `Name = "label", lost at [hops], "cause", "advice";`, with `intended` instead of `lost` if a setting asks for the
+/// drop.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $label:literal, $fate:ident at [$($place:ident),+], $cause:literal, $advice:literal;)+) => {
         /// Why a datagram or record did not get through. One closed list for the whole program.
@@ -185,8 +186,8 @@ reasons! {
     EncodeError = "encode_error", lost at [Sink],
         "the row could not be written in the sink's format",
         "report it, with what the daemon's log says: every row should have a form";
-    /// Counted when a row is older than `expire_after`, or a datagram for another Weir older than `deadline`, and certainly did not
-    /// reach the destination; exact.
+    /// Counted when a row is older than `expire_after`, or a datagram for another Weir older than `deadline`, and certainly did
+    /// not reach the destination; exact.
     Expired = "expired", lost at [Target, Sink],
         "it waited longer than expire_after of the sink, or deadline of the target, while the destination did not answer or too much was lost on the way",
         "fix the destination or the way there, or raise expire_after of the sink, or deadline or bandwidth of the target";

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Turns counters into hops. Reading must follow the order that [`HopBuilder`](crate::HopBuilder) asks for.
+/// Turns counters into hops. Counters must be read in the order that [`HopBuilder`](crate::HopBuilder) requires.
 pub trait Meter: Send + Sync {
     /// Appends this meter's hops.
     fn read(&self, hops: &mut Vec<HopSnapshot>);
 }
 
-/// Names of closed hops that keep a row of their own; further ones share one row, so that memory stays bounded.
+/// Most closed hops with a row of their own; further ones share one row, so that memory stays bounded.
 const CLOSED_HOPS_MAX: usize = 1_000;
 
 type HopKey = (HopKind, String, Option<String>);
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Ledger {
-    /// An empty ledger. `run_id` names this life of the process.
+    /// An empty ledger. `run_id` identifies this life of the process.
     pub fn new(run_id: String) -> Ledger {
         Ledger {
             run_id,
@@ -41,12 +41,12 @@ impl Ledger {
         }
     }
 
-    /// Adds a meter, whose hops are in every snapshot from now on.
+    /// Adds a meter, whose hops are part of every snapshot from now on.
     pub fn register(&self, meter: Arc<dyn Meter>) {
         self.lock().meters.push(meter);
     }
 
-    /// Takes a meter out and keeps its final counts. Its writers must have stopped.
+    /// Removes a meter and keeps its final counts. Its writers must have stopped.
     pub fn retire(&self, meter: &Arc<dyn Meter>) {
         let mut state = self.lock();
         state.meters.retain(|other| !Arc::ptr_eq(other, meter));
@@ -57,7 +57,7 @@ impl Ledger {
         for mut hop in hops {
             hop.gauges.clear();
             hop.trouble = None;
-            // Nothing is inside any more: a life that goes on under this name has the room of its own ring only.
+            // Nothing is inside any more: a later life under this name only has the room of its own ring.
             hop.capacity = None;
 
             let key = key_of(&hop);
@@ -81,7 +81,8 @@ impl Ledger {
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
 
-        // Newer meters first: while a target is replaced by one of its name, both are there and share a row.
+        // Newer meters first: while a target is replaced by another of the same name, both are there and share a
+        // row.
         let mut hops = Vec::new();
         for meter in state.meters.iter().rev() {
             meter.read(&mut hops);
@@ -89,7 +90,7 @@ impl Ledger {
         hops.extend(state.closed.values().cloned());
         drop(state);
 
-        // A hop that a reload closed and one that goes on under its name are one row.
+        // A hop closed by a reload and one that continues under its name share a row.
         hops.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
         hops.dedup_by(|later, first| {
             let is_same = order_of(later) == order_of(first);
@@ -110,7 +111,7 @@ impl Ledger {
         }
     }
 
-    /// Reads every hop and counts those at which the law does not hold.
+    /// Reads every hop and counts the violations of the law.
     pub fn check(&self) -> Snapshot {
         let mut snapshot = self.snapshot();
         let broken = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0).count() as u64;
@@ -128,7 +129,7 @@ fn key_of(hop: &HopSnapshot) -> HopKey {
     (hop.hop, hop.origin.clone(), hop.target.clone())
 }
 
-/// By origin; in it, its own hops first, then its sockets, then target by target.
+/// Sorts by origin, and within it: its own hops, then its sockets, then each target.
 fn order_of(hop: &HopSnapshot) -> (&str, bool, Option<&str>, HopKind) {
     let is_targets = hop.target.is_some() && !hop.hop.is_part();
     (&hop.origin, is_targets, hop.target.as_deref(), hop.hop)

@@ -1,27 +1,27 @@
 use crate::{Amount, HopKind, HopSnapshot, Way};
 use serde::{Deserialize, Serialize};
 
-/// All hops at one moment. The body of `GET /ledger`, where every number is a decimal string.
+/// All hops at one moment. This is the body of `GET /ledger`, in which every number is a decimal string.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Random number of this process's life, in hexadecimal: counters of two lives must not be compared.
+    /// Random number of this process's life, in hexadecimal: counters of different lives must not be compared.
     pub run_id: String,
-    /// Version of Weir that counted.
+    /// Version of the Weir that counted.
     pub version: String,
     /// Milliseconds since 1970 when the snapshot was taken.
     #[serde(with = "crate::decimal")]
     pub taken_at_unix_ms: u64,
-    /// Milliseconds since the process began to count.
+    /// Milliseconds since the process started counting.
     #[serde(with = "crate::decimal")]
     pub uptime_ms: u64,
-    /// Moments at which the law did not hold at some hop. Anything but 0 is a bug of Weir's.
+    /// How often the law did not hold at some hop. Anything but 0 is a bug in Weir.
     #[serde(with = "crate::decimal")]
     pub violations: u64,
-    /// Every hop, in the order of the path.
+    /// Every hop, in the order of the data path.
     pub hops: Vec<HopSnapshot>,
 }
 
-/// What one hop did not deliver, by one way.
+/// What one hop did not deliver, in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss<'a> {
     pub hop: &'a HopSnapshot,
@@ -30,7 +30,7 @@ pub struct Loss<'a> {
 }
 
 impl Snapshot {
-    /// What is inside all hops together plus whatever breaks the law. After a drain this must be 0.
+    /// Everything inside all hops, or else the sum of violations, whichever is larger. After a drain this must be 0.
     pub fn unaccounted(&self) -> i64 {
         let inside: u64 = self.whole_hops().map(|hop| hop.in_flight.count).sum();
         let broken: i64 = self.hops.iter().map(|hop| hop.unaccounted.abs()).sum();
@@ -42,12 +42,12 @@ impl Snapshot {
         self.violations == 0 && self.hops.iter().all(|hop| hop.unaccounted == 0)
     }
 
-    /// All hops but those that show parts of others.
+    /// All hops except those that show parts of others.
     pub fn whole_hops(&self) -> impl Iterator<Item = &HopSnapshot> {
         self.hops.iter().filter(|hop| !hop.hop.is_part())
     }
 
-    /// Everything that was not delivered, the largest first.
+    /// Everything that was not delivered, largest first.
     pub fn losses(&self) -> Vec<Loss<'_>> {
         let mut losses: Vec<_> = self
             .whole_hops()
@@ -58,8 +58,9 @@ impl Snapshot {
         losses
     }
 
-    /// Losses that nobody asked for: all but sampling, filters, rate limits, denied sources, removed targets, rows that a format
-    /// cannot hold, what a spool keeps, and sockets that had not changed or were listed twice. What is uncertain counts as lost.
+    /// Losses that no setting asked for. Sampling, filters, rate limits, denied sources, removed targets, rows that a format
+    /// cannot hold, rows kept in a spool, and sockets that were unchanged or listed twice are intended. Uncertain rows count as
+    /// lost.
     pub fn unintended_losses(&self) -> Vec<Loss<'_>> {
         let mut losses = self.losses();
         losses.retain(|loss| !loss.way.is_intended());
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<crate::HopSnapshot>(&newer).unwrap(), hop);
     }
 
-    /// A sink that lost a record each by a drop, a rejection and a missing answer.
+    /// A sink that lost one record by a drop, two by a rejection, and three without an answer.
     fn sink() -> HopSnapshot {
         let counters = SinkCounters::default();
         counters.drop(Reason::Expired, Amount::one(1));

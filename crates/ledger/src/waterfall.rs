@@ -5,12 +5,13 @@ use crate::{
 use std::fmt::Write;
 use text::{escaped, grouped, plural, short_time, size};
 
-/// The snapshot as text: in to out for each origin and target, the largest loss in words, and whether it balances.
+/// The snapshot as text: what entered and left for each origin and target, the largest loss in words, and whether
+/// it balances.
 pub fn waterfall(snapshot: &Snapshot) -> String {
     waterfall_without_balance(snapshot) + &balance_line(snapshot)
 }
 
-/// As [`waterfall`] without the last line, for a text that goes on.
+/// Like [`waterfall`], without the last line, for text that continues.
 pub fn waterfall_without_balance(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for hop in &snapshot.hops {
@@ -28,7 +29,7 @@ pub fn waterfall_without_balance(snapshot: &Snapshot) -> String {
     text
 }
 
-/// The lines of one hop, as [`waterfall`] shows them below the name of its origin.
+/// The lines of one hop, as [`waterfall`] shows them under its origin.
 pub fn hop_lines(hop: &HopSnapshot) -> String {
     let mut text = String::new();
     write_hop(&mut text, hop);
@@ -83,20 +84,20 @@ fn loss_lines(snapshot: &Snapshot) -> String {
     text
 }
 
-/// Cause and advice for what still arrives once the relay has begun to stop.
+/// Cause and advice for datagrams that arrive after the relay has begun to stop.
 const REFUSED_AT_STOP: (&str, &str) = (
     "it arrived after the relay had begun to stop",
     "stop the senders first, or use socket activation, which keeps the socket open between two relays",
 );
 
-/// Whether a hop of this kind is the first of its origin.
+/// Whether this kind of hop is the first of its origin.
 fn begins_origin(kind: HopKind) -> bool {
     matches!(kind, HopKind::Socket | HopKind::Poll | HopKind::Analysis)
 }
 
-/// Columns of the names before the numbers.
+/// Width of the names before the numbers.
 const NAME_COLUMNS: usize = 28;
-/// Columns of a word and the number behind it, below a hop.
+/// Width of a word and its number, in the lines below a hop.
 const COUNT_COLUMNS: usize = 20;
 
 fn write_hop(text: &mut String, hop: &HopSnapshot) {
@@ -157,7 +158,7 @@ fn write_undelivered(
     write_count(text, indent, what, &grouped(amount.count), &format!("  {why}{bound}"));
 }
 
-/// What is inside a hop and what is wrong with it, and what a sink counts next to the law.
+/// Writes what is inside a hop, what is wrong with it, and what a sink counts outside the law.
 fn write_rest(text: &mut String, indent: &str, hop: &HopSnapshot) {
     if !hop.in_flight.is_zero() {
         let oldest = hop.gauge(Gauge::OldestAgeMs).filter(|_| hop.hop == HopKind::Sink);
@@ -196,16 +197,16 @@ fn write_rest(text: &mut String, indent: &str, hop: &HopSnapshot) {
     write_peers(text, indent, &hop.peers);
 
     if let Some(trouble) = &hop.trouble {
-        // They may quote what a server said.
+        // They may quote a server's message.
         let (what, fix) = (escaped(&trouble.what), escaped(&trouble.fix));
         put(text, format_args!("{indent}  trouble: {what}\n{indent}  Fix: {fix}\n"));
     }
 }
 
-/// Most Weirs at the other end that are shown.
+/// Most Weirs at the other end to show.
 const PEERS_SHOWN: usize = 10;
 
-/// The other ends of a link, those first from which most came.
+/// Writes the other ends of a link, those with the most datagrams first.
 fn write_peers(text: &mut String, indent: &str, peers: &[Peer]) {
     let mut peers: Vec<&Peer> = peers.iter().collect();
     peers.sort_by_key(|peer| std::cmp::Reverse(peer.accepted.count));

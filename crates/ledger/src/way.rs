@@ -8,9 +8,9 @@ pub enum Way {
     Dropped(Reason),
     /// The store refused it permanently.
     Rejected(RejectClass),
-    /// It was sent, and the answer never came: the store may have it or not.
+    /// It was sent, and the answer never came: the store may or may not have it.
     Uncertain,
-    /// It is in the spool of a sink that has ended, whose next life finds it there.
+    /// It is in the spool of a sink that has ended, for its next life.
     Kept,
 }
 
@@ -36,7 +36,7 @@ impl Way {
         }
     }
 
-    /// The setting or command that would help.
+    /// The setting or command that helps.
     pub fn advice(self) -> &'static str {
         match self {
             Way::Dropped(reason) => reason.advice(),

@@ -2,8 +2,8 @@ use super::{Accounting, Delay, Dropped, HopKind, HopSnapshot, Peer, Rejected, Tr
 use crate::{Amount, Counters, DelayHistogram, Event, Gauge, Reason, SinkCounters};
 use std::collections::BTreeMap;
 
-/// Builds a [`HopSnapshot`] from counters that are read in the right order: what was received (a first look), what left,
-/// what was received (again).
+/// Builds a [`HopSnapshot`] from counters read in the right order: what was received (a first look), what left, and what was
+/// received again.
 pub struct HopBuilder {
     snapshot: HopSnapshot,
     received_before: Amount,
@@ -44,8 +44,8 @@ impl HopBuilder {
         }
     }
 
-    /// Says by how much the counters and an independent number of the hop, such as a cursor, differed when their
-    /// owner last compared the two.
+    /// Sets the difference that the hop's owner found when it last compared the counters with an independent number, such as
+    /// a cursor.
     pub fn mismatch(mut self, count: i64) -> HopBuilder {
         self.mismatch = count;
         self
@@ -60,7 +60,7 @@ impl HopBuilder {
         self
     }
 
-    /// Adds what a sink's thread saw leave.
+    /// Adds the outcomes that a sink's thread counted.
     pub fn left_sink(mut self, sink: &SinkCounters) -> HopBuilder {
         for (class, amount) in sink.rejects() {
             self.snapshot.add_rejected(Rejected { class, amount });
@@ -70,19 +70,19 @@ impl HopBuilder {
         self.left(&sink.counters)
     }
 
-    /// Adds what went through.
+    /// Adds deliveries.
     pub fn delivered(mut self, amount: Amount) -> HopBuilder {
         self.snapshot.delivered += amount;
         self
     }
 
-    /// Adds what was sent and never answered.
+    /// Adds rows that were sent and never acknowledged.
     pub fn uncertain(mut self, amount: Amount) -> HopBuilder {
         self.snapshot.uncertain += amount;
         self
     }
 
-    /// Adds what was dropped.
+    /// Adds drops.
     pub fn dropped(mut self, reason: Reason, amount: Amount) -> HopBuilder {
         match self.snapshot.dropped.iter_mut().find(|drop| drop.reason == reason) {
             Some(drop) => drop.amount += amount,
@@ -92,18 +92,18 @@ impl HopBuilder {
         self
     }
 
-    /// Everything that left by what was added so far.
+    /// Everything that left, of what was added so far.
     pub fn left_so_far(&self) -> Amount {
         self.snapshot.left()
     }
 
-    /// Says how much can be inside.
+    /// Sets how much can be inside.
     pub fn capacity(mut self, count: u64) -> HopBuilder {
         self.snapshot.capacity = Some(count);
         self
     }
 
-    /// Says how far the drops can be trusted.
+    /// Sets how reliable the drop counts are.
     pub fn accounting(mut self, accounting: Accounting) -> HopBuilder {
         self.snapshot.accounting = accounting;
         self
@@ -129,12 +129,12 @@ impl HopBuilder {
         self
     }
 
-    /// What has left by the ordinary way, of what was added so far.
+    /// What was delivered, of what was added so far.
     pub fn delivered_so_far(&self) -> Amount {
         self.snapshot.delivered
     }
 
-    /// Says what is wrong with the destination, if anything is.
+    /// Sets what is wrong with the destination, if anything is.
     pub fn trouble(mut self, trouble: Option<Trouble>) -> HopBuilder {
         self.snapshot.trouble = trouble;
         self
@@ -148,7 +148,7 @@ impl HopBuilder {
         self
     }
 
-    /// Ends with the second look at what was received, taken after every counter of what left, and holds the law against it.
+    /// Ends with the second look at what was received, taken after every counter of what left, and checks the law.
     pub fn finish(self, received_after: Amount) -> HopSnapshot {
         let mut snapshot = self.snapshot;
         let left = snapshot.left();
@@ -157,11 +157,11 @@ impl HopBuilder {
 
         let mut missing = left.count.saturating_sub(received_after.count) as i64;
         if missing == 0 && left.bytes > received_after.bytes {
-            // The law holds in bytes too. How many datagrams are meant by too many bytes cannot be said.
+            // The law holds in bytes too. Excess bytes do not tell how many datagrams they belong to.
             missing = 1;
         }
 
-        // What was inside at the moment of the reading is at least the first look less what had left by then.
+        // At the time of reading, at least the first look less what had left by then was inside.
         let inside = self.received_before.count.saturating_sub(left.count);
         let excess = inside.saturating_sub(snapshot.capacity.unwrap_or(0)) as i64;
 
@@ -226,7 +226,7 @@ mod tests {
         check(4, 5, 4, 0, -1);
     }
 
-    /// A sink of 10 rows whose counters had these rows leave: acknowledged, dropped, rejected, uncertain, kept.
+    /// A sink with room for 10 rows whose counters let these rows leave: acknowledged, dropped, rejected, uncertain, kept.
     fn sink(ways: [u64; 5], received: u64) -> HopSnapshot {
         let [acknowledged, dropped, rejected, uncertain, kept] = ways;
         let counters = SinkCounters::default();
