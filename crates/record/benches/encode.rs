@@ -1,5 +1,6 @@
-//! One full record of 110 fields to bytes, in each encoding: 128 different connections in turn, so that the processor cannot
-//! learn one record's values by heart. The time is of one record; the output goes into one buffer, emptied every 128 records.
+//! Encodes one full record of 110 fields, in each encoding: 128 different connections in turn, so that the branch predictor
+//! cannot learn one record's values by heart. The time is per record; the output goes into one buffer, emptied every 128
+//! records.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
@@ -21,7 +22,7 @@ fn records() -> Vec<SocketRecord<'static>> {
     (0..RECORDS).map(|_| support::realistic(&mut random)).collect()
 }
 
-/// A cursor over all records, and a buffer that is emptied whenever it starts over.
+/// Iterates over all records, with a buffer that is emptied at each restart.
 struct Turn {
     records: Vec<SocketRecord<'static>>,
     at: usize,
@@ -74,7 +75,7 @@ fn encode(c: &mut Criterion) {
     group.finish();
 }
 
-/// The records as their messages.
+/// The records as protobuf messages.
 fn messages() -> Vec<Vec<u8>> {
     let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
     let message = |record: &SocketRecord<'_>| {
@@ -85,10 +86,10 @@ fn messages() -> Vec<Vec<u8>> {
     records().iter().map(message).collect()
 }
 
-/// Rows of a block.
+/// Rows in a block.
 const BLOCK_ROWS: usize = 50_000;
 
-/// What a sink does with a row: from its message to what its store takes.
+/// What a sink does with a row: from its message to the store's format.
 fn transcode(c: &mut Criterion) {
     let (messages, mut out) = (messages(), Vec::with_capacity(RECORDS * 4096));
     let mut group = c.benchmark_group("transcode one record");
@@ -118,7 +119,7 @@ fn transcode(c: &mut Criterion) {
     group.finish();
 }
 
-/// A datagram of 120 bytes with structured data, to fields and to its message.
+/// Parses a datagram of 120 bytes with structured data into its fields and message.
 fn datagram(c: &mut Criterion) {
     let datagram = support::realistic_datagram(&mut testkit::Random(1));
     let payload = datagram.payload.expect("it has one");

@@ -1,4 +1,4 @@
-//! A row as the columns of a table take it: which field, and its value.
+//! A row as values for the columns of a table.
 
 use crate::decode::{Fields, take_short};
 use crate::json::put_tags;
@@ -11,9 +11,9 @@ use std::net::Ipv6Addr;
 /// One value of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
-    /// A number, a word's number, or 0 and 1 for no and yes.
+    /// A number, the number of a word, or 0 and 1 for no and yes.
     Number(u64),
-    /// Text, and bytes as they are.
+    /// Text, or raw bytes.
     Bytes(&'a [u8]),
     /// An address; an IPv4 one is `::ffff:a.b.c.d`.
     Address(&'a [u8; 16]),
@@ -22,7 +22,7 @@ pub enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Appends text and bytes as they are, an address in canonical text, tags as a JSON object; nothing for a number.
+    /// Appends text and bytes unchanged, an address in canonical text, tags as a JSON object; nothing for a number.
     #[inline]
     pub fn put_text(&self, out: &mut Vec<u8>) {
         match *self {
@@ -34,13 +34,13 @@ impl Cell<'_> {
     }
 }
 
-/// Reads protobuf messages of one table value by value, without a record in between, so that fields that are absent cost nothing.
+/// Reads protobuf messages of one table value by value, without building a record, so that absent fields cost nothing.
 pub struct CellReader {
-    /// By field number.
+    /// Indexed by field number.
     places: Vec<Option<Place>>,
 }
 
-/// What is known of a field.
+/// What the reader needs to know about a field.
 #[derive(Clone, Copy)]
 struct Place {
     form: Form,
@@ -48,7 +48,7 @@ struct Place {
     column: u8,
 }
 
-/// Where the entries of a field of tags lie in a message, others of the message between them.
+/// Where the entries of a tags field are in a message; other fields may lie between them.
 #[derive(Clone, Copy)]
 struct TagsPlace {
     column: usize,
@@ -57,11 +57,11 @@ struct TagsPlace {
     end: usize,
 }
 
-/// Most fields of tags in a table.
+/// Most tags fields in a table.
 const TAGS_MAX: usize = 2;
 
 impl CellReader {
-    /// A reader of these fields, all of one table. A column is a field's place among them.
+    /// A reader of these fields, all of one table. A field's column is its index among them.
     ///
     /// # Panics
     /// If there are more than 256 fields.
@@ -76,11 +76,11 @@ impl CellReader {
         CellReader { places }
     }
 
-    /// Gives each value of `message` to `put` with its column. Other fields are skipped, and so are numbers that stand for no value.
-    /// If a message has a field twice, both are given; the later one counts, as protobuf says.
+    /// Passes each value of `message` to `put`, with its column. Skips other fields, and numbers that stand for "no value". If a
+    /// field occurs twice, both values are passed; the later one counts, as in protobuf.
     ///
     /// # Errors
-    /// What contradicts the table. The values given before are then part of no row.
+    /// The message contradicts the table. Values passed before the error must be discarded.
     #[inline]
     pub fn read(
         &self,
@@ -90,7 +90,7 @@ impl CellReader {
         let mut rest = message;
         let mut tags: [Option<TagsPlace>; TAGS_MAX] = [None; TAGS_MAX];
         loop {
-            // Nearly all fields are numbers, and take the short way.
+            // Nearly all fields are numbers, which take the fast path.
             while let Some((number, value)) = take_short(&mut rest) {
                 self.number(number, value, &mut put)?;
             }
@@ -114,7 +114,7 @@ impl CellReader {
                 (form, Payload::Bytes(bytes)) => {
                     check(form, number, bytes)?;
                     match (form, bytes.try_into()) {
-                        // Each entry is a field of its own, and all lie between the start of the first and the end of the last.
+                        // Each entry is a separate field, and all lie between the start of the first and the end of the last.
                         (Form::Tags, _) => {
                             let end = message.len() - rest.len();
                             let is_it = |slot: &&mut Option<TagsPlace>| {

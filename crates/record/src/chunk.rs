@@ -1,14 +1,14 @@
-//! Rows of one source, encoded once and never changed: what goes from a source to all its sinks, and what a spool keeps.
+//! Rows of one source, encoded once and immutable: what a source passes to all its sinks, and what a spool stores.
 //!
-//! A row is one protobuf message without a length before it: it has a form that skips fields it does not know, so that a
-//! chunk that waited on disk can be read by a later version.
+//! A row is one protobuf message without a length prefix: readers of protobuf skip unknown fields, so a later version can read a
+//! chunk that waited on disk.
 
 use crate::protobuf::ProtobufWriter;
 use crate::{
     CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, PollTotals, SocketRecord,
 };
 
-/// What a row is.
+/// The kind of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum RowKind {
@@ -18,7 +18,7 @@ pub enum RowKind {
     Totals = 2,
     /// A datagram that a listener received.
     Datagram = 3,
-    /// What came of a flow: a [`FlowRecord`].
+    /// The result of a flow: a [`FlowRecord`].
     Flow = 5,
     /// A [`CounterRecord`].
     Counters = 6,
@@ -49,7 +49,7 @@ impl RowKind {
         }
     }
 
-    /// The name of its table in stores, and in the names of files.
+    /// The name of its table in stores and file names.
     pub fn table(self) -> &'static str {
         match self {
             RowKind::Record => "sockets",
@@ -61,7 +61,7 @@ impl RowKind {
         }
     }
 
-    /// The word by which a message of a broker says what it is.
+    /// The word in a broker message that names its kind.
     pub fn word(self) -> &'static str {
         match self {
             RowKind::Record => "record",
@@ -82,15 +82,16 @@ impl RowKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row<'c> {
     pub kind: RowKind,
-    /// Rows that belong together share it: the socket's cookie, or a hash of the sender's address, of a flow's key or of an agent.
+    /// Shared by rows that belong together: the socket's cookie, or a hash of the sender's address, of a flow's key or of an
+    /// agent.
     pub key: u64,
-    /// Its number in its stream, from 0, without a gap.
+    /// Its number in its stream, from 0, without gaps.
     pub number: u64,
     /// One protobuf message.
     pub bytes: &'c [u8],
 }
 
-/// Rows of one source. Never changed once made.
+/// Rows of one source. Immutable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     header: Header,
@@ -109,24 +110,24 @@ struct Header {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Meta {
-    /// End of the row in the bytes.
+    /// End offset of the row in the bytes.
     end: u32,
     kind: RowKind,
     key: u64,
 }
 
-/// Why bytes are not a chunk.
+/// The bytes are not a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not a chunk of this version")]
 pub struct ChunkError;
 
-/// Version of the form in which chunks are kept.
+/// Version of the stored format.
 const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 1 + 8 + 8 + 16 + 8 + 8 + 4;
 const META_BYTES: usize = 4 + 1 + 8;
 
 impl Chunk {
-    /// Random number of the source's life, which numbers its rows.
+    /// Random id of the source's life, within which rows are numbered.
     pub fn stream(&self) -> u64 {
         self.header.stream
     }
@@ -136,12 +137,12 @@ impl Chunk {
         self.header.first
     }
 
-    /// What made the rows: a host's boot.
+    /// Where the rows were made: the host's boot.
     pub fn source_id(&self) -> [u8; 16] {
         self.header.source_id
     }
 
-    /// Time of the oldest row, in nanoseconds since 1970, UTC; 0 if no row says.
+    /// Time of the oldest row, in nanoseconds since 1970, UTC; 0 if no row has a time.
     pub fn oldest_unix_ns(&self) -> u64 {
         self.header.oldest_unix_ns
     }
@@ -151,33 +152,33 @@ impl Chunk {
         self.header.newest_unix_ns
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn row_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// Bytes of all rows.
+    /// The bytes of all rows.
     pub fn row_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Memory that it takes.
+    /// The memory that it uses.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Chunk>() + self.bytes.capacity() + self.rows.capacity() * size_of::<Meta>()
     }
 
-    /// The rows, in their order.
+    /// The rows, in order.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let starts = std::iter::once(0).chain(self.rows.iter().map(|meta| meta.end));
         let rows = self.rows.iter().zip(starts).zip(self.header.first..);
         rows.map(|((meta, start), number)| {
-            // Every end lies behind the one before it and within the bytes: what makes a chunk sees to it.
+            // The constructors ensure that ends ascend and lie within the bytes.
             let bytes = self.bytes.get(start as usize..meta.end as usize).unwrap_or_default();
             Row { kind: meta.kind, key: meta.key, number, bytes }
         })
     }
 
-    /// Appends the form that can be kept on disk.
+    /// Appends the stored format.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let Header { stream, first, source_id, oldest_unix_ns, newest_unix_ns } = self.header;
         out.reserve(HEADER_BYTES + self.rows.len() * META_BYTES + self.bytes.len());
@@ -200,7 +201,7 @@ impl Chunk {
     /// Reads what [`encode`](Self::encode) wrote.
     ///
     /// # Errors
-    /// Anything else, and another version.
+    /// The bytes are anything else, or of another version.
     pub fn decode(bytes: &[u8]) -> Result<Chunk, ChunkError> {
         let mut rest = Rest(bytes);
         let [VERSION] = rest.take()? else { return Err(ChunkError) };
@@ -237,7 +238,7 @@ impl Chunk {
     }
 }
 
-/// What is still to be read.
+/// The bytes still to be read.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -248,14 +249,14 @@ impl Rest<'_> {
     }
 }
 
-/// Makes chunks of one source's rows, and numbers them.
+/// Builds chunks from one source's rows, and numbers the rows.
 pub struct ChunkBuilder {
     writer: ProtobufWriter,
     filling: Chunk,
 }
 
 impl ChunkBuilder {
-    /// For the source `stream` (random), which runs on `source_id`.
+    /// A builder for the source `stream` (random), which runs on `source_id`.
     pub fn new(stream: u64, source_id: [u8; 16]) -> ChunkBuilder {
         let (first, oldest_unix_ns, newest_unix_ns) = (0, 0, 0);
         let header = Header { stream, first, source_id, oldest_unix_ns, newest_unix_ns };
@@ -263,7 +264,7 @@ impl ChunkBuilder {
         ChunkBuilder { writer: ProtobufWriter::new(), filling }
     }
 
-    /// Which source it is for.
+    /// The id of its source.
     pub fn stream(&self) -> u64 {
         self.filling.header.stream
     }
@@ -291,19 +292,19 @@ impl ChunkBuilder {
         self.added(RowKind::Totals, 0, totals.time_unix_ns);
     }
 
-    /// Adds a datagram. Those with one key are of one sender.
+    /// Adds a datagram. Datagrams with the same key come from one sender.
     pub fn datagram(&mut self, datagram: &DatagramRecord<'_>, key: u64) {
         self.writer.write_row(datagram, &mut self.filling.bytes, |_, _| {});
         self.added(RowKind::Datagram, key, datagram.time_unix_ns);
     }
 
-    /// Adds what came of a flow. Those with one key are of one definition.
+    /// Adds a flow. Flows with the same key belong to one definition.
     pub fn flow(&mut self, flow: &FlowRecord<'_>, key: u64) {
         self.writer.write_row(flow, &mut self.filling.bytes, |_, _| {});
         self.added(RowKind::Flow, key, flow.time_unix_ns);
     }
 
-    /// Adds counters. Those with one key are of one agent.
+    /// Adds counters. Counters with the same key belong to one agent.
     pub fn counters(&mut self, counters: &CounterRecord<'_>, key: u64) {
         self.writer.write_row(counters, &mut self.filling.bytes, |_, _| {});
         self.added(RowKind::Counters, key, counters.time_unix_ns);
@@ -315,7 +316,7 @@ impl ChunkBuilder {
         self.added(RowKind::FlowTotals, 0, totals.time_unix_ns);
     }
 
-    /// Counts a row that nobody takes: its number is used, and it is in no chunk. Only between two chunks.
+    /// Counts a row that no sink takes: its number is used up, and it is in no chunk. Only between two chunks.
     pub fn skip(&mut self) {
         debug_assert!(self.filling.rows.is_empty(), "the numbers in a chunk have no gap");
         self.filling.header.first += 1;
@@ -331,7 +332,7 @@ impl ChunkBuilder {
         }
     }
 
-    /// Ends the chunk and begins the next, in the memory of `reuse` if there is one. `None`: there is no row.
+    /// Completes the chunk and begins the next, in the memory of `reuse` if given. `None` if there is no row.
     pub fn cut(&mut self, reuse: Option<Chunk>) -> Option<Chunk> {
         if self.filling.rows.is_empty() {
             return None;
@@ -340,7 +341,7 @@ impl ChunkBuilder {
         let first = self.filling.header.first + self.filling.rows.len() as u64;
         let header = Header { first, oldest_unix_ns: 0, newest_unix_ns: 0, ..self.filling.header };
 
-        // A few rows in the memory of many: they are copied, so that a chunk that waits takes what it needs.
+        // A few rows in the memory of many: copy them, so that a waiting chunk uses only what it needs.
         if self.filling.bytes.len() < self.filling.bytes.capacity() / 2 {
             let chunk = self.filling.clone();
             self.filling.header = header;
@@ -406,7 +407,7 @@ mod tests {
         for at in 0..kept.len() {
             let mut changed = kept.clone();
             changed[at] ^= 0xff;
-            // A changed byte may be another chunk; it must be readable as one then.
+            // A changed byte may give another valid chunk, which must then be readable.
             if let Ok(other) = Chunk::decode(&changed) {
                 assert_eq!(
                     other.rows().map(|row| row.bytes.len()).sum::<usize>(),

@@ -1,6 +1,6 @@
-//! The table of what sFlow agents say of their interfaces, and of what is known of the agents themselves.
+//! The table of interface counters reported by sFlow agents, and of figures about the agents themselves.
 //!
-//! Fields that other tables have too keep their numbers, as in `DatagramRecord`.
+//! Fields that other tables also have keep their numbers, as in `DatagramRecord`.
 
 use crate::schema::schema;
 use crate::{CounterSubject, RecordKind, SCHEMA_VERSION};
@@ -98,7 +98,7 @@ schema! {
 }
 
 impl CounterRecord<'_> {
-    /// A row with kind and version, and nothing else.
+    /// A row with only kind and version set.
     pub fn new(subject: CounterSubject) -> Self {
         CounterRecord {
             record_kind: Some(RecordKind::COUNTERS),

@@ -1,5 +1,5 @@
-//! Records in datagrams: each can be read alone, and says where in its stream it is, so that a receiver knows exactly how
-//! many records it lacks.
+//! Records in datagrams: each datagram can be read alone and carries its position in its stream, so that a receiver knows
+//! exactly how many records are missing.
 
 use crate::decode::{Fields, decode_totals};
 use crate::protobuf::{ProtobufWriter, put_key, put_number, put_stream_id};
@@ -13,19 +13,19 @@ const POLL: u32 = 4;
 const RECORD: u32 = 5;
 const TOTALS: u32 = 6;
 
-/// The smallest limit that a packer accepts, in bytes: what QUIC, too, asks of every path (RFC 9000 section 14). Totals
+/// The smallest limit that a packer accepts, in bytes: what QUIC also requires of every path (RFC 9000 section 14). Totals
 /// always fit.
 pub const DATAGRAM_MIN_BYTES: usize = 1200;
 
-/// Packs records into datagrams of one stream. After the first few records it allocates nothing.
+/// Packs records into the datagrams of one stream. Allocates nothing after the first few records.
 pub struct DatagramPacker {
     stream_id: u64,
     max_bytes: usize,
     fields: Option<FieldSet>,
     writer: ProtobufWriter,
-    /// The datagram that is being filled.
+    /// The datagram being filled.
     filling: Filling,
-    /// The one before it, which was handed out.
+    /// The previous one, which was returned to the caller.
     finished: Vec<u8>,
     datagrams: u64,
     records: u64,
@@ -42,32 +42,32 @@ struct Filling {
 /// A finished datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'p> {
-    /// What to send.
+    /// The bytes to send.
     pub bytes: &'p [u8],
-    /// Records in it; 0 if it has totals alone.
+    /// Records in it; 0 if it holds only totals.
     pub records: u64,
 }
 
 /// The datagrams that end a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastDatagrams<'p> {
-    /// What was being filled, if the totals had no room in it. Send it first.
+    /// The datagram that was being filled, if the totals did not fit in it. Send it first.
     pub before: Option<Datagram<'p>>,
-    /// The one with the totals.
+    /// The datagram with the totals.
     pub last: Datagram<'p>,
 }
 
-/// A record that alone is larger than a datagram may be. It is left out, and the totals say so.
+/// A record that alone exceeds the size of a datagram. It is omitted, and the totals count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("one record takes {bytes} bytes, more than a datagram may have")]
 pub struct TooBig {
-    /// Bytes of a datagram with this record alone.
+    /// Size of a datagram with only this record.
     pub bytes: usize,
 }
 
 impl DatagramPacker {
-    /// A packer for the stream `stream_id`, which should be random, with datagrams of `max_bytes` at most. A limit below
-    /// [`DATAGRAM_MIN_BYTES`] counts as that.
+    /// A packer for the stream `stream_id`, which should be random, with datagrams of at most `max_bytes`. A limit below
+    /// [`DATAGRAM_MIN_BYTES`] is raised to that.
     pub fn new(stream_id: u64, max_bytes: usize, fields: &FieldSet) -> DatagramPacker {
         let max_bytes = max_bytes.max(DATAGRAM_MIN_BYTES);
         // Twice the limit: a record is written after the others before it is known whether it fits.
@@ -87,18 +87,18 @@ impl DatagramPacker {
         }
     }
 
-    /// Changes the limit, as the path does. What is being filled keeps what is in it, so that the next datagram may still have
-    /// the size of the limit before.
+    /// Changes the limit, for example when the path MTU changes. The datagram being filled keeps its contents, so the next
+    /// datagram may still have the size of the old limit.
     pub fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes.max(DATAGRAM_MIN_BYTES);
     }
 
-    /// Adds a record. If it does not fit after those before it, their datagram is finished and returned.
+    /// Adds a record. If it does not fit after those before it, their datagram is completed and returned.
     pub fn push(&mut self, record: &SocketRecord<'_>) -> Result<Option<Datagram<'_>>, TooBig> {
         let poll = record.poll.unwrap_or(0);
         self.begin(poll);
 
-        // Written before it is known whether it fits: only the encoder knows how long a record is.
+        // Written before it is known whether it fits, because only the encoder knows its length.
         let start = self.filling.bytes.len();
         let head = |len: usize, out: &mut Vec<u8>| put_key(RECORD, len, out);
         match &self.fields {
@@ -124,7 +124,7 @@ impl DatagramPacker {
         std::mem::swap(&mut self.finished, &mut self.filling.bytes);
         let finished_records = std::mem::take(&mut self.filling.records);
         self.datagrams += 1;
-        // After `datagrams` is counted and before `records` is: the head says how many of both come before this datagram.
+        // After `datagrams` is incremented and before `records` is: the head says how many of both come before this datagram.
         self.begin(poll);
         let (finished, moved) = self.finished.split_at(start);
         self.filling.bytes.extend_from_slice(moved);
@@ -134,12 +134,12 @@ impl DatagramPacker {
         Ok(Some(Datagram { bytes: finished, records: finished_records }))
     }
 
-    /// Finishes the datagram that is being filled, if it has any record.
+    /// Completes the datagram being filled, if it has any records.
     pub fn flush(&mut self) -> Option<Datagram<'_>> {
         (self.filling.records > 0).then(|| self.finish())
     }
 
-    /// Finishes a poll: the last datagram carries its totals, with the stream's own figures filled in.
+    /// Completes a poll: the last datagram carries its totals, with the stream's own figures filled in.
     pub fn totals(&mut self, totals: &PollTotals<'_>) -> LastDatagrams<'_> {
         let poll = totals.poll.unwrap_or(0);
         self.begin(poll);
@@ -150,12 +150,12 @@ impl DatagramPacker {
             return LastDatagrams { before: None, last: self.finish() };
         }
 
-        // No room: what is being filled goes out first, and the totals count it.
+        // No room: the datagram being filled goes out first, and the totals count it.
         let records = self.filling.records;
         self.finish();
         self.encode_totals(totals, self.datagrams);
 
-        // Left where the next datagram is filled: `begin` starts that one anew.
+        // Written where the next datagram is filled: `begin` starts that one anew.
         self.begin(poll);
         self.filling.bytes.extend_from_slice(&self.totals);
         self.datagrams += 1;
@@ -171,7 +171,7 @@ impl DatagramPacker {
         self.records
     }
 
-    /// Records left out so far because they were too big.
+    /// Records omitted so far because they were too big.
     pub fn too_big(&self) -> u64 {
         self.too_big
     }
@@ -200,14 +200,14 @@ impl DatagramPacker {
         Datagram { bytes: &self.finished, records: std::mem::take(&mut self.filling.records) }
     }
 
-    /// The length of the head of a datagram after the one that is being filled.
+    /// The length of the head of the datagram after the one being filled.
     fn head_len(&self, poll: u64) -> usize {
         use crate::protobuf::varint_len;
-        // The stream's id takes 9 bytes with its key, and the other three keys one each.
+        // The stream id takes 9 bytes with its key, and the other three keys take one each.
         9 + 3 + varint_len(self.datagrams + 1) + varint_len(self.records) + varint_len(poll)
     }
 
-    /// Puts the totals field into `self.totals`. Texts are left out if it were too large with them.
+    /// Encodes the totals field into `self.totals`. Texts are omitted if it would be too large with them.
     fn encode_totals(&mut self, totals: &PollTotals<'_>, datagrams: u64) {
         let mut totals = PollTotals {
             stream_id: Some(self.stream_id),
@@ -229,7 +229,7 @@ impl DatagramPacker {
     }
 }
 
-/// Takes away tags, or else the other texts. Says whether there was any.
+/// Removes the tags, or else the other texts. Returns whether there were any.
 fn leave_out_texts(totals: &mut PollTotals<'_>) -> bool {
     if totals.tags.take().is_some() {
         return true;
@@ -239,23 +239,23 @@ fn leave_out_texts(totals: &mut PollTotals<'_>) -> bool {
     texts.into_iter().filter_map(Option::take).count() > 0
 }
 
-// The stream's id with its key, and three varints of at most 10 bytes with theirs.
+// The stream id with its key, and three varints of at most 10 bytes with theirs.
 const HEAD_MAX_BYTES: usize = 9 + 3 * 11;
 const _: () = assert!(
     HEAD_MAX_BYTES + 4 + crate::protobuf::largest(PollTotals::FIELDS) <= DATAGRAM_MIN_BYTES,
     "totals without texts always fit"
 );
 
-/// A datagram that was received.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramView<'a> {
-    /// Which stream it is part of.
+    /// The stream it belongs to.
     pub stream_id: u64,
     /// Its number in the stream, from 0.
     pub sequence: u64,
     /// Records of this stream before this datagram.
     pub first_record: u64,
-    /// The poll that its first record or its totals belong to.
+    /// The poll to which its first record or its totals belong.
     pub poll: u64,
     /// Records in it.
     pub record_count: u64,
@@ -274,7 +274,7 @@ impl<'a> DatagramView<'a> {
     }
 }
 
-/// Reads a datagram. The records in it are read later, one by one.
+/// Decodes a datagram. Its records are decoded later, one by one.
 pub fn decode_datagram(bytes: &[u8]) -> Result<DatagramView<'_>, DecodeError> {
     let mut view = DatagramView {
         stream_id: 0,
@@ -298,12 +298,12 @@ pub fn decode_datagram(bytes: &[u8]) -> Result<DatagramView<'_>, DecodeError> {
             FIRST_RECORD => view.first_record = field.number_up_to(u64::MAX)?,
             POLL => view.poll = field.number_up_to(u64::MAX)?,
             RECORD => {
-                // Checked for its type alone; `records` decodes it.
+                // Only its type is checked; `records` decodes it.
                 field.bytes()?;
                 view.record_count += 1;
             }
             TOTALS => view.totals = Some(decode_totals(field.bytes()?)?),
-            // A field that a later version added.
+            // A field added by a later version.
             _ => {}
         }
     }

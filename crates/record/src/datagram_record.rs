@@ -1,7 +1,7 @@
-//! The table of what a listener received: a row for each datagram.
+//! The table of received datagrams: one row each.
 //!
-//! Fields that other tables have too keep their numbers, and the others have numbers that `SocketRecord` has not, so that a
-//! reader of a stream with both finds `record_kind` in its place.
+//! Fields that other tables also have keep their numbers, and the others use numbers that `SocketRecord` does not have, so
+//! a reader of a mixed stream always finds `record_kind` under its number.
 
 use crate::schema::schema;
 use crate::{RecordKind, SCHEMA_VERSION, SyslogFacility, SyslogFormat, SyslogSeverity};
@@ -56,7 +56,7 @@ schema! {
 }
 
 impl<'a> DatagramRecord<'a> {
-    /// A row with kind and version, and nothing else.
+    /// A row with only kind and version set.
     pub fn new() -> DatagramRecord<'a> {
         DatagramRecord {
             record_kind: Some(RecordKind::DATAGRAM),
@@ -65,7 +65,7 @@ impl<'a> DatagramRecord<'a> {
         }
     }
 
-    /// Takes what the payload says as syslog.
+    /// Fills in the fields parsed from the payload as syslog.
     pub fn fill_syslog(&mut self, syslog: &Syslog<'a>) {
         self.syslog_format = Some(match syslog.format {
             Format::Unparsed => SyslogFormat::UNPARSED,
@@ -84,7 +84,7 @@ impl<'a> DatagramRecord<'a> {
     }
 }
 
-/// On the wire all addresses have 16 bytes. A listener for both families has IPv4 ones as `::ffff:a.b.c.d` anyway.
+/// On the wire all addresses have 16 bytes. A dual-stack listener reports IPv4 addresses as `::ffff:a.b.c.d` anyway.
 fn restore_ipv4(datagram: &mut DatagramRecord<'_>) {
     datagram.source_address = datagram.source_address.map(|address: IpAddr| address.to_canonical());
 }

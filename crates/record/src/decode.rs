@@ -1,4 +1,4 @@
-//! Reading protobuf. Unknown fields are skipped; what contradicts the schema is an error. Nothing is copied.
+//! Decoding protobuf. Unknown fields are skipped; a contradiction of the schema is an error. Nothing is copied.
 
 use crate::schema::Message;
 use crate::value::{Payload, WireField};
@@ -18,7 +18,7 @@ pub enum DecodeError {
     /// A field key with number 0 or above 2^29 - 1, or with a wire type that proto3 does not have.
     #[error("a field key is invalid")]
     Key,
-    /// A known field has another wire type than the schema says.
+    /// A known field has a different wire type than in the schema.
     #[error("field {number} has the wrong wire type")]
     WrongType {
         /// The field's number.
@@ -36,10 +36,10 @@ pub enum DecodeError {
         /// The field's number.
         number: u32,
     },
-    /// A datagram without the id of its stream, so not one of ours.
+    /// The datagram has no stream id, so it is not one of ours.
     #[error("the datagram does not name its stream")]
     NoStream,
-    /// A text is not UTF-8.
+    /// Text is not UTF-8.
     #[error("the text in field {number} is not UTF-8")]
     NotUtf8 {
         /// The field's number.
@@ -47,13 +47,12 @@ pub enum DecodeError {
     },
 }
 
-/// Reads one [`SocketRecord`] message. The totals inside a record of kind `totals` are not read; see
-/// [`decode_record`].
+/// Decodes one [`SocketRecord`] message. The totals inside a record of kind `totals` are not decoded; see [`decode_record`].
 pub fn decode_protobuf(bytes: &[u8]) -> Result<SocketRecord<'_>, DecodeError> {
     decode(bytes)
 }
 
-/// Reads one [`PollTotals`] message.
+/// Decodes one [`PollTotals`] message.
 pub fn decode_totals(bytes: &[u8]) -> Result<PollTotals<'_>, DecodeError> {
     decode(bytes)
 }
@@ -68,37 +67,37 @@ pub enum Record<'a> {
     Totals(PollTotals<'a>),
     /// A datagram that a listener received.
     Datagram(DatagramRecord<'a>),
-    /// What came of a flow.
+    /// The result of a flow.
     Flow(FlowRecord<'a>),
     /// Counters of an interface, or figures of an agent.
     Counters(CounterRecord<'a>),
-    /// What a run of flow and counter rows adds up to.
+    /// The totals of flow and counter rows.
     FlowTotals(FlowTotals<'a>),
 }
 
-/// Reads one [`DatagramRecord`] message.
+/// Decodes one [`DatagramRecord`] message.
 pub fn decode_datagram_record(bytes: &[u8]) -> Result<DatagramRecord<'_>, DecodeError> {
     decode(bytes)
 }
 
-/// Reads one [`FlowRecord`] message.
+/// Decodes one [`FlowRecord`] message.
 pub fn decode_flow_record(bytes: &[u8]) -> Result<FlowRecord<'_>, DecodeError> {
     decode(bytes)
 }
 
-/// Reads one [`CounterRecord`] message.
+/// Decodes one [`CounterRecord`] message.
 pub fn decode_counter_record(bytes: &[u8]) -> Result<CounterRecord<'_>, DecodeError> {
     decode(bytes)
 }
 
-/// Reads one [`FlowTotals`] message.
+/// Decodes one [`FlowTotals`] message.
 pub fn decode_flow_totals(bytes: &[u8]) -> Result<FlowTotals<'_>, DecodeError> {
     decode(bytes)
 }
 
-/// Reads one message of a stream of records, of which `record_kind` says what it is. One without is a socket's.
+/// Decodes one message of a mixed stream, whose kind is in `record_kind`. Without that field it is a socket record.
 pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
-    // What tells may stand anywhere, so every field is looked at before the message is decoded.
+    // The kind may be anywhere in the message, so all fields are scanned before it is decoded.
     let (mut totals, mut kind) = (None, RecordKind::UNSPECIFIED);
     for field in Fields::new(bytes) {
         let field = field?;
@@ -121,13 +120,13 @@ pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
     })
 }
 
-/// Messages of a length-delimited stream. It ends after an error.
+/// The messages of a length-delimited stream. Ends after an error.
 pub struct Delimited<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Delimited<'a> {
-    /// Reads what [`Encoding::Protobuf`](crate::Encoding::Protobuf) wrote.
+    /// Reads the format of [`Encoding::Protobuf`](crate::Encoding::Protobuf).
     pub fn new(bytes: &'a [u8]) -> Delimited<'a> {
         Delimited { rest: bytes }
     }
@@ -157,7 +156,7 @@ fn decode<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, DecodeError> {
     Ok(message)
 }
 
-/// The fields of one message. It ends after an error.
+/// The fields of one message. Ends after an error.
 pub(crate) struct Fields<'a> {
     message: &'a [u8],
     rest: &'a [u8],
@@ -172,7 +171,7 @@ impl<'a> Fields<'a> {
     fn read(&mut self) -> Result<WireField<'a>, DecodeError> {
         let start = self.message.len() - self.rest.len();
         let key = take_varint(&mut self.rest)?;
-        // Three bits of wire type below a field number of 29 bits.
+        // Three bits of wire type below a 29-bit field number.
         let number = u32::try_from(key >> 3)
             .ok()
             .filter(|number| (1..1 << 29).contains(number))
@@ -223,7 +222,7 @@ fn take_array<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], De
 
 #[inline(always)]
 fn take_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
-    // Nearly all keys, lengths and small numbers take one or two bytes: no loop for them.
+    // Nearly all keys, lengths and small numbers take one or two bytes: no loop for those.
     match *rest {
         [byte, tail @ ..] if *byte < 0x80 => {
             *rest = tail;
@@ -237,13 +236,13 @@ fn take_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
     }
 }
 
-/// A field that is a number, where it lies as nearly all do: a key of one or two bytes, and eight bytes from which the number can be
-/// taken. `None`: it is to be read as any other.
+/// Reads a number field on the fast path: a key of one or two bytes, and eight bytes that contain the whole number. `None` if it
+/// must be read the general way.
 #[inline(always)]
 pub(crate) fn take_short(rest: &mut &[u8]) -> Option<(u32, u64)> {
     let window: &[u8; 10] = rest.first_chunk()?;
     let [low, high, ..] = *window;
-    // The processor foresees how long a key is, and need not wait for it to go on.
+    // The processor can predict the length of a key, and so need not wait for it.
     let (key, word, key_bytes) = if low < 0x80 {
         (u32::from(low), word_at(window, 1), 1)
     } else if high < 0x80 {
@@ -252,13 +251,13 @@ pub(crate) fn take_short(rest: &mut &[u8]) -> Option<(u32, u64)> {
         return None;
     };
 
-    // How long a number is it cannot foresee: all lengths are taken alike.
+    // The length of a number is unpredictable, so all lengths are handled without a branch.
     let ends = !word & 0x8080_8080_8080_8080;
     if key & 7 != 0 || key < 8 || ends == 0 {
         return None;
     }
     *rest = rest.get(key_bytes + ends.trailing_zeros() as usize / 8 + 1..)?;
-    // All bits up to the first end.
+    // All bits up to the first terminator.
     Some((key >> 3, groups_of_7(word & (ends ^ (ends - 1)))))
 }
 
@@ -267,8 +266,8 @@ fn word_at(window: &[u8; 10], at: usize) -> u64 {
     window.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// The groups of 7 bits of a varint put together; the bits between them do not count. Three times, the upper half of every unit moves
-/// down to the lower one's end.
+/// Joins the 7-bit groups of a varint; the bits in between are ignored. In three steps, the upper half of every unit moves down
+/// to the end of the lower half.
 #[inline(always)]
 fn groups_of_7(word: u64) -> u64 {
     let pairs = (word & 0x007f_007f_007f_007f) | (word & 0x7f00_7f00_7f00_7f00) >> 1;

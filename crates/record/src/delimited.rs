@@ -1,5 +1,5 @@
-//! Tables as text: a line with the names, then one line a record, with a place for every chosen field. An absent field is an
-//! empty place.
+//! Text tables: a header line, then one line per record with a cell for every chosen field. An absent field is an empty
+//! cell.
 //!
 //! backslash; an empty text looks like an absent field there. Texts are written as they are, also those that a spreadsheet
 //! would take for a formula (`=…`): import such columns as text.
@@ -10,18 +10,18 @@ use crate::value::Visitor;
 use crate::{Field, FieldSet, Kind, Tags, json};
 use std::net::IpAddr;
 
-/// An order of columns that is not the table's, and room for a line in the table's order.
+/// A column order that differs from the table's, and a buffer for a line in the table's order.
 pub(crate) struct Order {
     fields: Vec<&'static Field>,
-    /// For each column, the place of its field among the chosen ones in the order of the table.
+    /// For each column, the index of its field among the chosen ones in the table's order.
     places: Vec<usize>,
     line: Vec<u8>,
-    /// Where the cells of `line` end, their separators included.
+    /// Where the cells of `line` end, including their separators.
     ends: Vec<usize>,
 }
 
 impl Order {
-    /// `None` if it is the table's own.
+    /// `None` if it is the table's own order.
     pub(crate) fn of(fields: &[&'static Field]) -> Option<Order> {
         let by_table: Vec<u32> = FieldSet::of(fields).fields().map(|field| field.number).collect();
         let place = |field: &&Field| by_table.iter().position(|number| *number == field.number);
@@ -44,7 +44,7 @@ impl Order {
     }
 }
 
-/// Appends the line with the names of these fields, or of those in `order`.
+/// Appends the header line with the names of these fields, or of those in `order`.
 pub(crate) fn put_header<'f>(
     fields: impl Iterator<Item = &'f Field>,
     order: Option<&Order>,
@@ -105,7 +105,7 @@ fn put_line<M: Visit, const SEPARATOR: u8>(
         Some(order) => {
             order.line.clear();
             order.ends.clear();
-            // `visit` knows the table's order alone; the cells are put into the chosen one afterwards.
+            // `visit` only knows the table's order; the cells are rearranged afterwards.
             let (line, ends) = (&mut order.line, Some(&mut order.ends));
             message.visit(set, &mut Cells::<SEPARATOR> { out: line, ends });
             order.put(out);
@@ -115,7 +115,7 @@ fn put_line<M: Visit, const SEPARATOR: u8>(
     end_line(start, out);
 }
 
-/// Every place ends with a separator; the last one's becomes the line's end.
+/// Every cell ends with a separator; the last one becomes the end of the line.
 fn end_line(start: usize, out: &mut Vec<u8>) {
     match out.get_mut(start..).and_then(<[u8]>::last_mut) {
         Some(separator) => *separator = b'\n',
@@ -123,14 +123,14 @@ fn end_line(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes every `byte` from `start` on twice.
+/// Doubles every `byte` from `start` on.
 fn double(byte: u8, start: usize, out: &mut Vec<u8>) {
     let mut from = out.len();
     let more = out.iter().skip(start).filter(|&&other| other == byte).count();
     let mut to = from + more;
     out.resize(to, 0);
 
-    // In place from the end backwards, so that each byte is read before its place is written.
+    // In place and backwards, so that each byte is read before it is overwritten.
     while from < to {
         from -= 1;
         to -= 1;
@@ -144,7 +144,7 @@ fn double(byte: u8, start: usize, out: &mut Vec<u8>) {
 
 struct Cells<'o, const SEPARATOR: u8> {
     out: &'o mut Vec<u8>,
-    /// Where each cell ends, if that is asked for.
+    /// Where each cell ends, if requested.
     ends: Option<&'o mut Vec<usize>>,
 }
 
@@ -230,7 +230,7 @@ impl<const SEPARATOR: u8> Visitor for Cells<'_, SEPARATOR> {
 
     fn bytes<const NUMBER: u32>(&mut self, field: &'static Field, value: &[u8]) {
         if matches!(field.kind, Kind::Data) {
-            // Two places, of which one is empty.
+            // Two cells, one of which is empty.
             if let Ok(text) = str::from_utf8(value) {
                 self.text::<NUMBER>(field, text);
                 return self.end();
@@ -252,7 +252,7 @@ impl<const SEPARATOR: u8> Visitor for Cells<'_, SEPARATOR> {
             return self.absent(field);
         }
 
-        // JSON has no raw tab or line feed inside, so one byte is left to escape: CSV's quote, TSV's backslash.
+        // JSON contains no raw tab or line feed, so only one byte needs escaping: CSV's quote, TSV's backslash.
         let quote = if SEPARATOR == b',' { b'"' } else { b'\\' };
         if SEPARATOR == b',' {
             self.out.push(quote);

@@ -1,4 +1,4 @@
-//! Records to bytes, in any of the encodings.
+//! Encodes records in any of the encodings.
 
 use crate::protobuf::{ProtobufWriter, field_len, put_key, put_number, put_varint};
 use crate::scan::Scan;
@@ -11,24 +11,24 @@ use crate::{
 use std::fmt;
 use std::str::FromStr;
 
-/// How records are written.
+/// An output format for records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {
-    /// Messages `SocketRecord` of `weir.proto`, each with its length as a varint before it.
+    /// `SocketRecord` messages of `weir.proto`, each preceded by its length as a varint.
     Protobuf,
-    /// Protobuf text, `record { … }` a line: together one message `SocketRecords`.
+    /// Protobuf text, `record { … }` per line; together they form one `SocketRecords` message.
     Prototext,
-    /// Protobuf JSON, one object a line: names in lowerCamelCase, 64-bit numbers as texts, addresses as bytes.
+    /// Protobuf JSON, one object per line: names in lowerCamelCase, 64-bit numbers as strings, addresses as bytes.
     Protojson,
-    /// JSON objects, one a line, with the names of the table: numbers as numbers, addresses as text.
+    /// JSON objects, one per line, with the names of the table: numbers as numbers, addresses as text.
     Jsonl,
     /// The same objects as one array.
     Json,
     /// MessagePack maps, one after another.
     MessagePack,
-    /// Comma-separated values with a line of names (RFC 4180, with line feeds), in the order that was chosen. No totals.
+    /// Comma-separated values with a header line (RFC 4180, with line feeds), in the chosen order. No totals.
     Csv,
-    /// Tab-separated values with a line of names, escaped with backslashes, in the order that was chosen. No totals.
+    /// Tab-separated values with a header line, escaped with backslashes, in the chosen order. No totals.
     Tsv,
 }
 
@@ -45,7 +45,7 @@ impl Encoding {
         Encoding::Tsv,
     ];
 
-    /// The name in configuration and on the command line.
+    /// The name in the configuration and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Encoding::Protobuf => "protobuf",
@@ -59,7 +59,7 @@ impl Encoding {
         }
     }
 
-    /// The usual end of a file's name, without the dot.
+    /// The usual file name extension, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Encoding::Protobuf => "pb",
@@ -74,7 +74,7 @@ impl Encoding {
         !matches!(self, Encoding::Protobuf | Encoding::MessagePack)
     }
 
-    /// Whether it has room for the totals of a poll. Tables have not: all their lines have one shape.
+    /// Whether it can hold the totals of a poll. Tables cannot: all their lines have the same columns.
     pub fn has_totals(self) -> bool {
         !matches!(self, Encoding::Csv | Encoding::Tsv)
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// A name that is not an encoding's.
+/// A name that is not an encoding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no encoding is named `{0}`; there are protobuf, prototext, protojson, jsonl, json, msgpack, csv and tsv"
@@ -102,16 +102,16 @@ impl FromStr for Encoding {
     }
 }
 
-/// What stands around the rows of a file or payload.
+/// How the rows of a file or payload are framed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Frame {
-    /// Rows of every kind between each other: totals come inside a record, where their kind can be seen.
+    /// Rows of all kinds, mixed: totals come inside a record, so that their kind is visible.
     #[default]
     Mixed,
-    /// Rows of one kind, for a table of their own: totals are rows like others.
+    /// Rows of one kind, for a table of their own: totals are ordinary rows.
     OneKind,
-    /// Each row is a message of its own: there is no length before it and no line end behind it. Needs neither
-    /// [`begin`](Encoder::begin) nor [`end`](Encoder::end).
+    /// Each row is a separate message, without a length before it or a line end after it. Needs neither [`begin`](Encoder::begin)
+    /// nor [`end`](Encoder::end).
     Alone,
 }
 
@@ -120,31 +120,31 @@ pub enum Frame {
 pub enum Written {
     /// It was.
     Yes,
-    /// The encoding has no place for rows of this kind.
+    /// The encoding cannot hold rows of this kind.
     NoForm,
 }
 
-/// Writes rows in one encoding. It appends to what it is given and allocates nothing else.
+/// Writes rows in one encoding. It appends to the given buffer and allocates nothing else.
 ///
 /// Each file or payload is [`begin`](Encoder::begin), any number of rows, and [`end`](Encoder::end).
 pub struct Encoder {
     encoding: Encoding,
     frame: Frame,
-    /// The rows that a table as text has lines of.
+    /// The kind of rows in a text table.
     lines: RowKind,
     chosen: FieldSet,
-    /// The choice; `None` if it is everything, so that the usual path need not look at it.
+    /// The chosen fields; `None` for all, so that the common path need not check them.
     fields: Option<FieldSet>,
-    /// The order of columns, unless it is the table's.
+    /// The column order, if it differs from the table's.
     order: Option<Box<delimited::Order>>,
     protobuf: ProtobufWriter,
-    /// What reads the messages of rows, by kind; made when the first one comes.
+    /// Readers of row messages, by kind; created for the first row of a kind.
     scans: [Option<Box<Scan>>; RowKind::ALL.len()],
     has_element: bool,
 }
 
 impl Encoder {
-    /// An encoder of these fields of each socket record. Other rows are always whole.
+    /// An encoder of these fields of each socket record. Rows of other kinds are always complete.
     pub fn new(encoding: Encoding, fields: &FieldSet) -> Encoder {
         Encoder {
             encoding,
@@ -159,8 +159,8 @@ impl Encoder {
         }
     }
 
-    /// An encoder of these fields, each named once, that keeps their order where an encoding has columns: CSV and TSV. The
-    /// others name their fields, and have them in the order of the table.
+    /// An encoder of these fields, each named once, that keeps their order in encodings with columns: CSV and TSV. The others
+    /// name their fields, and use the order of the table.
     pub fn in_order(encoding: Encoding, fields: &[&'static Field]) -> Encoder {
         let order = matches!(encoding, Encoding::Csv | Encoding::Tsv)
             .then(|| delimited::Order::of(fields))
@@ -174,12 +174,13 @@ impl Encoder {
         Encoder::of(RowKind::Datagram, encoding)
     }
 
-    /// An encoder of rows of this kind, where an encoding has lines of one kind: CSV and TSV. The other encodings take every kind anyway.
+    /// An encoder of rows of this kind, for encodings limited to one kind: CSV and TSV. The other encodings take every kind
+    /// anyway.
     pub fn of(lines: RowKind, encoding: Encoding) -> Encoder {
         Encoder { lines, ..Encoder::new(encoding, &FieldSet::ALL) }
     }
 
-    /// The same with another frame.
+    /// The same encoder with another frame.
     #[must_use]
     pub fn framed(self, frame: Frame) -> Encoder {
         Encoder { frame, ..self }
@@ -190,7 +191,7 @@ impl Encoder {
         self.encoding
     }
 
-    /// Whether it has a place for rows of this kind.
+    /// Whether it can encode rows of this kind.
     pub fn has_form(&self, kind: RowKind) -> bool {
         match (self.encoding, kind) {
             (Encoding::Csv | Encoding::Tsv, kind) => kind == self.lines,
@@ -199,7 +200,7 @@ impl Encoder {
         }
     }
 
-    /// What comes before the first row of a file or payload.
+    /// Appends what comes before the first row of a file or payload.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         self.has_element = false;
         match self.encoding {
@@ -218,7 +219,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a row that is given as its protobuf message: as it is if that is what is asked for, and else by its fields.
+    /// Appends a row given as its protobuf message: unchanged if possible, otherwise field by field.
     pub fn row(
         &mut self,
         kind: RowKind,
@@ -247,7 +248,7 @@ impl Encoder {
         Ok(Written::Yes)
     }
 
-    /// Appends a row in any encoding but protobuf, from its message.
+    /// Appends a row in any encoding except protobuf, from its message.
     fn scanned(
         &mut self,
         kind: RowKind,
@@ -271,7 +272,7 @@ impl Encoder {
         }
     }
 
-    /// Appends one socket record. An encoder of datagrams leaves it out of a table.
+    /// Appends one socket record. Text tables of another kind omit it.
     #[inline]
     pub fn encode(&mut self, record: &SocketRecord<'_>, out: &mut Vec<u8>) {
         let head = head_of(self.frame);
@@ -287,22 +288,22 @@ impl Encoder {
         }
     }
 
-    /// Appends a datagram. Tables leave it out, unless they are of datagrams.
+    /// Appends a datagram. Text tables of another kind omit it.
     pub fn datagram(&mut self, datagram: &DatagramRecord<'_>, out: &mut Vec<u8>) {
         self.whole(RowKind::Datagram, datagram, out);
     }
 
-    /// Appends what came of a flow. Tables leave it out, unless they are of flows.
+    /// Appends a flow. Text tables of another kind omit it.
     pub fn flow(&mut self, flow: &FlowRecord<'_>, out: &mut Vec<u8>) {
         self.whole(RowKind::Flow, flow, out);
     }
 
-    /// Appends counters. Tables leave them out, unless they are of counters.
+    /// Appends counters. Text tables of another kind omit them.
     pub fn counters(&mut self, counters: &CounterRecord<'_>, out: &mut Vec<u8>) {
         self.whole(RowKind::Counters, counters, out);
     }
 
-    /// Appends the totals of flow and counter rows. Tables leave them out, unless they are of such totals.
+    /// Appends the totals of flow and counter rows. Text tables of another kind omit them.
     pub fn flow_totals(&mut self, totals: &FlowTotals<'_>, out: &mut Vec<u8>) {
         self.whole(RowKind::FlowTotals, totals, out);
     }
@@ -315,8 +316,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the totals of a poll, as the frame says: between other rows, they are a record of kind `totals` with nothing but
-    /// `totals` in it. Tables leave them out.
+    /// Appends the totals of a poll, according to the frame: among other rows, they are a record of kind `totals` with nothing
+    /// but `totals` in it. Text tables omit them.
     pub fn totals(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
         if self.frame != Frame::Mixed {
             return self.totals_row(totals, out);
@@ -354,8 +355,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the totals of a poll as a row of their own kind, whatever the frame: a message `PollTotals`, an object, a map. The
-    /// encodings without one (protobuf text, CSV and TSV) leave them out.
+    /// Appends the totals of a poll as a row of their own kind, whatever the frame: a message `PollTotals`, an object, a map.
+    /// Encodings without such a form (protobuf text, CSV and TSV) omit them.
     pub fn totals_row(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
         match self.encoding {
             Encoding::Protobuf => self.protobuf.write_totals(totals, out, head_of(self.frame)),
@@ -364,7 +365,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a row in any encoding but protobuf.
+    /// Appends a row in any encoding except protobuf.
     fn put<M: Visit>(
         &mut self,
         kind: RowKind,
@@ -374,7 +375,7 @@ impl Encoder {
     ) {
         let order = self.order.as_deref_mut();
         match self.encoding {
-            // Who calls this writes it, with code for each kind of row.
+            // The callers write protobuf themselves, with code for each kind of row.
             Encoding::Protobuf => {}
             Encoding::Prototext => {
                 out.extend_from_slice(kind.word().as_bytes());
@@ -403,12 +404,12 @@ impl Encoder {
         }
 
         if self.frame == Frame::Alone && self.encoding.is_text() && self.has_form(kind) {
-            // The line end; an object of an array has none.
+            // Remove the line end; an array element has none.
             out.pop_if(|last| *last == b'\n');
         }
     }
 
-    /// What comes after the last row of a file or payload.
+    /// Appends what comes after the last row of a file or payload.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if self.encoding == Encoding::Json {
             out.extend_from_slice(if self.has_element { b"\n]\n" } else { b"]\n" });
@@ -416,7 +417,7 @@ impl Encoder {
     }
 }
 
-/// What stands before a protobuf message.
+/// Writes the length prefix of a protobuf message, if the frame has one.
 #[inline(always)]
 fn head_of(frame: Frame) -> impl FnOnce(usize, &mut Vec<u8>) {
     move |len, out| {
@@ -426,15 +427,15 @@ fn head_of(frame: Frame) -> impl FnOnce(usize, &mut Vec<u8>) {
     }
 }
 
-/// What stands before totals of `len` bytes: the record that they are in, up to them.
+/// Writes what comes before totals of `len` bytes: the beginning of the record that contains them.
 fn put_totals_head(len: usize, out: &mut Vec<u8>) {
-    // Kind and number of `record_kind` take a byte each.
+    // Key and value of `record_kind` take a byte each.
     put_length(2 + field_len(TOTALS_NUMBER, len), out);
     put_number(KIND_NUMBER, RecordKind::TOTALS.0.into(), out);
     put_key(TOTALS_NUMBER, len, out);
 }
 
-/// Between the elements of an array.
+/// Separates the elements of an array.
 fn separate(has_element: &mut bool, out: &mut Vec<u8>) {
     out.extend_from_slice(if *has_element { b",\n" } else { b"\n" });
     *has_element = true;

@@ -5,7 +5,7 @@ use crate::{Field, SocketRecord};
 const WORDS: usize = 4;
 const _: () = assert!(SocketRecord::FIELDS.len() <= WORDS * 64);
 
-/// Which fields of a socket record are written.
+/// Which fields of a socket record to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSet {
     bits: [u64; WORDS],
@@ -15,9 +15,9 @@ pub struct FieldSet {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no field or group is named `{name}`; the nearest is `{nearest}`")]
 pub struct UnknownField {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
-    /// The known name that is most like it.
+    /// The most similar known name.
     pub nearest: &'static str,
 }
 
@@ -27,15 +27,15 @@ impl FieldSet {
     /// No field.
     pub const NONE: FieldSet = FieldSet { bits: [0; WORDS] };
 
-    /// Fields and groups by name. `all` is every field; a leading `-` takes away. Names apply in their order; if the first
-    /// takes away, it does so from all.
+    /// Parses names of fields and groups. `all` is every field; a leading `-` removes. Names apply in order; if the first
+    /// one removes, it removes from all.
     pub fn from_names<'n>(
         names: impl IntoIterator<Item = &'n str>,
     ) -> Result<FieldSet, UnknownField> {
         FieldSet::in_order(names).map(|fields| FieldSet::of(&fields))
     }
 
-    /// The same fields in the order in which they are named first; those of a group, or of all, in the order of the table.
+    /// The same fields in the order of their first mention; those of a group, or of `all`, in the order of the table.
     pub fn in_order<'n>(
         names: impl IntoIterator<Item = &'n str>,
     ) -> Result<Vec<&'static Field>, UnknownField> {
@@ -47,7 +47,7 @@ impl FieldSet {
             };
 
             let named = FieldSet::named(name)?;
-            // The first name says what the list begins with: all fields, if it takes some away.
+            // The first name determines the initial list: all fields if it removes some.
             let before = if taken_away { FieldSet::ALL } else { FieldSet::NONE };
             let order = order.get_or_insert_with(|| before.fields().collect());
 
@@ -89,7 +89,7 @@ impl FieldSet {
         if set == FieldSet::NONE { Err(unknown(name)) } else { Ok(set) }
     }
 
-    /// The fields of both.
+    /// The fields of both sets.
     pub fn with(&self, other: &FieldSet) -> FieldSet {
         FieldSet { bits: std::array::from_fn(|at| self.bits[at] | other.bits[at]) }
     }
@@ -125,7 +125,7 @@ impl FieldSet {
 impl std::str::FromStr for FieldSet {
     type Err = UnknownField;
 
-    /// Names with commas between them.
+    /// Parses names separated by commas.
     fn from_str(names: &str) -> Result<FieldSet, UnknownField> {
         FieldSet::from_names(names.split(',').map(str::trim).filter(|name| !name.is_empty()))
     }
@@ -138,9 +138,10 @@ fn unknown(name: &str) -> UnknownField {
     UnknownField { name: name.to_owned(), nearest }
 }
 
-/// How unlike two words are: an inserted letter is 1, a deleted or replaced one 2, so that `rtt` is near `rtt_us`.
+/// How different two words are: an inserted letter counts 1, a deleted or replaced one 2, so that `rtt` is close to
+/// `rtt_us`.
 fn distance(from: &str, to: &str) -> usize {
-    // One row of Levenshtein's table at a time; `diagonal` is the cell above and to the left.
+    // One row of the Levenshtein table at a time; `diagonal` is the cell above and to the left.
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for a in from.bytes() {
         let mut diagonal = row[0];

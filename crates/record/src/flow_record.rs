@@ -1,6 +1,6 @@
-//! The table of what flows were: a row for what came of a flow since its last row.
+//! The table of flows: a row for the traffic of a flow since its previous row.
 //!
-//! Fields that other tables have too keep their numbers, as in `DatagramRecord`.
+//! Fields that other tables also have keep their numbers, as in `DatagramRecord`.
 
 use crate::schema::schema;
 use crate::{RecordKind, SCHEMA_VERSION};
@@ -103,7 +103,7 @@ schema! {
 }
 
 impl FlowRecord<'_> {
-    /// A row with kind and version, and nothing else.
+    /// A row with only kind and version set.
     pub fn new() -> Self {
         FlowRecord {
             record_kind: Some(RecordKind::FLOW),
@@ -113,8 +113,8 @@ impl FlowRecord<'_> {
     }
 }
 
-/// On the wire all addresses have 16 bytes. Those in sampled frames are what the packet has: one of IPv6 that holds an IPv4 one is not
-/// told from it.
+/// On the wire all addresses have 16 bytes. Addresses from sampled frames are those of the packet: an IPv4-mapped IPv6 address
+/// cannot be told from an IPv4 one.
 fn restore_ipv4(flow: &mut FlowRecord<'_>) {
     let addresses = [
         &mut flow.src_address,

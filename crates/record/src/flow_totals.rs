@@ -1,4 +1,4 @@
-//! The table of what a run of flow and counter rows adds up to.
+//! The table of totals over a run's flow and counter rows.
 
 use crate::schema::schema;
 use crate::{RecordKind, SCHEMA_VERSION};
@@ -41,7 +41,7 @@ schema! {
 }
 
 impl FlowTotals<'_> {
-    /// A row with kind and version, and nothing else.
+    /// A row with only kind and version set.
     pub fn new() -> Self {
         FlowTotals {
             record_kind: Some(RecordKind::FLOW_TOTALS),

@@ -1,5 +1,5 @@
-//! The files that others read follow the table: schemas, the database's table, the field reference, and the list of
-//! numbers that were ever given. `make generated` writes them again.
+//! Files generated from the table: schemas, the database's tables, the field reference, and the list of all numbers
+//! ever assigned. `make generated` regenerates them.
 
 mod clickhouse;
 mod json_schema;
@@ -9,7 +9,7 @@ mod reference;
 
 use testkit::{generated, root};
 
-/// The first line of each, after its comment sign.
+/// The first line of each file, after its comment sign.
 const GENERATED: &str = "Generated from the table in crates/record; `make generated` writes it.";
 
 #[test]
@@ -52,7 +52,7 @@ fn numbers_are_given_once() {
     generated("crates/record/tests/numbers.txt", &list);
 }
 
-/// Unit and kernel of a field, as words for a comment; empty if there is nothing to say.
+/// A field's unit and kernel version as words for a comment; empty if there is nothing to say.
 fn unit_and_kernel(field: &crate::Field) -> String {
     let kernel =
         if field.kernel.is_empty() { String::new() } else { format!("Linux {}", field.kernel) };

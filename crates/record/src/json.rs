@@ -1,5 +1,5 @@
-//! JSON with the table's names: numbers as numbers, however large, words as words, addresses as text, bytes in base64.
-//! Absent fields are left out.
+//! JSON with the table's names: numbers as numbers, however large; words as words, addresses as text, bytes in base64. Absent
+//! fields are omitted.
 
 use crate::schema::Visit;
 use crate::text::{DIGITS_BYTES, SHORT_BYTES, decimal, put_address, put_base64, put_json_text};
@@ -13,7 +13,7 @@ pub(crate) fn put_object<M: Visit>(message: &M, set: Option<&FieldSet>, out: &mu
     put::<M, false>(message, set, out);
 }
 
-/// Appends one object as protobuf's JSON mapping has it (<https://protobuf.dev/programming-guides/json/>).
+/// Appends one object in protobuf's JSON mapping (<https://protobuf.dev/programming-guides/json/>).
 #[inline(never)]
 pub(crate) fn put_canonical<M: Visit>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
     put::<M, true>(message, set, out);
@@ -26,7 +26,7 @@ fn put<M: Visit, const CANONICAL: bool>(message: &M, set: Option<&FieldSet>, out
     message.visit(set, &mut object);
     object.flush();
 
-    // Every key came with a comma before it; the first one's place is the brace's.
+    // Every key was preceded by a comma; the first comma becomes the opening brace.
     match out.get_mut(start) {
         Some(comma) => *comma = b'{',
         None => out.push(b'{'),
@@ -47,7 +47,7 @@ pub(crate) fn put_tags(tags: Tags<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Keys and numbers go through a buffer of fixed size, by copies of fixed size; it is put out when it is full, and before each text.
+/// Keys and numbers go through a fixed-size buffer, by fixed-size copies; it is flushed when full, and before each text.
 struct Object<'o, const CANONICAL: bool> {
     out: &'o mut Vec<u8>,
     buffer: [u8; BUFFER_BYTES + SPARE_BYTES],
@@ -56,11 +56,11 @@ struct Object<'o, const CANONICAL: bool> {
 
 const BUFFER_BYTES: usize = 1024;
 
-/// What one key and one number take in the buffer, at most, and more.
+/// More than one key and one number take in the buffer.
 const SPARE_BYTES: usize = SHORT_BYTES + DIGITS_BYTES + 16;
 
 impl<const CANONICAL: bool> Object<'_, CANONICAL> {
-    /// Copies a text at full length, of which `len` bytes count.
+    /// Copies a padded text, of which `len` bytes count.
     #[inline(always)]
     fn put<const N: usize>(&mut self, padded: &[u8; N], len: usize) {
         if let Some(place) = self.buffer.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
@@ -69,11 +69,12 @@ impl<const CANONICAL: bool> Object<'_, CANONICAL> {
         self.at += len;
     }
 
-    /// One piece of code for all fields: with one for each, that of a record would not fit into the processor's cache.
+    /// The same code for all fields: with separate code for each field, a record's encoder would not fit into the processor's
+    /// cache.
     #[inline(never)]
     fn number(&mut self, field: &'static Field, value: u64) {
         self.key(field);
-        // Readers of the canonical form may keep numbers as doubles, so 64-bit ones are texts there.
+        // Readers of the canonical form may keep numbers as doubles, so 64-bit numbers are strings there.
         let is_text = CANONICAL && matches!(field.kind, Kind::U64 | Kind::Fixed64);
         if is_text {
             self.put(b"\"", 1);
@@ -100,7 +101,7 @@ impl<const CANONICAL: bool> Object<'_, CANONICAL> {
         }
     }
 
-    /// A key, after which the rest is written to the output itself.
+    /// Writes a key, and returns the output for the caller to write the value to.
     #[inline(never)]
     fn key_of_text(&mut self, field: &'static Field) -> &mut Vec<u8> {
         self.key(field);

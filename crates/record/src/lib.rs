@@ -1,4 +1,4 @@
-//! What Weir exports: one table that describes every field, and the encoders that follow it.
+//! The schema of what Weir exports: one table that describes every field, and the encoders generated from it.
 //!
 //! ```
 //! use record::{Encoder, Encoding, FieldSet, SocketRecord, SocketState};
@@ -67,10 +67,10 @@ pub use words::{
     SocketTimer, SyslogFacility, SyslogFormat, SyslogSeverity, TlsMode, WORD_TABLES, Words,
 };
 
-/// The field of `SocketRecord` in which a record of kind `totals` carries them.
+/// The field of `SocketRecord` that holds the totals in a record of kind `totals`.
 pub const TOTALS_NUMBER: u32 = 400;
 
-/// `weir.proto`: the schema of the rows in protobuf, as programs read them.
+/// `weir.proto`: the protobuf schema of the rows, for programs.
 pub const PROTO: &str = include_str!("../../../proto/weir.proto");
-/// The field that says what a record is about, of the same number in every table that has it.
+/// The field with the kind of a row, which has the same number in every table.
 const KIND_NUMBER: u32 = 1;

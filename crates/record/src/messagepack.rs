@@ -1,5 +1,5 @@
-//! MessagePack: each record a map with names as keys (<https://github.com/msgpack/msgpack/blob/master/spec.md>). Numbers take
-//! their smallest form, addresses are text, bytes are `bin`.
+//! MessagePack: each record is a map with names as keys (<https://github.com/msgpack/msgpack/blob/master/spec.md>). Numbers
+//! take their shortest form, addresses are text, bytes are `bin`.
 
 use crate::schema::Visit;
 use crate::text::put_address;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 #[inline(never)]
 pub(crate) fn put_map<M: Visit>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
     let start = out.len();
-    // A map with a count of 16 bits, which is filled in when it is known.
+    // A map with a 16-bit count, which is filled in at the end.
     out.extend_from_slice(&[0xde, 0, 0]);
     let mut entries = Entries { out, count: 0 };
     message.visit(set, &mut entries);
@@ -31,7 +31,7 @@ pub(crate) fn put_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A length in 1, 2 or 4 bytes, each with a marker of its own. Nothing here reaches 4 GiB.
+/// Writes a length in 1, 2 or 4 bytes, after the marker for that size. Nothing here reaches 4 GiB.
 fn put_len(len: usize, markers: [u8; 3], out: &mut Vec<u8>) {
     match len {
         ..0x100 => out.extend_from_slice(&[markers[0], len as u8]),
@@ -122,7 +122,7 @@ impl Visitor for Entries<'_> {
 
     fn address<const NUMBER: u32>(&mut self, field: &'static Field, value: IpAddr) {
         self.key(field);
-        // At most 39 characters: one byte of length, which is known only afterwards.
+        // At most 39 characters: one byte of length, which is filled in afterwards.
         let at = self.out.len();
         self.out.extend_from_slice(&[0xd9, 0]);
         put_address(value, self.out);

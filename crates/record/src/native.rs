@@ -1,22 +1,22 @@
 //! Blocks in ClickHouse's format `Native`: one column after another, each with its name and its type
-//! (<https://clickhouse.com/docs/interfaces/formats/Native>). The engine takes columns by their name and casts what the table has as
-//! another type, and a column that a block does not have is what the table says for absent values.
+//! (<https://clickhouse.com/docs/interfaces/formats/Native>). The engine matches columns by name and casts those whose type
+//! differs in the table; a column missing from a block gets the table's default for absent values.
 
 use crate::protobuf::put_varint;
 use crate::{Cell, CellReader, DecodeError, Field, FieldSet, Kind, RowKind, Tags};
 
-/// How a table of ClickHouse has a field.
+/// How a ClickHouse table stores a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// Never NULL: 0 or empty if it is absent.
+    /// Never NULL: 0 or empty if absent.
     Always,
-    /// NULL if it is absent.
+    /// NULL if absent.
     Nullable,
-    /// A text that is kept as the 16 bytes it stands for; NULL if it is absent, or no UUID.
+    /// A text stored as the 16 bytes of its UUID; NULL if absent or not a UUID.
     NullableUuid,
 }
 
-/// Fields that sort a table or that every row has.
+/// Fields in a table's sorting key, or present in every row.
 const ALWAYS: &[&str] = &[
     "record_kind",
     "time_unix_ns",
@@ -32,7 +32,7 @@ const ALWAYS: &[&str] = &[
 ];
 
 impl Presence {
-    /// That of the field with this name.
+    /// How the field with this name is stored.
     pub(crate) const fn of(name: &str) -> Presence {
         let mut at = 0;
         while at < ALWAYS.len() {
@@ -45,7 +45,7 @@ impl Presence {
     }
 }
 
-/// Texts cannot be compared by `==` in a const function.
+/// A const function cannot compare texts with `==`.
 const fn is_same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut at = 0;
@@ -55,7 +55,7 @@ const fn is_same(a: &str, b: &str) -> bool {
     at == a.len() && at == b.len()
 }
 
-/// The type of values of this kind, where they are there.
+/// The type of values of this kind, when present.
 pub(crate) fn type_of(kind: Kind) -> &'static str {
     match kind {
         Kind::U8 | Kind::Word(_) => "UInt8",
@@ -69,22 +69,22 @@ pub(crate) fn type_of(kind: Kind) -> &'static str {
     }
 }
 
-/// Rows between two looks at how long the columns are.
+/// Rows between checks of the columns' length.
 const LOOK_ROWS: usize = 64;
 
-/// Gathers rows of one of the tables of `deploy/clickhouse`, column by column.
+/// Collects rows of one of the tables in `deploy/clickhouse`, column by column.
 pub struct Native {
     reader: CellReader,
     columns: Vec<Column>,
     rows: usize,
-    /// Length of the columns when it was last looked at.
+    /// Length of the columns at the last check.
     column_bytes: usize,
-    /// Length of the messages since then.
+    /// Length of the messages added since then.
     message_bytes: usize,
 }
 
 impl Native {
-    /// A writer of rows of this kind. Records of sockets have these fields alone.
+    /// A writer of rows of this kind. Socket records have only these fields.
     pub fn new(kind: RowKind, fields: &FieldSet) -> Native {
         let fields = chosen(kind, fields);
         Native {
@@ -96,23 +96,23 @@ impl Native {
         }
     }
 
-    /// The table that takes rows of this kind.
+    /// The table for rows of this kind.
     pub fn table(kind: RowKind) -> &'static str {
         kind.table()
     }
 
-    /// All columns with commas between them, as an `INSERT` names them.
+    /// All column names, separated by commas, for an `INSERT`.
     pub fn columns(kind: RowKind) -> String {
         let names: Vec<&str> = kind.fields().iter().map(|field| field.name).collect();
         names.join(",")
     }
 
-    /// The columns that a block may have, each with its type as the block says it. Records of sockets have these fields alone.
+    /// The columns that a block may have, with their types as declared in the block. Socket records have only these fields.
     pub fn types(kind: RowKind, fields: &FieldSet) -> impl Iterator<Item = (&'static str, String)> {
         chosen(kind, fields).into_iter().map(|field| (field.name, column_type(field)))
     }
 
-    /// Adds a row that is given as its protobuf message.
+    /// Adds a row given as its protobuf message.
     ///
     /// # Errors
     /// The message is not one of this table; nothing was added.
@@ -137,12 +137,13 @@ impl Native {
         Ok(())
     }
 
-    /// Bytes of the block so far; the last rows count with the length of their messages.
+    /// Bytes of the block so far; the most recent rows are estimated by the length of their messages.
     pub fn bytes(&self) -> usize {
         self.column_bytes + self.message_bytes
     }
 
-    /// Ends the block and begins the next. It has the columns that have a value in one row at least, and the first one.
+    /// Completes the block and begins the next. It contains the columns with a value in at least one row, and always the first
+    /// one.
     pub fn finish(&mut self) -> Vec<u8> {
         let rows = std::mem::take(&mut self.rows);
         (self.column_bytes, self.message_bytes) = (0, 0);
@@ -160,7 +161,7 @@ impl Native {
     }
 }
 
-/// The fields that rows of this kind have.
+/// The fields of rows of this kind.
 fn chosen(kind: RowKind, fields: &FieldSet) -> Vec<&'static Field> {
     match kind {
         RowKind::Record => fields.fields().collect(),
@@ -168,7 +169,7 @@ fn chosen(kind: RowKind, fields: &FieldSet) -> Vec<&'static Field> {
     }
 }
 
-/// The type that a block says of a field's column.
+/// The type that a block declares for a field's column.
 fn column_type(field: &Field) -> String {
     match field.presence {
         Presence::Always => type_of(field.kind).to_owned(),
@@ -177,22 +178,22 @@ fn column_type(field: &Field) -> String {
     }
 }
 
-/// Name and type of a column, rounded up.
+/// Upper bound on the name and type of a column.
 const HEADER_BYTES: usize = 96;
 
-/// A column that grows a value at a time. A row without a value costs nothing: the gap is filled when the next value comes, or when the
-/// block ends.
+/// A column that grows one value at a time. A row without a value costs nothing: the gap is filled when the next value arrives,
+/// or when the block ends.
 struct Column {
     field: &'static Field,
-    /// Rows that it has, with gaps.
+    /// Number of rows so far, including gaps.
     rows: usize,
-    /// Values as the format has them, zeros where there is none; of tags, how many entries there are up to each row.
+    /// Values in the block's format, zeros where there is none; for tags, the cumulative number of entries after each row.
     values: Vec<u8>,
     /// Length of `values` before the last one.
     last: usize,
-    /// 1 where there is no value. Empty where a column is never NULL.
+    /// 1 where there is no value. Empty if the column is never NULL.
     nulls: Vec<u8>,
-    /// Names and values of tags; empty for all others.
+    /// Names and values of tags; empty for all other kinds.
     entries: Entries,
 }
 
@@ -215,7 +216,7 @@ impl Column {
         self.values.len() + self.nulls.len() + self.entries.names.len() + self.entries.values.len()
     }
 
-    /// The value of the row before which there are `row` rows. A second one of the same row takes the place of the first.
+    /// Stores the value of row number `row`. A second value for the same row replaces the first.
     #[inline(always)]
     fn put(&mut self, row: usize, cell: Cell<'_>) {
         if self.rows != row {
@@ -244,7 +245,7 @@ impl Column {
 
     #[inline(always)]
     fn put_number(&mut self, number: u64) -> bool {
-        // Copies of a length that is known are one instruction each.
+        // Copies of known length are one instruction each.
         let (bytes, values) = (number.to_le_bytes(), &mut self.values);
         match self.field.kind {
             Kind::U64 | Kind::Fixed64 => values.extend_from_slice(&bytes),
@@ -262,13 +263,13 @@ impl Column {
         }
 
         let uuid = uuid(bytes);
-        // Two halves of 64 bits, the higher first, each in little-endian order.
+        // Two 64-bit halves, the higher first, each little-endian.
         let halves = uuid.map_or([0; 2], |uuid| [(uuid >> 64) as u64, uuid as u64]);
         halves.iter().for_each(|half| self.values.extend_from_slice(&half.to_le_bytes()));
         uuid.is_some()
     }
 
-    /// Bytes of a value that is not there.
+    /// Size of an absent value.
     fn gap_bytes(&self) -> usize {
         match self.field.kind {
             Kind::Text if self.field.presence == Presence::NullableUuid => 16,
@@ -276,7 +277,7 @@ impl Column {
             Kind::U64 | Kind::Fixed64 | Kind::Tags => 8,
             Kind::U32 => 4,
             Kind::U16 => 2,
-            // An empty text is its length.
+            // An empty text is just its length.
             Kind::U8 | Kind::Bool | Kind::Word(_) | Kind::Text | Kind::Bytes | Kind::Data => 1,
         }
     }
@@ -286,7 +287,7 @@ impl Column {
         if self.rows > row { self.take_back(row) } else { self.fill_up(row) }
     }
 
-    /// Takes away the value of the row before which there are `row` rows, if it has one.
+    /// Removes the value of row number `row`, if it has one.
     #[cold]
     fn take_back(&mut self, row: usize) {
         if self.rows <= row {
@@ -298,7 +299,7 @@ impl Column {
         self.rows = row;
     }
 
-    /// Notes that the rows from where it is up to the one at `row` have no value.
+    /// Fills the rows from the current one up to `row` with absent values.
     fn fill_up(&mut self, row: usize) {
         let missing = row.saturating_sub(self.rows);
         if self.field.kind == Kind::Tags {
@@ -313,7 +314,7 @@ impl Column {
         self.rows = row;
     }
 
-    /// Appends the column with its name and its type, and begins the next.
+    /// Appends the column with its name and type, and starts over.
     fn drain_into(&mut self, out: &mut Vec<u8>) {
         put_text(self.field.name.as_bytes(), out);
         put_text(column_type(self.field).as_bytes(), out);
@@ -352,7 +353,7 @@ fn put_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// The number that a text stands for: 32 hexadecimal digits, with hyphens behind the 8th, 12th, 16th and 20th.
+/// Parses a UUID: 32 hexadecimal digits, with hyphens after the 8th, 12th, 16th and 20th.
 fn uuid(text: &[u8]) -> Option<u128> {
     let bytes: &[u8; 36] = text.try_into().ok()?;
     let mut uuid = 0;

@@ -1,8 +1,7 @@
-//! Rows as log records of OpenTelemetry: one message `ExportLogsServiceRequest` for many rows
+//! Rows as OpenTelemetry log records: one `ExportLogsServiceRequest` message for many rows
 //! (`opentelemetry/proto/collector/logs/v1/logs_service.proto`, `logs/v1/logs.proto`, `common/v1/common.proto`).
 //!
-//! Each field is an attribute with the name it has everywhere. What says which host it is goes to the resource, once for all rows
-//! of a host.
+//! Each field is an attribute with its usual name. Fields that identify the host go to the resource, once for all rows of a host.
 
 use crate::protobuf::{field_len, put_key, put_number, put_varint, varint_len};
 use crate::schema::Visit;
@@ -15,10 +14,10 @@ use crate::{
 };
 use std::net::IpAddr;
 
-/// Writes rows, and makes a request of those since the last one.
+/// Collects rows, and builds a request from those since the last one.
 pub struct OtlpLogs {
     fields: Option<FieldSet>,
-    /// The log records of each host, in the order in which hosts came.
+    /// The log records of each host, in order of first appearance.
     groups: Vec<Group>,
     scratch: Scratch,
 }
@@ -52,16 +51,16 @@ const INT: u32 = 3;
 const BYTES: u32 = 7;
 
 impl OtlpLogs {
-    /// A writer of these fields of each socket record. Other rows are always whole.
+    /// A writer of these fields of each socket record. Rows of other kinds are always complete.
     pub fn new(fields: &FieldSet) -> OtlpLogs {
         let fields = (!fields.is_all()).then_some(*fields);
         OtlpLogs { fields, groups: Vec::new(), scratch: Scratch::default() }
     }
 
-    /// Adds a row that is given as its protobuf message.
+    /// Adds a row given as its protobuf message.
     ///
     /// # Errors
-    /// It is not such a message; nothing is added.
+    /// It is not such a message; nothing was added.
     pub fn row(&mut self, kind: RowKind, message: &[u8]) -> Result<(), DecodeError> {
         let Scratch { resource, record, .. } = &mut self.scratch;
         resource.clear();
@@ -102,12 +101,12 @@ impl OtlpLogs {
         Ok(())
     }
 
-    /// Bytes of the request so far, but for a few around them.
+    /// Bytes of the request so far, except a few around them.
     pub fn bytes(&self) -> usize {
         self.groups.iter().map(|group| group.resource.len() + group.records.len()).sum()
     }
 
-    /// The request, and a beginning of the next.
+    /// Completes the request, and begins the next.
     pub fn finish(&mut self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes() + 64 * self.groups.len());
         let mut scope = Vec::new();
@@ -161,7 +160,7 @@ impl OtlpLogs {
     }
 }
 
-/// The message as the body, and how bad it is.
+/// Writes the message as the body, and its severity.
 fn put_datagram(datagram: &DatagramRecord<'_>, out: &mut Vec<u8>) {
     let text = datagram.message.or(datagram.payload).unwrap_or_default();
     match str::from_utf8(text) {
@@ -176,7 +175,8 @@ fn put_datagram(datagram: &DatagramRecord<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// As OpenTelemetry maps syslog (`specification/logs/data-model-appendix.md`, "Appendix B: SeverityNumber example mappings").
+/// OpenTelemetry's mapping of syslog (`specification/logs/data-model-appendix.md`, "Appendix B: SeverityNumber example
+/// mappings").
 fn severity_number(severity: SyslogSeverity) -> u64 {
     match severity.0 {
         0 => 21,
@@ -191,7 +191,7 @@ fn severity_number(severity: SyslogSeverity) -> u64 {
     }
 }
 
-/// `AnyValue` without what needs memory of its own.
+/// `AnyValue`, without the variants that need to allocate.
 enum Any<'a> {
     Text(&'a str),
     Bytes(&'a [u8]),
@@ -223,7 +223,7 @@ fn put_value(number: u32, value: &Any<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A `KeyValue`.
+/// Writes a `KeyValue`.
 fn put_attribute(name: &str, value: &Any<'_>, number: u32, out: &mut Vec<u8>) {
     put_key(number, field_len(1, name.len()) + field_len(2, value.len()), out);
     put_text(1, name, out);
@@ -253,7 +253,7 @@ impl Attributes<'_> {
         }
     }
 
-    /// What is only in the scratch's text.
+    /// Writes an attribute whose value is in the scratch text.
     fn put_written(&mut self, field: &'static Field) {
         let text = std::mem::take(&mut self.0.text);
         self.put(field, &Any::Text(str::from_utf8(&text).unwrap_or_default()));

@@ -1,8 +1,8 @@
-//! Writing protobuf: <https://protobuf.dev/programming-guides/encoding/>.
+//! Encoding protobuf: <https://protobuf.dev/programming-guides/encoding/>.
 //!
-//! Numbers go through a buffer of fixed size with one 8-byte store each: key and varint are put together in a register.
-//! Texts and bytes follow after them, straight into the output; their length is added up first, because the length of
-//! the message stands before it.
+//! Numbers go through a fixed-size buffer with one 8-byte store each: key and varint are combined in a register. Texts and
+//! bytes follow, written directly to the output; their length is added up first, because the message is preceded by its
+//! length.
 
 use crate::schema::Message;
 use crate::value::Visitor;
@@ -22,7 +22,7 @@ impl ProtobufWriter {
         ProtobufWriter { numbers: Box::new([0; NUMBERS_MAX_BYTES + 16]) }
     }
 
-    /// Appends a whole record with what `head` makes of its length before it.
+    /// Appends a complete record, preceded by what `head` writes for its length.
     pub(crate) fn write_record(
         &mut self,
         record: &SocketRecord<'_>,
@@ -32,7 +32,7 @@ impl ProtobufWriter {
         self.write(record, None, out, head);
     }
 
-    /// The same with chosen fields. Each way has code of its own, so that a whole record costs no look at the choice.
+    /// The same with chosen fields. Both ways have separate code, so that a complete record need not check the choice.
     pub(crate) fn write_fields(
         &mut self,
         record: &SocketRecord<'_>,
@@ -43,7 +43,7 @@ impl ProtobufWriter {
         self.write(record, Some(fields), out, head);
     }
 
-    /// The same with totals.
+    /// The same for totals.
     pub(crate) fn write_totals(
         &mut self,
         totals: &PollTotals<'_>,
@@ -53,7 +53,7 @@ impl ProtobufWriter {
         self.write(totals, None, out, head);
     }
 
-    /// The same with a row of another table, which is always whole.
+    /// The same for a row of another table, which is always complete.
     pub(crate) fn write_row<'a>(
         &mut self,
         row: &impl Message<'a>,
@@ -71,12 +71,12 @@ impl ProtobufWriter {
         out: &mut Vec<u8>,
         head: impl FnOnce(usize, &mut Vec<u8>),
     ) {
-        // Not the whole buffer: a length of all of it would be masked to 0.
+        // Smaller than the buffer: a length equal to the buffer's would be masked to 0.
         const { assert!(largest(M::FIELDS) < NUMBERS_MAX_BYTES) };
 
         let mut numbers = Numbers { buffer: &mut self.numbers, at: 0 };
         message.visit(set, &mut numbers);
-        // Below the buffer's length, as asserted; the mask says so to the compiler, which then leaves out its check.
+        // Below the buffer's length, as asserted; the mask tells the compiler, which then omits its check.
         let numbers_len = numbers.at & (NUMBERS_MAX_BYTES - 1);
         let mut len = Length(numbers_len);
         message.visit(set, &mut len);
@@ -87,7 +87,7 @@ impl ProtobufWriter {
     }
 }
 
-/// The most bytes that numbers and addresses of these fields take.
+/// The most bytes that the numbers and addresses of these fields can take.
 pub(crate) const fn largest(fields: &[Field]) -> usize {
     let (mut sum, mut at) = (0, 0);
 
@@ -114,7 +114,7 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 
-/// A field's key as its bytes in little-endian order.
+/// The bytes of a field's key, in little-endian order.
 const fn key(number: u32, wire_type: u64) -> u64 {
     assert!(number > 0 && number < 1 << 11, "keys of at most two bytes");
     let key = (number as u64) << 3 | wire_type;
@@ -135,13 +135,13 @@ impl Numbers<'_> {
     /// Stores 8 bytes, of which the first `len` count.
     #[inline(always)]
     fn put(&mut self, word: u64, len: usize) {
-        // `largest` shows that `at` stays below; the mask says so to the compiler, which then leaves out its check.
+        // `largest` proves that `at` stays below; the mask tells the compiler, which then omits its check.
         let at = self.at & (NUMBERS_MAX_BYTES - 1);
         self.buffer[at..at + 8].copy_from_slice(&word.to_le_bytes());
         self.at = at + len;
     }
 
-    /// A key and a varint of up to 35 bits.
+    /// Writes a key and a varint of up to 35 bits.
     #[inline(always)]
     fn put_short<const NUMBER: u32>(&mut self, value: u64) {
         let (key, key_len) = const { (key(NUMBER, VARINT), key_len(NUMBER)) };
@@ -154,12 +154,12 @@ impl Numbers<'_> {
     }
 }
 
-/// The varint of a value below 2^56, in little-endian order, and its length: groups of 7 bits spread to bytes, with the
+/// The varint of a value below 2^56, in little-endian order, and its length: groups of 7 bits spread over bytes, with the
 /// continuation bits of all but the last set.
 #[inline(always)]
 fn varint56(value: u64) -> (u64, usize) {
-    // Three times, the upper half of every unit moves up to where its own unit begins. Moving a part up by n bits is adding
-    // it 2^n - 1 times.
+    // In three steps, the upper half of every unit moves up to where its own unit begins. Moving a part up by n bits means
+    // adding it 2^n - 1 times.
     let spread = value + (value & 0x00ff_ffff_f000_0000) * 15;
     let spread = spread + (spread & 0x0fff_c000_0fff_c000) * 3;
     let spread = spread + (spread & 0x3f80_3f80_3f80_3f80);
@@ -168,7 +168,7 @@ fn varint56(value: u64) -> (u64, usize) {
     (spread | more, len)
 }
 
-/// For the highest bit set in a number: the continuation bits of its varint, and the varint's length.
+/// For each position of a number's highest set bit: the continuation bits of its varint, and the varint's length.
 static SHAPES: [(u64, usize); 64] = {
     let mut shapes = [(0x8080_8080_8080_8080, 10); 64];
     let mut highest_bit = 0;
@@ -183,7 +183,7 @@ static SHAPES: [(u64, usize); 64] = {
 impl Visitor for Numbers<'_> {
     #[inline(always)]
     fn u8<const NUMBER: u32>(&mut self, _: &'static Field, value: u8) {
-        // Two bytes at most, without a branch.
+        // At most two bytes, without a branch.
         let (key, key_len) = const { (key(NUMBER, VARINT), key_len(NUMBER)) };
         let (value, high) = (u64::from(value), u64::from(value >> 7));
         self.put(key | (value | high << 8) << (8 * key_len), key_len + 1 + high as usize);
@@ -208,7 +208,7 @@ impl Visitor for Numbers<'_> {
             return;
         }
 
-        // Key and varint take 7 bytes at most, and so one store.
+        // Key and varint take at most 7 bytes, so one store suffices.
         if value < 1 << 35 {
             return self.put_short::<NUMBER>(value);
         }
@@ -269,13 +269,13 @@ impl Visitor for Numbers<'_> {
     fn tags<const NUMBER: u32>(&mut self, _: &'static Field, _: Tags<'_>) {}
 }
 
-/// Second visit: the length of the whole.
+/// Second visit: the total length.
 struct Length(usize);
 
 /// Third visit: texts, bytes and tags.
 struct Texts<'o>(&'o mut Vec<u8>);
 
-/// A sink of which only texts, bytes and tags matter.
+/// A visitor that only handles texts, bytes and tags.
 macro_rules! skip_numbers {
     () => {
         #[inline(always)]
@@ -328,31 +328,31 @@ impl Visitor for Texts<'_> {
     }
 }
 
-/// Bytes that a length-delimited field takes.
+/// The size of a length-delimited field.
 pub(crate) fn field_len(number: u32, len: usize) -> usize {
     key_len(number) + varint_len(len as u64) + len
 }
 
-/// One byte for each 7 bits, at least one. `(bits * 9 + 64) / 64` is `bits / 7` rounded up, for 1 to 64 bits.
+/// One byte per 7 bits, at least one. `(bits * 9 + 64) / 64` is `bits / 7` rounded up, for 1 to 64 bits.
 #[inline(always)]
 pub(crate) fn varint_len(value: u64) -> usize {
     ((u64::BITS - (value | 1).leading_zeros()) as usize * 9 + 64) >> 6
 }
 
-/// The key and length of a length-delimited field.
+/// Writes the key and length of a length-delimited field.
 #[inline(always)]
 pub(crate) fn put_key(number: u32, len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&key(number, BYTES).to_le_bytes()[..key_len(number)]);
     put_varint(len as u64, out);
 }
 
-/// The field `stream_id` of a datagram.
+/// Writes the field `stream_id` of a datagram.
 pub(crate) fn put_stream_id(value: u64, out: &mut Vec<u8>) {
     out.push(key(crate::datagram::STREAM_ID, FIXED64) as u8);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// The key and value of a varint field.
+/// Writes the key and value of a varint field.
 pub(crate) fn put_number(number: u32, value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&key(number, VARINT).to_le_bytes()[..key_len(number)]);
     put_varint(value, out);

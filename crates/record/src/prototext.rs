@@ -1,5 +1,5 @@
-//! Protobuf text, one record a line: `record { … }`, so that a file of them is one message `SocketRecords`
-//! (<https://protobuf.dev/reference/protobuf/textformat-spec/>).
+//! Protobuf text, one record per line: `record { … }`, so that a file of them is one `SocketRecords`
+//! message (<https://protobuf.dev/reference/protobuf/textformat-spec/>).
 
 use crate::schema::Visit;
 use crate::text::{put_decimal, put_escaped};
@@ -7,7 +7,7 @@ use crate::value::{Visitor, address_bytes};
 use crate::{Field, FieldSet, Tags};
 use std::net::IpAddr;
 
-/// Appends the fields of a message, each with a space before it.
+/// Appends the fields of a message, each preceded by a space.
 #[inline(never)]
 pub(crate) fn put_fields<M: Visit>(message: &M, set: Option<&FieldSet>, out: &mut Vec<u8>) {
     message.visit(set, &mut Fields(out));

@@ -1,6 +1,7 @@
-//! A row read from its message without a record in between: where each field lies, and then the fields in the order of the table.
+//! Reads a row from its message without building a record: first the position of each field, and then the fields in the order of
+//! the table.
 //!
-//! A record is a struct of some two kilobytes, and its decoder has code for each field. Here the table drives one short loop.
+//! A record is a struct of some two kilobytes, whose decoder has code for each field. Here the table drives one short loop.
 
 use crate::decode::{Fields, take_short};
 use crate::schema::Visit;
@@ -11,26 +12,26 @@ use std::net::Ipv6Addr;
 /// Reads messages of one table, one after the other.
 pub(crate) struct Scan {
     table: &'static [Field],
-    /// By field number. What the loop looks at lies together, apart from what a field says besides.
+    /// Indexed by field number. The data that the loop needs is kept together, apart from the rest of a field's description.
     forms: Vec<Option<(Form, u8)>>,
     /// By column.
     slots: Vec<Slot>,
-    /// Which message is read: slots of others are empty.
+    /// Number of the current message: slots with another number are empty.
     turn: u64,
 }
 
-/// What a message has of a field.
+/// The value of a field in a message.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     turn: u64,
-    /// A number, or where in the message bytes begin and end (two times 32 bits).
+    /// A number, or the start and end of bytes in the message (two 32-bit halves).
     value: u64,
 }
 
-/// How a field lies in a message.
+/// How a field is represented in a message.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
-    /// A number up to this.
+    /// A number up to this maximum.
     Varint(u64),
     Fixed64,
     Bytes,
@@ -66,10 +67,10 @@ impl Scan {
         Scan { table, forms, slots: vec![Slot::default(); table.len()], turn: 0 }
     }
 
-    /// Reads a message: the same fields as the table's struct has of it.
+    /// Reads a message: the same fields that the table's struct would have.
     ///
     /// # Errors
-    /// What contradicts the table.
+    /// The message contradicts the table.
     pub(crate) fn read<'m>(&mut self, message: &'m [u8]) -> Result<Scanned<'_, 'm>, DecodeError> {
         if u32::try_from(message.len()).is_err() {
             return Err(DecodeError::Truncated);
@@ -78,7 +79,7 @@ impl Scan {
         self.turn += 1;
         let mut rest = message;
         loop {
-            // Nearly all fields are numbers, and take the short way.
+            // Nearly all fields are numbers, which take the fast path.
             while let Some((number, value)) = take_short(&mut rest) {
                 self.number(number, value)?;
             }
@@ -103,7 +104,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Takes a field of any form.
+    /// Reads a field of any form.
     fn other(&mut self, message: &[u8], rest: &mut &[u8]) -> Result<(), DecodeError> {
         let start = message.len() - rest.len();
         let Some(wire) = Fields::new(rest).next() else { return Ok(()) };
@@ -134,7 +135,7 @@ impl Scan {
     }
 }
 
-/// Looks at bytes that are not just any.
+/// Validates bytes whose form is restricted.
 pub(crate) fn check(form: Form, number: u32, bytes: &[u8]) -> Result<(), DecodeError> {
     match form {
         Form::Text => text(number, bytes).map(drop),
@@ -161,7 +162,7 @@ pub(crate) struct Scanned<'s, 'm> {
 impl<'m> Scanned<'_, 'm> {
     #[inline(always)]
     fn give<V: Visitor>(&self, field: &'static Field, value: u64, visitor: &mut V) {
-        // No encoder that comes here asks for the number.
+        // No encoder that gets here uses the number.
         const N: u32 = 0;
         match field.kind {
             Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 | Kind::Fixed64 => {
@@ -171,7 +172,7 @@ impl<'m> Scanned<'_, 'm> {
             Kind::Word(words) => {
                 visitor.word::<N>(field, value as u8, words.word(value as u8));
             }
-            // It was looked at when it was read.
+            // Validated when it was read.
             Kind::Text => {
                 visitor.text::<N>(field, str::from_utf8(self.bytes(value)).unwrap_or_default());
             }
@@ -201,7 +202,7 @@ impl Visit for Scanned<'_, '_> {
             if set.is_some_and(|set| !set.has_index(column)) {
                 continue;
             }
-            // A number that stands for no value is no value.
+            // A number that stands for "no value" counts as absent.
             if slot.turn == self.scan.turn && field.none != Some(slot.value) {
                 self.give(field, slot.value, visitor);
             } else {

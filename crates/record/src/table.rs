@@ -1,15 +1,16 @@
-//! The table, version 1: every field that Weir exports of a socket. Encoders, decoders, schemas and the field reference follow it.
+//! The table, version 1: every field that Weir exports about a socket. Encoders, decoders, schemas and the field reference are
+//! generated from it.
 //!
-//! A number is given once: `tests/numbers.txt` holds them all, and a test fails when one changes or is used again. Numbers 1
-//! to 15 take one byte in protobuf; each group has a range of its own, with room.
+//! A number is assigned once: `tests/numbers.txt` lists them all, and a test fails when one changes or is reused. Numbers 1 to 15
+//! take one byte in protobuf; each group has a range of its own, with room to grow.
 
 use crate::AddressFamily;
 use crate::schema::{Message, schema};
 use std::net::IpAddr;
 use wire::inet_diag::TcpInfo;
 
-/// The version of the table, which every record and all totals carry. What adds a field leaves it as it is: readers skip
-/// fields that they do not know.
+/// The version of the table, which every record and all totals carry. Adding a field does not change it: readers skip unknown
+/// fields.
 pub const SCHEMA_VERSION: u8 = 1;
 
 schema! {
@@ -327,7 +328,7 @@ impl SocketRecord<'_> {
     }
 }
 
-/// On the wire all addresses have 16 bytes, and the family says which were IPv4.
+/// On the wire all addresses have 16 bytes, and the family tells which were IPv4.
 fn restore_ipv4(record: &mut SocketRecord<'_>) {
     if record.family == Some(AddressFamily::INET) {
         for address in [&mut record.src_address, &mut record.dst_address] {
@@ -345,7 +346,7 @@ mod tests {
     use super::*;
     use wire::inet_diag::tcp_info::FIELDS;
 
-    /// Fields of `tcp_info` that no field of a record is filled from as it is.
+    /// Fields of `tcp_info` that no field of a record is filled from directly.
     const DIVIDED: &[(&str, &str)] = &[(
         "accecn_word",
         "its layout depends on the kernel: where that is known, `ecn_mode` and the fields below it are its parts",

@@ -1,10 +1,10 @@
-//! Names and values that the configuration puts on every record.
+//! Names and values that the configuration adds to every record.
 
 use crate::DecodeError;
 use crate::decode::Fields;
 use crate::value::{Payload, WireField, text};
 
-/// Names and values: given as pairs, or where they lie in a message that was read.
+/// Names and values: given as pairs, or as a range of a decoded message.
 #[derive(Clone, Copy)]
 pub struct Tags<'a>(Form<'a>);
 
@@ -21,7 +21,7 @@ enum Form<'a> {
 }
 
 impl<'a> Tags<'a> {
-    /// Tags from pairs, kept in their order. Names should be distinct: readers of protobuf keep the last of a name.
+    /// Tags from pairs, in this order. Names should be distinct: readers of protobuf keep the last value of a name.
     /// No pairs are the same as no tags in every encoding.
     pub const fn new(pairs: &'a [(&'a str, &'a str)]) -> Tags<'a> {
         Tags(Form::Pairs(pairs))
@@ -37,7 +37,7 @@ impl<'a> Tags<'a> {
         };
 
         let read = encoded.into_iter().flat_map(|(number, bytes)| {
-            // What is not a valid entry was refused when it was taken.
+            // Invalid entries were refused when they were decoded.
             Fields::new(bytes).filter_map(Result::ok).filter_map(move |field| match field.payload {
                 Payload::Bytes(entry) if field.number == number => entry_of(number, entry).ok(),
                 _ => None,
@@ -47,12 +47,12 @@ impl<'a> Tags<'a> {
         pairs.iter().copied().chain(read)
     }
 
-    /// Whether there is none.
+    /// Whether there are no tags.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// The tags of a message: `message[start..end]` begins and ends with an entry, and all in it were looked at.
+    /// The tags of a message: `message[start..end]` begins and ends with an entry, and all of them were validated.
     pub(crate) fn between(number: u32, message: &'a [u8], start: usize, end: usize) -> Tags<'a> {
         Tags(Form::Encoded { number, message, start, end })
     }
@@ -75,7 +75,7 @@ impl<'a> Tags<'a> {
 }
 
 impl Tags<'_> {
-    /// Looks at one entry of tags in the field of this number.
+    /// Validates one entry of the tags field with this number.
     pub(crate) fn check_entry(number: u32, entry: &[u8]) -> Result<(), DecodeError> {
         entry_of(number, entry).map(drop)
     }
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Tags<'_> {
     }
 }
 
-/// A map's entry is a message of its own, with the name as field 1 and the value as field 2; either may be left out.
+/// A map entry is a message of its own, with the name as field 1 and the value as field 2; either may be omitted.
 fn entry_of(number: u32, entry: &[u8]) -> Result<(&str, &str), DecodeError> {
     let mut pair = ("", "");
     for field in Fields::new(entry) {

@@ -1,9 +1,10 @@
-//! Numbers, addresses, bytes and quoted texts as ASCII, without allocation.
+//! Writes numbers, addresses, bytes and quoted texts as ASCII, without allocating.
 
 use std::io::Write;
 use std::net::IpAddr;
 
-/// A text of at most [`SHORT_BYTES`], which is copied at that size: a copy of known length is a few instructions, one of any length a call.
+/// A text of at most [`SHORT_BYTES`], copied at that size: a copy of known length is a few instructions, one of unknown length a
+/// function call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short {
     bytes: [u8; SHORT_BYTES],
@@ -47,11 +48,11 @@ pub(crate) fn put_decimal(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(digits.get(..count).unwrap_or_default());
 }
 
-/// Room for the digits of a number, and for what is written behind the last.
+/// Room for the digits of a number, and for what is written after the last.
 pub(crate) const DIGITS_BYTES: usize = 32;
 
-/// Gives the digits of a number to `put`, eight bytes at once and how many of them count: how many digits a number has cannot be foreseen,
-/// so that there is no branch on it up to eight.
+/// Passes the digits of a number to `put`, eight bytes at a time with the count of valid ones. The number of digits is
+/// unpredictable, so there is no branch on it up to eight.
 #[inline(always)]
 pub(crate) fn decimal(value: u64, mut put: impl FnMut([u8; 8], usize)) {
     if value < EIGHT_DIGITS {
@@ -68,11 +69,11 @@ pub(crate) fn decimal(value: u64, mut put: impl FnMut([u8; 8], usize)) {
     put(ascii(eight_digits(value % EIGHT_DIGITS)), 8);
 }
 
-/// Without zeros before the first digit; one zero for 0.
+/// Writes without leading zeros; a single zero for 0.
 #[inline(always)]
 fn put_first(value: u64, put: &mut impl FnMut([u8; 8], usize)) {
     let digits = eight_digits(value);
-    // The first ones are in the lowest bytes.
+    // The leading digits are in the lowest bytes.
     let zeros = (digits | 1 << 56).trailing_zeros() as usize / 8;
     put(ascii(digits >> (8 * zeros)), 8 - zeros);
 }
@@ -84,8 +85,9 @@ fn ascii(digits: u64) -> [u8; 8] {
     (digits | 0x3030_3030_3030_3030).to_le_bytes()
 }
 
-/// The eight digits of a number below 10^8, a byte each, the first in the lowest: halves, quarters and eighths side by side in one
-/// register. A division by a constant is a multiplication that is exact for numbers so small: by 100 below 10^4, by 10 below 100.
+/// The eight digits of a number below 10^8, one per byte, the first in the lowest: halves, quarters and eighths side by side in
+/// one register. A division by a constant is a multiplication that is exact for numbers this small: by 100 below 10^4, by 10
+/// below 100.
 #[inline(always)]
 fn eight_digits(value: u64) -> u64 {
     let halves = (value / 10_000) | ((value % 10_000) << 32);
@@ -95,8 +97,8 @@ fn eight_digits(value: u64) -> u64 {
     tens | ((quarters - 10 * tens) << 8)
 }
 
-/// Appends an address as it is usually written, IPv6 as RFC 5952 says. One peer has one text: an IPv4 address that an IPv6
-/// socket has as `::ffff:a.b.c.d` is written as IPv4.
+/// Appends an address in its usual notation, IPv6 according to RFC 5952. Each peer has one notation: an IPv4 address that an IPv6
+/// socket reports as `::ffff:a.b.c.d` is written as IPv4.
 pub(crate) fn put_address(address: IpAddr, out: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -115,7 +117,7 @@ pub(crate) fn put_address(address: IpAddr, out: &mut Vec<u8>) {
 pub(crate) fn put_base64(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for chunk in bytes.chunks(3) {
-        // Three bytes are four digits of 6 bits each; `=` stands in for those that a short group lacks.
+        // Three bytes are four digits of 6 bits each; `=` replaces the digits that a short group lacks.
         let mut group = [0; 4];
         group[1..=chunk.len()].copy_from_slice(chunk);
         let group = u32::from_be_bytes(group);
@@ -126,13 +128,13 @@ pub(crate) fn put_base64(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a text in double quotes as JSON has it (RFC 8259 section 7).
+/// Appends a text as a JSON string in double quotes (RFC 8259 section 7).
 pub(crate) fn put_json_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut start = 0;
 
-    // What needs no escape is copied in runs.
+    // Bytes that need no escape are copied in runs.
     for (at, &byte) in bytes.iter().enumerate() {
         if byte >= 0x20 && byte != b'"' && byte != b'\\' {
             continue;
@@ -156,7 +158,7 @@ pub(crate) fn put_json_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends bytes in double quotes as protobuf text has them: everything but printable ASCII in octal.
+/// Appends bytes in double quotes as in protobuf text: everything except printable ASCII in octal.
 pub(crate) fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in bytes {
@@ -199,7 +201,7 @@ mod tests {
             put_decimal(value, &mut out);
             assert_eq!(out, value.to_string().as_bytes());
         }
-        // Each of the four products, over all that it is given.
+        // Through each of the four multiplications, over the range of inputs they get.
         for value in (0..EIGHT_DIGITS).step_by(997) {
             out.clear();
             put_decimal(value, &mut out);

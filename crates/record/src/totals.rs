@@ -1,4 +1,4 @@
-//! The table of what one poll adds up to.
+//! The table of the totals of one poll.
 
 use crate::schema::schema;
 

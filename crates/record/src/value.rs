@@ -1,9 +1,9 @@
-//! The types that fields have: how each is given to an encoder, and how each is taken from what a decoder read.
+//! The types of fields: how each is passed to an encoder, and how each is taken from decoded fields.
 
 use crate::{DecodeError, Field, Kind, Tags};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What an encoder does with each type of field. `NUMBER` is the field's number, known to the compiler.
+/// What an encoder does with each type of field. `NUMBER` is the field's number, a compile-time constant.
 pub(crate) trait Visitor {
     fn unsigned<const NUMBER: u32>(&mut self, field: &'static Field, value: u64);
     fn bool<const NUMBER: u32>(&mut self, field: &'static Field, value: bool);
@@ -18,7 +18,7 @@ pub(crate) trait Visitor {
     fn address<const NUMBER: u32>(&mut self, field: &'static Field, value: IpAddr);
     fn tags<const NUMBER: u32>(&mut self, field: &'static Field, value: Tags<'_>);
 
-    /// A field that is not there, which only tables have a place for.
+    /// An absent field, for which only tables have a place.
     #[inline(always)]
     fn absent(&mut self, _: &'static Field) {}
 
@@ -38,18 +38,18 @@ pub(crate) trait Visitor {
     }
 }
 
-/// One field of a protobuf message as it was read.
+/// One decoded field of a protobuf message.
 #[derive(Clone, Copy)]
 pub(crate) struct WireField<'a> {
     pub(crate) number: u32,
     pub(crate) payload: Payload<'a>,
-    /// The message it is part of, and where in it the field starts and ends.
+    /// The message it is part of, and where the field starts and ends in it.
     pub(crate) message: &'a [u8],
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-/// The four forms that a protobuf field has on the wire.
+/// The four wire forms of a protobuf field.
 #[derive(Clone, Copy)]
 pub(crate) enum Payload<'a> {
     Varint(u64),
@@ -79,11 +79,11 @@ impl<'a> WireField<'a> {
     }
 }
 
-/// A type that a field may have.
+/// A possible type of a field.
 pub(crate) trait Value<'a>: Sized {
     fn give<V: Visitor, const NUMBER: u32>(self, field: &'static Field, visitor: &mut V);
 
-    /// Stores what was read; a later one of the same number replaces an earlier one, as protobuf says.
+    /// Stores a decoded value; a later one with the same number replaces an earlier one, as protobuf requires.
     fn take(slot: &mut Option<Self>, kind: Kind, field: &WireField<'a>) -> Result<(), DecodeError>;
 }
 
@@ -97,7 +97,7 @@ macro_rules! unsigned_values {
 
             fn take(slot: &mut Option<Self>, kind: Kind, field: &WireField<'_>) -> Result<(), DecodeError> {
                 *slot = Some(match (kind, field.payload) {
-                    // Fields of this kind are `u64`, so that nothing is cut off.
+                    // Fields of this kind are `u64`, so nothing is truncated.
                     (Kind::Fixed64, Payload::Fixed64(value)) => value as $type,
                     (Kind::Fixed64, _) => return Err(field.wrong_type()),
                     _ => field.number_up_to($type::MAX as u64)? as $type,
@@ -157,7 +157,7 @@ impl Value<'_> for IpAddr {
             .bytes()?
             .try_into()
             .map_err(|_| DecodeError::AddressLength { number: field.number })?;
-        // Those of an IPv4 socket become IPv4 once its family is known (`restore_ipv4`).
+        // Addresses of an IPv4 socket become IPv4 once its family is known (`restore_ipv4`).
         *slot = Some(IpAddr::V6(Ipv6Addr::from(bytes)));
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! Numbers that have names: states, timers, reasons. Each is open: a number without a name is kept as it is, so that a
-//! newer kernel loses nothing.
+//! Numbers that have names: states, timers, reasons. Each set is open: a number without a name is kept unchanged, so
+//! nothing is lost with a newer kernel.
 
 use crate::value::{Value, Visitor, WireField};
 use crate::{DecodeError, Field, Kind};
 
-/// The name table of one kind of word.
+/// The names of one kind of word.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Words {
     /// The type's name in the protobuf schema.
     pub name: &'static str,
-    /// What it says, for the schema's comment.
+    /// Its meaning, for the schema's comment.
     pub meaning: &'static str,
     /// Every known value with its word, ascending, starting at 0.
     pub entries: &'static [(u8, &'static str)],
@@ -18,7 +18,7 @@ pub struct Words {
 impl Words {
     /// The word of `value`, if it has one.
     pub fn word(&self, value: u8) -> Option<&'static str> {
-        // Most tables have no gap.
+        // Most tables have no gaps.
         if let Some((number, word)) = self.entries.get(usize::from(value))
             && *number == value
         {

@@ -1,4 +1,4 @@
-//! The tables for ClickHouse, and what files of records are inserted into.
+//! The ClickHouse tables, and those into which files of records are inserted.
 
 use super::{GENERATED, unit_and_kernel};
 use crate::native::{self, Presence};
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// Texts of which a host has many different ones; the others are kept as a dictionary.
+/// Texts with many different values per host; the others are dictionary-encoded.
 const VARIED: &[&str] =
     &["cgroup_path", "pod_uid", "container_id", "proc_id", "msg_id", "src_mac", "dst_mac"];
 
@@ -198,7 +198,7 @@ const FILES_HEAD: &str = "\
 -- Both mean the same: base64 becomes bytes, words become their numbers.
 ";
 
-/// The columns of a group.
+/// Writes the columns of a group.
 fn columns(fields: &[Field], group: &crate::Group, out: &mut String) {
     let _ = writeln!(out, "    -- {}", group.meaning);
     for field in fields.iter().filter(|field| field.group == group.name) {
@@ -262,7 +262,7 @@ fn type_of(field: &Field) -> String {
     }
 }
 
-/// How a file has its values.
+/// How values are represented in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Protobuf: words as numbers, bytes as they are.
@@ -285,11 +285,11 @@ fn plain_columns(fields: &[Field], form: Form) -> Vec<String> {
     fields.iter().map(|field| format!("`{}` {}", field.name, plain_type(field, form))).collect()
 }
 
-/// What rows of other tables are.
+/// The kinds of rows that belong to other tables.
 const OTHER_KINDS: &[RecordKind] =
     &[RecordKind::DATAGRAM, RecordKind::FLOW, RecordKind::COUNTERS, RecordKind::FLOW_TOTALS];
 
-/// A table that keeps nothing, and the two views that divide what is inserted into it.
+/// Writes a table that stores nothing, and the two views that distribute the rows inserted into it.
 fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
     let columns = plain_columns(SocketRecord::FIELDS, form).join(",\n    ");
     let kind = |kind: RecordKind| match (form, kind.word()) {
@@ -321,7 +321,7 @@ fn landing(name: &str, form: Form, totals: &str, out: &mut String) {
     );
 }
 
-/// A table that keeps nothing, and the view that hands lines of JSON on.
+/// Writes a table that stores nothing, and the view that passes lines of JSON on.
 fn json_landing(rows: RowKind, kind: RecordKind, out: &mut String) {
     let (table, word) = (rows.table(), kind.word().unwrap_or_default());
     let (mut columns, mut values) = (Vec::new(), Vec::new());
@@ -329,7 +329,7 @@ fn json_landing(rows: RowKind, kind: RecordKind, out: &mut String) {
         let (name, kind) = (field.name, plain_type(field, Form::Text));
         columns.push(format!("`{name}` {kind}"));
         if field.kind == Kind::Data {
-            // One of the two is there.
+            // One of the two is present.
             columns.push(format!("`{name}_base64` Nullable(String)"));
             let bytes = format!("base64Decode(`{name}_base64`)");
             values.push(format!("if(`{name}_base64` IS NULL, `{name}`, {bytes}) AS `{name}`"));
@@ -348,7 +348,7 @@ fn json_landing(rows: RowKind, kind: RecordKind, out: &mut String) {
     );
 }
 
-/// A value as the table has it, under the field's name.
+/// A value as the table stores it, under the field's name.
 fn stored(field: &Field, form: Form, value: String) -> String {
     let value = match (field.kind, form) {
         (Kind::Word(words), Form::Text) => {
@@ -363,7 +363,7 @@ fn stored(field: &Field, form: Form, value: String) -> String {
     format!("{value} AS `{}`", field.name)
 }
 
-/// Rows of one connection lie beside each other in the order of time, so that times and counters are small steps.
+/// Rows of one connection are stored next to each other in order of time, so times and counters are small steps.
 fn codec(field: &Field) -> &'static str {
     match field.kind {
         Kind::Fixed64 => " CODEC(DoubleDelta, ZSTD(1))",

@@ -22,17 +22,17 @@ pub(crate) fn text() -> String {
     out
 }
 
-/// The schema of a datagram's line.
+/// The schema of a datagram line.
 pub(crate) fn datagram() -> String {
     schema("DatagramRecord", "One datagram that a listener received.", DatagramRecord::FIELDS)
 }
 
-/// The schema of a flow's line.
+/// The schema of a flow line.
 pub(crate) fn flow() -> String {
     schema("FlowRecord", "What came of one flow between two moments.", FlowRecord::FIELDS)
 }
 
-/// The schema of a line with counters.
+/// The schema of a counters line.
 pub(crate) fn counters() -> String {
     let about = "The counters of one interface, or the figures of one agent.";
     schema("CounterRecord", about, CounterRecord::FIELDS)
@@ -71,7 +71,7 @@ fn property(field: &Field, indent: &str) -> String {
         format!("{indent}\"{name}\": {{{}, \"description\": {meaning}}}", type_of(kind))
     };
     match field.kind {
-        // One of the two is there.
+        // One of the two is present.
         Kind::Data => {
             let bytes = line(&format!("{}_base64", field.name), Kind::Bytes);
             format!("{},\n{bytes}", line(field.name, Kind::Text))

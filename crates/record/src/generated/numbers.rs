@@ -1,4 +1,4 @@
-//! Every number that was ever given to a field or a word. A line stays for ever, also when its field is gone.
+//! Every number ever assigned to a field or a word. A line stays forever, even when its field is gone.
 
 use crate::{
     CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, Kind, PollTotals, SocketRecord,
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// The list with what the table has and the list has not; an error if the two contradict each other.
+/// The list, extended by what is new in the table; an error if the two contradict each other.
 pub(crate) fn extend(given: &str) -> Result<String, String> {
     let mut lines: Vec<String> = given.lines().map(str::to_owned).collect();
     if lines.is_empty() {
@@ -39,7 +39,7 @@ pub(crate) fn extend(given: &str) -> Result<String, String> {
     Ok(lines.join("\n") + "\n")
 }
 
-/// Numbers and names that once were given and are no more in the table.
+/// Numbers and names that were once assigned and are no longer in the table.
 pub(crate) fn retired(message: &str) -> Vec<(u32, String)> {
     let list = include_str!("../../tests/numbers.txt");
     let current = current();
@@ -94,7 +94,7 @@ fn parts(line: &str) -> Option<(&str, &str, &str, &str)> {
     Some((words.next()?, words.next()?, words.next()?, words.next()?))
 }
 
-/// In a stream with rows of several kinds a field means the same whoever reads it.
+/// In a mixed stream a field must mean the same in every table.
 #[test]
 fn what_the_tables_of_one_stream_share_is_the_same() {
     let tables = [

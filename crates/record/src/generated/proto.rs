@@ -26,12 +26,12 @@ const DATAGRAM_MEANINGS: &[&str] = &[
     "In the last datagram of a poll.",
 ];
 
-/// How words are declared. On the wire they are the same.
+/// How words are declared. On the wire both are the same.
 #[derive(Clone, Copy)]
 enum Words {
     /// As enums.
     Named,
-    /// As numbers: a store that knows enums refuses a number that has no name yet, and with it all rows around it.
+    /// As numbers: a store that knows enums refuses a number without a name, and with it all rows around it.
     Numbers,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn text() -> String {
     out
 }
 
-/// The schema for stores: the same rows, in which no number is refused.
+/// The schema for stores: the same rows, with no number refused.
 pub(crate) fn store_text() -> String {
     let mut out = format!("// {GENERATED}\n");
     out.push_str(
@@ -77,7 +77,7 @@ pub(crate) fn store_text() -> String {
     out
 }
 
-/// The kinds of rows.
+/// Writes the kinds of rows.
 fn rows(words: Words, out: &mut String) {
     out.push_str("// One TCP socket at one moment. A file of records is messages of this type, each with its length as a varint before it.\n");
     message("SocketRecord", SocketRecord::FIELDS, SocketRecord::GROUPS, words, out);
@@ -126,7 +126,7 @@ fn message(name: &str, fields: &[Field], groups: &[Group], words: Words, out: &m
     }
 }
 
-/// A comment of lines that fit a screen.
+/// Writes a comment with lines that fit a screen.
 fn comment(text: &str, out: &mut String) {
     const COLUMNS: usize = 116;
     let mut column = COLUMNS;

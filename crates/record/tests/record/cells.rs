@@ -1,10 +1,10 @@
-//! Rows read value by value are what a whole record is.
+//! Rows read value by value equal the complete record.
 
 use crate::support::{any_message, edges, mutate, mutations};
 use record::{Cell, CellReader, Encoder, Encoding, FieldSet, Kind, SocketRecord, decode_protobuf};
 use testkit::Random;
 
-/// The columns of a message that have numbers; `None` if it is refused.
+/// The columns of a message that hold numbers; `None` if the message is refused.
 fn numbers(reader: &CellReader, message: &[u8]) -> Option<Vec<(usize, u64)>> {
     let mut numbers: Vec<(usize, u64)> = Vec::new();
     let read = reader.read(message, |column, cell| {
@@ -51,7 +51,7 @@ fn numbers_are_those_of_the_record() {
             };
             assert_eq!(line, format!("{{\"{}\":{number}}}\n", fields[*column].name));
         }
-        // Neither has a number that stands for none.
+        // Neither of them has a number for "no value".
         assert!(line != "{}\n" || found.is_empty(), "{found:?}");
     }
 }

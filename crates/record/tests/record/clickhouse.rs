@@ -1,5 +1,5 @@
-//! The tables in `deploy/clickhouse` are made by the engine of ClickHouse, and every record that goes in comes out equal, whichever
-//! way it went. A run proves itself complete by a query, and one row that is taken away is found.
+//! ClickHouse's engine creates the tables in `deploy/clickhouse`, and every record that goes in comes out equal, whichever way it
+//! went. A query proves that a run is complete, and finds a row that was removed.
 
 use crate::flows::{ROWS, numbered};
 use crate::support::{any_message, any_record, realistic, realistic_datagram, realistic_totals};
@@ -60,7 +60,7 @@ fn clickhouse_keeps_every_record_and_finds_the_one_that_is_missing() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// As a sink sends them: protobuf messages, turned into one block of each kind.
+/// As sinks send them: protobuf messages, converted to one block of each kind.
 fn write_blocks(
     folder: &Path,
     runs: &[(Vec<SocketRecord<'_>>, PollTotals<'_>)],
@@ -79,7 +79,7 @@ fn write_blocks(
     }
     datagrams.iter().for_each(|datagram| add(2, &|to, out| to.datagram(datagram, out)));
 
-    // The other kinds are written by themselves.
+    // The other kinds are written separately.
     for (kind, mut block) in RowKind::ALL.into_iter().zip(blocks).take(3) {
         let table = Native::table(kind);
         fs::write(folder.join(format!("{table}.native")), block.finish()).unwrap();
@@ -87,7 +87,7 @@ fn write_blocks(
     }
 }
 
-/// What sFlow makes rows of, each kind by itself in three forms.
+/// Writes the rows made from sFlow, each kind separately in three forms.
 fn write_flows(folder: &Path, random: &mut Random) {
     for kind in ROWS {
         let any = |number| numbered(kind, &any_message(random, kind.fields()), RUNS[0], number);
@@ -118,7 +118,7 @@ fn received<'a>(messages: &'a [Vec<u8>], random: &mut Random) -> Vec<DatagramRec
     for (datagram, sequence) in datagrams.iter_mut().zip(0..) {
         datagram.run_id = Some(RUNS[0]);
         datagram.sequence = Some(sequence);
-        // Without its kind, it would not be known among other rows.
+        // Without its kind, it could not be recognized among other rows.
         datagram.record_kind = Some(RecordKind::DATAGRAM);
     }
     datagrams
@@ -132,7 +132,7 @@ fn run<'a>(
     let numbered = records.iter().zip(0..).map(|(record, sequence)| SocketRecord {
         run_id: Some(run_id),
         sequence: Some(sequence),
-        // What no collector writes: another kind of row, and no UUID.
+        // No collector writes another kind of row, or a boot id that is not a UUID.
         record_kind: record
             .record_kind
             .filter(|kind| [RecordKind::POLL, RecordKind::CLOSE, RecordKind(77)].contains(kind)),
@@ -147,7 +147,7 @@ fn run<'a>(
     (numbered.collect(), totals)
 }
 
-/// Words, numbers and bytes that are larger than any of today.
+/// Words, numbers and bytes beyond any of today.
 fn of_a_newer_kernel() -> SocketRecord<'static> {
     SocketRecord {
         record_kind: Some(RecordKind(77)),

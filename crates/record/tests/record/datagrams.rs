@@ -1,4 +1,5 @@
-//! Records in datagrams: whatever is lost on the way, what arrives can be read, and what is missing can be counted.
+//! Records in datagrams: whatever is lost on the way, the datagrams that arrive can be read, and missing records can
+//! be counted.
 
 use crate::support::{any_message, any_record, mutate, mutations, realistic, realistic_totals};
 use record::*;
@@ -76,7 +77,7 @@ fn a_record_larger_than_a_datagram_is_refused_and_told_of() {
     assert_eq!((totals.records_sent, totals.records_too_big), (Some(1), Some(packer.too_big())));
 }
 
-/// One stream all along: a receiver needs no second one to know that nothing is missing.
+/// It remains one stream: a receiver needs no second one to know that nothing is missing.
 #[test]
 fn a_limit_that_changes_holds_from_the_next_datagram_on() {
     let tail = [0xaa; 300];
@@ -101,7 +102,8 @@ fn a_limit_that_changes_holds_from_the_next_datagram_on() {
     received += end.before.map_or(0, |before| before.records) + end.last.records;
     assert!(end.last.bytes.len() <= DATAGRAM_MIN_BYTES);
     assert_eq!((received, packer.records(), packer.too_big()), (40, 40, 0));
-    // Two of 4 records each; the third grows from then on to 26, and the fourth leaves as it was when the limit fell.
+    // Two with 4 records each; the third then grows to 26, and the fourth goes out unchanged when the limit is
+    // lowered.
     assert!(lengths[..2].iter().all(|&len| len <= 1_300), "{lengths:?}");
     assert!(lengths[2] > 7_600 && lengths[2] <= 8_000, "{lengths:?}");
     assert_eq!(lengths.len(), 4, "{lengths:?}");
@@ -163,7 +165,7 @@ fn what_is_no_datagram_of_ours_is_refused() {
 #[test]
 fn changed_datagrams_never_panic_and_say_how_many_records_they_hold() {
     let mut random = Random(6);
-    // Room for three records beside the totals.
+    // Room for three records next to the totals.
     let mut packer = DatagramPacker::new(9, 2 * MAX_BYTES, &FieldSet::ALL);
     let (mut whole, mut decoded, mut records) = (Vec::new(), 0, 0);
     for turn in 0..mutations() {

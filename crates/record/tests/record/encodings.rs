@@ -233,7 +233,7 @@ fn words_and_their_values_name_each_other() {
     assert_eq!(CloseReason::PEER_RESET.word(), Some("peer_reset"));
 }
 
-/// Encoders append to a vector that has room, and allocate nothing: the vector stays where it is, and so does its room.
+/// Encoders append to a vector with room, and allocate nothing: the vector is not moved, and its capacity stays.
 #[test]
 fn a_vector_with_room_is_not_moved() {
     for encoding in Encoding::ALL {

@@ -1,13 +1,13 @@
-//! Rows of flows, of counters and of their totals: what each encoding makes of them, and what a reader of several kinds sees.
+//! Rows of flows, counters and their totals: how each encoding writes them, and what a reader of a mixed stream sees.
 
 use crate::support::any_message;
 use record::*;
 use testkit::Random;
 
-/// The kinds that sFlow makes rows of.
+/// The kinds of rows made from sFlow.
 pub(crate) const ROWS: [RowKind; 3] = [RowKind::Flow, RowKind::Counters, RowKind::FlowTotals];
 
-/// Kinds by which a message says that it is no socket's.
+/// Kinds that mark a message as not being a socket record.
 pub(crate) const OTHERS: [Option<RecordKind>; 4] = [
     Some(RecordKind::DATAGRAM),
     Some(RecordKind::FLOW),
@@ -15,13 +15,13 @@ pub(crate) const OTHERS: [Option<RecordKind>; 4] = [
     Some(RecordKind::FLOW_TOTALS),
 ];
 
-/// A row with random fields, of its own kind, as its message.
+/// A row of this kind with random fields, as a message.
 pub(crate) fn any_row(kind: RowKind, random: &mut Random) -> Vec<u8> {
     let message = any_message(random, kind.fields());
     numbered(kind, &message, 7, random.below(1 << 40))
 }
 
-/// The same row with its kind, its run and its number, as the canonical form has it.
+/// The same row with its kind, run and number, in canonical form.
 pub(crate) fn numbered(kind: RowKind, message: &[u8], run: u64, number: u64) -> Vec<u8> {
     let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
     let (mut out, run_id) = (Vec::new(), Some(run));
@@ -47,7 +47,7 @@ pub(crate) fn numbered(kind: RowKind, message: &[u8], run: u64, number: u64) -> 
     out
 }
 
-/// The same row as we write it: without numbers that stand for no value.
+/// The same row in canonical form: without numbers that stand for "no value".
 pub(crate) fn canonical(kind: RowKind, message: &[u8]) -> Vec<u8> {
     let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
     let mut out = Vec::new();

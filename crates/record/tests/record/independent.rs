@@ -1,5 +1,5 @@
-//! What the encoders write is read by implementations that are not ours: Python's `protobuf` with the committed schema,
-//! `msgpack`, `json`, `csv` and `jsonschema`. What Python's `protobuf` writes is read by our decoder.
+//! Independent implementations read what the encoders write: Python's `protobuf` with the committed schema, `msgpack`,
+//! `json`, `csv` and `jsonschema`. Our decoder reads what Python's `protobuf` writes.
 
 use crate::flows::{OTHERS, ROWS, canonical};
 use crate::support::{
@@ -24,9 +24,9 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
     let mut messages: Vec<Vec<u8>> =
         (0..300).map(|_| any_message(&mut random, SocketRecord::FIELDS)).collect();
     messages.extend(SocketRecord::FIELDS.iter().flat_map(edges));
-    // Without any field, a line of a table would be empty for a reader of JSON lines, too.
+    // Without any field, a table line would look empty to a reader of JSON lines, too.
     messages.retain(|message| !message.is_empty());
-    // A record that says it is of another kind is read as one.
+    // A record that claims another kind is read as that kind.
     messages.retain(|message| !OTHERS.contains(&any_record(message).record_kind));
     let mut records: Vec<SocketRecord<'_>> =
         messages.iter().map(|message| any_record(message)).collect();
@@ -46,7 +46,7 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// What sFlow makes rows of, in every encoding.
+/// Writes the rows made from sFlow, in every encoding.
 fn write_flows(folder: &Path, random: &mut Random) {
     for kind in ROWS {
         let mut messages: Vec<Vec<u8>> =
@@ -67,7 +67,7 @@ fn write_flows(folder: &Path, random: &mut Random) {
     }
 }
 
-/// What listeners received, in every encoding.
+/// Writes received datagrams, in every encoding.
 fn write_received(folder: &Path, random: &mut Random) {
     let mut messages: Vec<Vec<u8>> =
         (0..300).map(|_| any_message(random, DatagramRecord::FIELDS)).collect();
@@ -117,7 +117,7 @@ fn pack(records: &[SocketRecord<'_>]) -> Vec<u8> {
     out
 }
 
-/// Python writes fields in the order of their numbers, and the entries of a map in any order.
+/// Python writes fields in the order of their numbers, and map entries in any order.
 fn read_again(bytes: &[u8], records: &[SocketRecord<'_>]) {
     fn sorted(record: &SocketRecord<'_>) -> Vec<(String, String)> {
         let mut tags: Vec<_> = record

@@ -1,4 +1,4 @@
-//! What an encoder writes, decoders read that are not ours.
+//! Independent decoders read what the encoders write.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What is encoded as protobuf decodes to the same, and nothing that is not protobuf of ours makes the decoder panic.
+//! Encoding to protobuf and decoding gives the same record, and no input makes the decoder panic.
 
 use crate::flows::OTHERS;
 use crate::support::{any_message, any_record, mutate, mutations, realistic};
@@ -40,7 +40,7 @@ fn every_field_alone_survives_at_its_edges() {
         for value in crate::support::edges(field) {
             let record = decode_protobuf(&value).unwrap();
             if is_none(field, &value) {
-                // Read as what it stands for.
+                // Decoded as "no value".
                 assert_eq!(record, SocketRecord::default(), "{}", field.name);
                 continue;
             }
@@ -50,7 +50,7 @@ fn every_field_alone_survives_at_its_edges() {
     }
 }
 
-/// Whether a message of this field alone has the number that stands for no value.
+/// Whether a message of this field alone has the number for "no value".
 fn is_none(field: &Field, message: &[u8]) -> bool {
     field.none.is_some_and(|none| message == crate::support::number(field, none))
 }

@@ -1,4 +1,4 @@
-//! Rows of every kind, as values and as their messages.
+//! Rows of every kind, as values and as messages.
 
 use crate::flows::{ROWS, any_row};
 use crate::support::{
@@ -92,7 +92,7 @@ fn a_datagram_survives_the_way_there_and_back() {
     assert_eq!(said, (Some(SyslogFormat::UNPARSED), None, None, None));
 }
 
-/// A row of each kind as its message, as the canonical form has it.
+/// A row of each kind as its message, in canonical form.
 fn messages(random: &mut Random) -> Vec<(RowKind, Vec<u8>)> {
     let write = |put: &dyn Fn(&mut Encoder, &mut Vec<u8>)| {
         let mut encoder = Encoder::new(Encoding::Protobuf, &FieldSet::ALL).framed(Frame::Alone);
@@ -110,7 +110,7 @@ fn messages(random: &mut Random) -> Vec<(RowKind, Vec<u8>)> {
     messages
 }
 
-/// Encoders over fields, kinds and frames.
+/// Encoders with different fields, kinds and frames.
 fn encoders(encoding: Encoding) -> Vec<Encoder> {
     let some = "identity,rtt_us,process_name".parse().unwrap();
     let mut encoders = Vec::new();
@@ -217,7 +217,7 @@ fn a_row_alone_has_nothing_around_it() {
         }
         assert_eq!(of(Encoding::Json, Frame::Alone), of(Encoding::Jsonl, Frame::Alone));
     }
-    // Between other rows totals are inside a record.
+    // Among other rows, totals are inside a record.
     let (kind, message) = &messages(&mut random)[1];
     let mut out = Vec::new();
     Encoder::new(Encoding::Protobuf, &FieldSet::ALL).row(*kind, message, &mut out).unwrap();
@@ -247,13 +247,13 @@ fn message(write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// A column as a block has it, behind its name and its type.
+/// A column as in a block, after its name and type.
 fn column(name: &str, kind: &str, values: &[&[u8]]) -> Vec<u8> {
     let texts = [name, kind].map(|text| [&[text.len() as u8], text.as_bytes()].concat());
     [texts.concat(), values.concat()].concat()
 }
 
-/// What a store makes of blocks is in `clickhouse.rs`.
+/// What a store makes of blocks is tested in `clickhouse.rs`.
 #[test]
 fn a_block_has_the_columns_of_its_values_with_their_gaps() {
     let full = DatagramRecord {
@@ -270,7 +270,7 @@ fn a_block_has_the_columns_of_its_values_with_their_gaps() {
     let full = message(|encoder, out| encoder.datagram(&full, out));
     for row in [&empty, &full, &empty] {
         block.push(row).unwrap();
-        // What is refused, though it has values before its fault, leaves nothing behind.
+        // A refused row leaves nothing behind, even though it has values before its error.
         let broken = [full.as_slice(), b"\x50"].concat();
         assert_eq!(block.push(&broken), Err(DecodeError::Truncated));
     }
@@ -289,7 +289,8 @@ fn a_block_has_the_columns_of_its_values_with_their_gaps() {
     ];
     assert_eq!(block.finish(), expected.concat());
 
-    // The next block has nothing of it, and never no column at all: its rows would be lost.
+    // The next block has nothing from this one, and always at least one column: otherwise its rows
+    // would be lost.
     block.push(&empty).unwrap();
     let first = column("record_kind", "UInt8", &[b"\0"]);
     assert_eq!(block.finish(), [b"\x01\x01".to_vec(), first].concat());

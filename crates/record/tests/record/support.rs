@@ -1,4 +1,4 @@
-//! Records to test and measure with.
+//! Records for tests and benchmarks.
 
 #![allow(dead_code, reason = "each executable that compiles this file uses a part of it")]
 
@@ -11,7 +11,7 @@ pub(crate) fn mutations() -> u64 {
     std::env::var("WEIR_MUTATIONS").map_or(100_000, |count| count.parse().expect("a number"))
 }
 
-/// Changes one to four things: a bit, a byte, a cut, a doubled piece.
+/// Makes one to four changes: a bit, a byte, a cut, a duplicated piece.
 pub(crate) fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..=random.below(3) {
         if bytes.is_empty() {
@@ -80,7 +80,7 @@ pub(crate) fn random_address(random: &mut Random, family: Option<AddressFamily>)
     }
 }
 
-/// A connection of a web server as Linux 6.18 shows it: every attribute that such a socket has.
+/// A web server connection on Linux 6.18, with every attribute that such a socket has.
 #[expect(clippy::too_many_lines, reason = "a line for each field")]
 pub(crate) fn realistic(random: &mut Random) -> SocketRecord<'static> {
     let rtt = 200 + random.below(90_000) as u32;
@@ -220,7 +220,7 @@ pub(crate) fn realistic(random: &mut Random) -> SocketRecord<'static> {
     }
 }
 
-/// The totals of a poll with something in every field.
+/// The totals of a poll with every field set.
 pub(crate) fn realistic_totals() -> PollTotals<'static> {
     PollTotals {
         time_unix_ns: Some(1_795_190_400_000_000_000),
@@ -249,7 +249,7 @@ pub(crate) fn realistic_totals() -> PollTotals<'static> {
     }
 }
 
-/// A datagram of syslog, with something in every field.
+/// A syslog datagram with every field set.
 pub(crate) fn realistic_datagram(random: &mut Random) -> DatagramRecord<'static> {
     const PAYLOAD: &[u8] = b"<165>1 2026-11-22T12:00:00.25Z web-17 sshd 4711 ID47 [a@1 b=\"c\"] Accepted publickey for root from 192.0.2.1 port 50022 ssh2";
     let unix_ns = 1_795_348_800_000_000_000 + random.below(1 << 40);
@@ -272,8 +272,8 @@ pub(crate) fn realistic_datagram(random: &mut Random) -> DatagramRecord<'static>
     datagram
 }
 
-/// A message with random fields of the table, each there three times out of four, at most once, in the table's order;
-/// written byte by byte here, so that the crate's own encoder has something to be compared with.
+/// A message with random fields of the table, each present three times out of four, at most once, in the table's
+/// order; written byte by byte here, as an independent check of the crate's own encoder.
 pub(crate) fn any_message(random: &mut Random, fields: &[Field]) -> Vec<u8> {
     let mut out = Vec::new();
     let keep = random.below(5);
@@ -311,12 +311,12 @@ pub(crate) fn any_message(random: &mut Random, fields: &[Field]) -> Vec<u8> {
     out
 }
 
-/// The record that such a message holds.
+/// The record in such a message.
 pub(crate) fn any_record(message: &[u8]) -> SocketRecord<'_> {
     decode_protobuf(message).expect("the message follows the schema")
 }
 
-/// Messages with one field alone, at its smallest and largest and at every length of varint.
+/// Messages with only one field, at its smallest and largest value and at every varint length.
 pub(crate) fn edges(field: &Field) -> Vec<Vec<u8>> {
     let message = |put: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();
@@ -342,7 +342,7 @@ pub(crate) fn edges(field: &Field) -> Vec<Vec<u8>> {
     }
 }
 
-/// A message with one number alone.
+/// A message with only one number.
 pub(crate) fn number(field: &Field, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
     put_value(field, value, &mut out);
