@@ -1,8 +1,9 @@
 //! Text tables: a header line, then one line per record with a cell for every chosen field. An absent field is an empty
 //! cell.
 //!
-//! backslash; an empty text looks like an absent field there. Texts are written as they are, also those that a spreadsheet
-//! would take for a formula (`=…`): import such columns as text.
+//! CSV quotes as in RFC 4180; an empty text is `""`. TSV escapes tab, line feed, carriage return and backslash with a
+//! backslash; an empty text looks like an absent field there. Texts are written unchanged, including those that a
+//! spreadsheet would interpret as a formula (`=…`): import such columns as text.
 
 use crate::schema::Visit;
 use crate::text::{put_address, put_base64, put_decimal};

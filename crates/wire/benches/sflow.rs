@@ -1,5 +1,5 @@
-//! Decoding sFlow. The unit of each benchmark is one datagram of 1,204 bytes with five flow samples, each of a sampled header of
-//! 128 bytes with TCP over IPv4, the records of a switch, and in four of them of a router: 14 records.
+//! Decodes sFlow. The unit of each benchmark is one datagram of 1,204 bytes with five flow samples, each with a sampled header
+//! of 128 bytes (TCP over IPv4) and a switch record, and four of them with a router record: 14 records.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use wire::sflow::{
     Address, DataSource, Datagram, FlowRecord, FlowSample, Form, Interface, Records, Sample, Writer,
 };
 
-/// Ethernet, a VLAN tag, IPv4, TCP, and what the application sent.
+/// Ethernet, a VLAN tag, IPv4, TCP, and application data.
 fn header(sample: u8) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x81, 0, 0, 100, 8, 0];
     bytes.extend([0x45, 0, 5, 0xdc, 0, 7, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, sample, 10, 1, 0, 2]);
@@ -50,7 +50,7 @@ fn datagram() -> Vec<u8> {
     out
 }
 
-/// Reads all samples and records, and gives the number of records.
+/// Decodes all samples and records, and returns the number of records.
 fn decode(bytes: &[u8]) -> usize {
     let Ok(datagram) = Datagram::parse(bytes) else { return 0 };
     let mut count = 0;
@@ -63,7 +63,7 @@ fn decode(bytes: &[u8]) -> usize {
     count
 }
 
-/// As [`decode`], and what the sampled headers say: the sum of the ports.
+/// Like [`decode`], and also parses the sampled headers; returns the sum of the ports.
 fn decode_with_packets(bytes: &[u8]) -> u32 {
     let Ok(datagram) = Datagram::parse(bytes) else { return 0 };
     let mut sum = 0;

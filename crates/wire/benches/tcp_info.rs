@@ -1,5 +1,5 @@
-//! Decoding what the kernel says of one socket. The unit of each benchmark is one `tcp_info`, or one message of 504 bytes as
-//! Linux 6.18 sends it for an established IPv6 connection with BBR and all attributes.
+//! Decodes the kernel's message about one socket. The unit of each benchmark is one `tcp_info`, or one message of 504 bytes
+//! as sent by Linux 6.18 for an established IPv6 connection with BBR and all attributes.
 
 use std::hint::black_box;
 

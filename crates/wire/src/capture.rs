@@ -1,8 +1,9 @@
-//! Files of captured netlink messages: what `ss -D FILE` writes, pcap and pcapng of a netlink monitor (`LINKTYPE_NETLINK`,
-//! <https://www.tcpdump.org/linktypes/LINKTYPE_NETLINK.html>) or of any interface, a monitor among them. [`read`] tells them apart
-//! by content.
+//! Files of captured netlink messages: the output of `ss -D FILE`, and pcap and pcapng files of a netlink monitor
+//! (`LINKTYPE_NETLINK`, <https://www.tcpdump.org/linktypes/LINKTYPE_NETLINK.html>) or of any set of interfaces that includes one.
+//! [`read`] recognizes the format by content.
 //!
-//! The containers may have either byte order. The messages in them are taken to have this host's: a file does not say theirs.
+//! The containers may have either byte order. The messages in them are assumed to have this host's, because a file does not
+//! record theirs.
 
 mod pcap;
 mod pcapng;
@@ -23,20 +24,20 @@ use crate::netlink::{HEADER_BYTES, Message, Messages, NLMSG_DONE, NLMSG_ERROR};
 
 /// `LINKTYPE_NETLINK`.
 const LINKTYPE_NETLINK: u16 = 253;
-/// `LINKTYPE_LINUX_SLL` and `LINKTYPE_LINUX_SLL2`: any interface; where its device type says so, a packet is of netlink.
+/// `LINKTYPE_LINUX_SLL` and `LINKTYPE_LINUX_SLL2`: any interface; the device type tells whether a packet is netlink.
 const LINKTYPE_LINUX_SLL: u16 = 113;
 const LINKTYPE_LINUX_SLL2: u16 = 276;
-/// Bytes in front of the first message of a packet, and of `LINKTYPE_LINUX_SLL2`.
+/// Bytes before the first message of a packet, and the same for `LINKTYPE_LINUX_SLL2`.
 const COOKED_BYTES: usize = 16;
 const COOKED2_BYTES: usize = 20;
 /// `ARPHRD_NETLINK`.
 const ARPHRD_NETLINK: u16 = 824;
 /// `NETLINK_SOCK_DIAG`, also known as `NETLINK_INET_DIAG`.
 const NETLINK_SOCK_DIAG: u16 = 4;
-/// `MAX_LINKS`: netlink protocols have numbers below this.
+/// `MAX_LINKS`: numbers of netlink protocols are below this.
 const NETLINK_PROTOCOLS: u16 = 32;
 
-/// Formats that begin with these bytes and are not read, so that the error says what to do.
+/// Magic bytes of formats that are not supported, so that the error can say what to do.
 const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (&[0x34, 0xcd, 0xb2, 0xa1], MODIFIED_PCAP),
     (&[0xa1, 0xb2, 0xcd, 0x34], MODIFIED_PCAP),
@@ -51,13 +52,13 @@ const MODIFIED_PCAP: &str = "it is a modified pcap (magic a1b2cd34, by Alexey Ku
 /// One message of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// The message: an answer, but also a request, an error or the end of a dump; see [`Replies`].
+    /// The message: a reply, or a request, an error or the end of a dump; see [`Replies`].
     pub message: Message<'a>,
     /// When it was captured, in nanoseconds since 1970; `None` in files of `ss`, which have no times.
     pub time_unix_ns: Option<u64>,
 }
 
-/// One packet of a container, from the link layer's header on.
+/// One packet of a container, starting at the link layer's header.
 struct Packet<'a> {
     link_type: u16,
     time_unix_ns: Option<u64>,
@@ -65,19 +66,19 @@ struct Packet<'a> {
     missing: Option<Missing>,
 }
 
-/// Which link types are looked for.
+/// Selects the wanted link types.
 type LinkTypes = fn(u16) -> bool;
 
 /// Why some bytes of a packet are missing.
 #[derive(Clone, Copy)]
 enum Missing {
-    /// The capturing program was asked to keep only the first ones.
+    /// The capturing program only kept the first bytes.
     Snapped(DecodeError),
-    /// The file ends in it.
+    /// The file ends inside it.
     Cut(DecodeError),
 }
 
-/// Opens a capture that lies in memory as a whole.
+/// Opens a capture that is entirely in memory.
 ///
 /// # Errors
 /// [`DecodeError::UnknownFormat`], [`DecodeError::OtherFormat`], [`DecodeError::WrongLinkType`], or
@@ -114,7 +115,7 @@ pub fn read(file: &[u8]) -> Result<Reader<'_>, DecodeError> {
     })
 }
 
-/// Whether the first bytes are the header of a message that a dump of sockets consists of.
+/// Whether the file starts with the header of a message found in dumps of sockets.
 fn starts_like_a_dump(file: &[u8]) -> bool {
     let Some(head) = file.first_chunk::<HEADER_BYTES>() else { return false };
     let length = u32::from_ne_bytes(at::<0, 4, HEADER_BYTES>(head));
@@ -123,10 +124,10 @@ fn starts_like_a_dump(file: &[u8]) -> bool {
         && matches!(kind, SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK | NLMSG_DONE | NLMSG_ERROR)
 }
 
-/// The first header as a host of the other byte order reads it.
+/// The first header in the opposite byte order.
 fn swapped(file: &[u8]) -> Vec<u8> {
     let mut head = file.get(..HEADER_BYTES).unwrap_or_default().to_vec();
-    // Length and type, which are all that `starts_like_a_dump` reads.
+    // Length and type, the only fields that `starts_like_a_dump` reads.
     for field in [0..4, 4..6] {
         if let Some(bytes) = head.get_mut(field) {
             bytes.reverse();
@@ -135,17 +136,17 @@ fn swapped(file: &[u8]) -> Vec<u8> {
     head
 }
 
-/// The messages of a capture, in the file's order. A packet whose messages are broken, or which was captured only in part,
-/// gives its whole messages and one error, and the next packet goes on; a broken container gives one error and ends.
+/// The messages of a capture, in file order. A packet whose messages are broken, or which was only captured in part, gives its
+/// complete messages and one error, and reading continues with the next packet; a broken container gives one error and ends.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     packets: Packets<'a>,
     messages: Messages<'a>,
-    /// The error that follows the messages of this packet.
+    /// The error to return after the messages of this packet.
     missing: Option<DecodeError>,
     time_unix_ns: Option<u64>,
     skipped_packets: u64,
-    /// The link type of packets that were none of netlink, until one is.
+    /// The link type of packets that are not netlink, until a netlink packet is seen.
     foreign: Option<u16>,
     seen_netlink: bool,
     is_cut: bool,
@@ -159,13 +160,13 @@ enum Packets<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Packets so far that were of another netlink protocol, another link type or another device.
+    /// Packets so far of another netlink protocol, link type or device.
     #[must_use]
     pub const fn skipped_packets(&self) -> u64 {
         self.skipped_packets
     }
 
-    /// Packets so far that were lost before they reached the file. Only a pcapng can say so; 0 for the other forms.
+    /// Packets so far that were lost before they reached the file. Only pcapng can record this; 0 for the other formats.
     #[must_use]
     pub fn dropped_packets(&self) -> u64 {
         match &self.packets {
@@ -174,7 +175,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What the file begins like: a dump of `ss -D`, a pcap or a pcapng.
+    /// The recognized format: a dump of `ss -D`, a pcap or a pcapng.
     #[must_use]
     pub const fn form(&self) -> &'static str {
         match &self.packets {
@@ -187,14 +188,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether the file ended inside a packet or message, as far as it is read, or a length there leads behind its end: what
-    /// was to come is unknown.
+    /// Whether the file ended inside a packet or message, as far as it was read, or a length there leads beyond its end: what
+    /// would have followed is unknown.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// What matches the answers in this file with its requests.
+    /// Matches the replies in this file with its requests.
     #[must_use]
     pub const fn replies(&self) -> Replies {
         // `ss -D` writes messages without packets around them, and refuses to write any but TCP's.
@@ -204,13 +205,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Turns to the messages in a packet.
+    /// Starts reading the messages in a packet.
     fn open(&mut self, packet: &Packet<'a>) -> Result<(), DecodeError> {
         self.is_cut |= matches!(packet.missing, Some(Missing::Cut(_)));
         let content = content(packet)?;
 
         match content {
-            // Of any other link type the container has said so.
+            // For any other link type, the container has already reported it.
             Content::Foreign if may_be_netlink(packet.link_type) => {
                 self.foreign = Some(packet.link_type);
             }
@@ -228,7 +229,7 @@ impl<'a> Reader<'a> {
         self.skipped_packets += u64::from(payload.is_none());
 
         self.missing = match packet.missing {
-            // What is not looked at may be short.
+            // A packet that is skipped may be short.
             Some(Missing::Snapped(_)) if payload.is_none() => None,
             Some(Missing::Snapped(error) | Missing::Cut(error)) => Some(error),
             None => None,
@@ -237,13 +238,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The error of a capture of any interface in which no packet is of netlink: reported once, at its end.
+    /// The error for a capture of interfaces without any netlink packet, reported once at its end.
     fn end(&mut self) -> Option<DecodeError> {
         let link_type = self.foreign.take().filter(|_| !self.seen_netlink)?;
         Some(DecodeError::WrongLinkType(link_type.into()))
     }
 
-    /// Notes what the next error means, if it is the end of a file without packets.
+    /// Notes whether this error is the end of a file without packets.
     const fn note_end(&mut self, error: &DecodeError) {
         if matches!(self.packets, Packets::None) && is_end(error) {
             self.is_cut = true;
@@ -251,7 +252,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether more bytes would have been needed than there are.
+/// Whether the error means that more bytes were needed than exist.
 const fn is_end(error: &DecodeError) -> bool {
     match error {
         DecodeError::Truncated { .. } => true,
@@ -266,11 +267,11 @@ impl<'a> Iterator for Reader<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let time_unix_ns = self.time_unix_ns;
-            // First what is left of the packet at hand, then its error, then the next packet.
+            // First the rest of the current packet, then its error, then the next packet.
             if let Some(message) = self.messages.next() {
                 if let Err(error) = &message {
                     self.note_end(error);
-                    // The message that is not whole says so already.
+                    // The incomplete message has already reported it.
                     self.missing = None;
                 }
                 return Some(message.map(|message| Captured { message, time_unix_ns }));
@@ -302,7 +303,7 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-/// What is in a packet.
+/// The contents of a packet.
 #[derive(Clone, Copy)]
 enum Content<'a> {
     /// Messages of the socket diagnosis.
@@ -317,7 +318,7 @@ const fn may_be_netlink(link_type: u16) -> bool {
 }
 
 fn content<'a>(packet: &Packet<'a>) -> Result<Content<'a>, DecodeError> {
-    // Both numbers are in network byte order whatever the container's order.
+    // Both numbers are in network byte order, whatever the container's order.
     let (device, protocol, len) = match packet.link_type {
         LINKTYPE_NETLINK => {
             let head: &[u8; COOKED_BYTES] = header(packet.bytes)?;
@@ -366,7 +367,7 @@ impl Order {
         }
     }
 
-    /// `None` for anything but 8 bytes.
+    /// `None` unless there are exactly 8 bytes.
     fn u64(self, bytes: &[u8]) -> Option<u64> {
         let bytes = bytes.try_into().ok()?;
         Some(match self {
@@ -380,8 +381,8 @@ impl Order {
     }
 }
 
-/// What a packet lacks that was longer on the wire than what is kept of it. Netlink pads its messages to a multiple of 4, and
-/// padding alone is not missed.
+/// What is missing from a packet that was longer on the wire than what was kept. Netlink pads its messages to a multiple of 4,
+/// and missing padding does not count.
 fn snapped(bytes: &[u8], original: u32) -> Option<Missing> {
     let have = count(bytes.len());
     (original > have.next_multiple_of(4))

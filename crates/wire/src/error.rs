@@ -1,55 +1,55 @@
 use std::error::Error;
 use std::fmt;
 
-/// Why bytes were refused. Each refusal has exactly one [`class`](Self::class).
+/// Why bytes were refused. Each error has exactly one [`class`](Self::class).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DecodeError {
     /// The bytes end inside a header that must be whole.
     Truncated {
-        /// Bytes that the header takes.
+        /// Bytes needed for the header.
         need: u32,
-        /// Bytes that were left.
+        /// Bytes left.
         have: u32,
     },
-    /// A length field says less than its own header, or more than the bytes that are there.
+    /// A length field is shorter than its own header, or longer than the bytes that are there.
     BadLength {
-        /// What the field says, in bytes.
+        /// The field's value, in bytes.
         length: u32,
         /// The bytes that it may cover.
         have: u32,
     },
-    /// An attribute is shorter than the structure that its type stands for.
+    /// An attribute is shorter than the structure for its type.
     ShortAttribute {
         /// Attribute type, flags masked.
         kind: u16,
-        /// Bytes of the shortest form that any kernel sends.
+        /// Length of the shortest form sent by any kernel.
         need: u32,
-        /// Bytes that it has.
+        /// Its length.
         have: u32,
     },
-    /// An attribute that holds a name is not UTF-8.
+    /// An attribute with a name is not UTF-8.
     BadText {
         /// Attribute type, flags masked.
         kind: u16,
     },
     /// An address family that is neither `AF_INET` nor `AF_INET6`.
     UnknownFamily(u8),
-    /// A file in none of the known capture formats.
+    /// The file is in none of the known capture formats.
     UnknownFormat,
-    /// A file of a format that is known and not read here; the value says which, and what makes a capture of it.
+    /// The file is in a known but unsupported format; the value names it, and how to convert it.
     OtherFormat(&'static str),
-    /// A block of a pcapng file that contradicts itself or the blocks before it; the value is its type.
+    /// A block of a pcapng file contradicts itself or earlier blocks; the value is its type.
     BadBlock(u32),
-    /// A capture of another link type than `LINKTYPE_NETLINK` (253); the value is the file's.
+    /// The capture has a link type other than `LINKTYPE_NETLINK` (253); the value is the file's.
     WrongLinkType(u32),
-    /// A packet with a number that is not a netlink protocol's: 32 or more (`MAX_LINKS`).
+    /// A packet's number is not that of a netlink protocol: 32 or more (`MAX_LINKS`).
     BadPacket(u16),
-    /// A netlink message of a type that the socket diagnosis does not have; the value is the type.
+    /// A netlink message has a type unknown to the socket diagnosis; the value is the type.
     UnknownKind(u16),
 }
 
 impl DecodeError {
-    /// Every class there is, in no order that matters.
+    /// Every class, in no particular order.
     pub const CLASSES: &[&str] = &[
         "truncated",
         "bad_length",
@@ -64,7 +64,7 @@ impl DecodeError {
         "unknown_kind",
     ];
 
-    /// One stable word per kind of refusal, for use as a label of a counter.
+    /// One stable word per kind of error, for the label of a counter.
     #[must_use]
     pub const fn class(&self) -> &'static str {
         match self {
@@ -125,7 +125,7 @@ impl fmt::Display for DecodeError {
 
 impl Error for DecodeError {}
 
-/// What captures of the network mostly have (<https://www.tcpdump.org/linktypes.html>), with brackets around it.
+/// Names of the usual link types of network captures (<https://www.tcpdump.org/linktypes.html>), in parentheses.
 const fn link_name(link: u32) -> &'static str {
     match link {
         1 => " (Ethernet)",

@@ -1,4 +1,4 @@
-//! The kernel's socket diagnosis (`include/uapi/linux/inet_diag.h`): requests, and what the kernel answers and multicasts.
+//! The kernel's socket diagnosis (`include/uapi/linux/inet_diag.h`): requests, replies and multicast events.
 //!
 //! Numbers are in host byte order, ports and addresses in network byte order.
 

@@ -1,8 +1,8 @@
-//! Bytes to types and back: netlink framing, `inet_diag`, files of captured netlink messages, syslog, sFlow, and
-//! the header of the PROXY protocol.
+//! Decodes and encodes netlink framing, `inet_diag`, files of captured netlink messages, syslog, sFlow, and the header
+//! of the PROXY protocol.
 //!
-//! No I/O, no clock, no panic: bad bytes are a [`DecodeError`] or [`sflow::Malformed`] that names its class, or syslog
-//! that is not parsed.
+//! No I/O, no clock, no panics: bad bytes give a [`DecodeError`] or [`sflow::Malformed`] that names its class, or an
+//! unparsed syslog message.
 
 #![forbid(unsafe_code)]
 

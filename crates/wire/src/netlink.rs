@@ -1,6 +1,6 @@
 //! Netlink framing (RFC 3549 section 2.3.2, `include/uapi/linux/netlink.h`): messages in a datagram, attributes in a message.
 //!
-//! All integers are in the byte order of the host that wrote them, which is taken to be this one's.
+//! All integers are in the byte order of the host that wrote them, which is assumed to be this host's.
 
 use crate::DecodeError;
 use crate::bytes::{behind, count, header, u16_at, u32_at};
@@ -12,7 +12,7 @@ pub const ATTRIBUTE_HEADER_BYTES: usize = 4;
 
 /// A message without content.
 pub const NLMSG_NOOP: u16 = 1;
-/// An error, or with code 0 an acknowledgement: see [`error_of`].
+/// An error or, with code 0, an acknowledgment: see [`error_of`].
 pub const NLMSG_ERROR: u16 = 2;
 /// The end of a dump: see [`done_status`].
 pub const NLMSG_DONE: u16 = 3;
@@ -21,13 +21,13 @@ pub const NLMSG_OVERRUN: u16 = 4;
 
 /// A request.
 pub const NLM_F_REQUEST: u16 = 0x1;
-/// Part of several messages that [`NLMSG_DONE`] ends.
+/// Part of a multi-part reply that ends with [`NLMSG_DONE`].
 pub const NLM_F_MULTI: u16 = 0x2;
-/// An acknowledgement is wanted.
+/// Requests an acknowledgment.
 pub const NLM_F_ACK: u16 = 0x4;
 /// The dump was disturbed by a change; `inet_diag` never sets it.
 pub const NLM_F_DUMP_INTR: u16 = 0x10;
-/// Whole table instead of one entry (`NLM_F_ROOT | NLM_F_MATCH`).
+/// The whole table instead of one entry (`NLM_F_ROOT | NLM_F_MATCH`).
 pub const NLM_F_DUMP: u16 = 0x300;
 
 /// `NLA_TYPE_MASK`: an attribute's type without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
@@ -40,13 +40,13 @@ pub struct Message<'a> {
     pub kind: u16,
     /// `nlmsg_flags`, `NLM_F_…`.
     pub flags: u16,
-    /// `nlmsg_seq`: an answer carries the request's.
+    /// `nlmsg_seq`: a reply repeats the request's.
     pub sequence: u32,
-    /// `nlmsg_pid`: the port that the message is for, 0 for multicast and from the kernel.
+    /// `nlmsg_pid`: in a reply, the port of the requesting socket; 0 in multicast messages from the kernel.
     pub port_id: u32,
     /// What follows the header, without padding.
     pub body: &'a [u8],
-    /// Header and body, without padding. Of an `inet_diag` answer this may hold MD5 keys: see
+    /// Header and body, without padding. In an `inet_diag` reply this may contain MD5 keys: see
     /// [`redact`](crate::inet_diag::redact).
     pub raw: &'a [u8],
 }
@@ -64,7 +64,7 @@ impl<'a> Messages<'a> {
         Self { rest: datagram }
     }
 
-    /// The bytes that are not read yet; empty after an error.
+    /// The bytes not read yet; empty after an error.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
@@ -81,7 +81,7 @@ impl<'a> Iterator for Messages<'a> {
         let message = Message::first(self.rest);
         self.rest = match &message {
             Ok(message) => behind(self.rest, message.raw.len()),
-            // Where the next one begins is not known.
+            // The beginning of the next message is unknown.
             Err(_) => &[],
         };
         Some(message)
@@ -89,7 +89,7 @@ impl<'a> Iterator for Messages<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The message at the start of `bytes`; what follows it is not looked at.
+    /// The message at the start of `bytes`; what follows it is ignored.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] with fewer bytes than a header, [`DecodeError::BadLength`] if `nlmsg_len` is less than a
@@ -105,7 +105,7 @@ impl<'a> Message<'a> {
             flags: u16_at::<6, HEADER_BYTES>(head),
             sequence: u32_at::<8, HEADER_BYTES>(head),
             port_id: u32_at::<12, HEADER_BYTES>(head),
-            // `nlmsg_len` counts the header too: one that says less is bad.
+            // `nlmsg_len` includes the header: a smaller value is wrong.
             body: raw.get(HEADER_BYTES..).ok_or(bad)?,
             raw,
         })
@@ -125,7 +125,7 @@ impl<'a> Attributes<'a> {
         Self { rest: bytes }
     }
 
-    /// The bytes that are not read yet, from the next attribute's header on; empty after an error.
+    /// The bytes not read yet, starting at the next attribute's header; empty after an error.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
@@ -159,7 +159,7 @@ fn first_attribute(bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     Ok((u16_at::<2, ATTRIBUTE_HEADER_BYTES>(head) & NLA_TYPE_MASK, payload))
 }
 
-/// The code in the body of an [`NLMSG_ERROR`]: 0 is an acknowledgement, otherwise a negative errno.
+/// The code in the body of an [`NLMSG_ERROR`]: 0 is an acknowledgment, otherwise a negative errno.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`] with fewer than 4 bytes.
@@ -167,8 +167,8 @@ pub fn error_of(body: &[u8]) -> Result<i32, DecodeError> {
     Ok(i32::from_ne_bytes(*header(body)?))
 }
 
-/// The status in the body of an [`NLMSG_DONE`]: 0, or the negative errno that ended the dump early. An empty body is 0, as
-/// some families send it.
+/// The status in the body of an [`NLMSG_DONE`]: 0, or the negative errno that ended the dump early. An empty body counts as
+/// 0, because some families send it.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`] with one to three bytes.
@@ -184,14 +184,14 @@ pub struct MessageWriter<'v> {
 }
 
 impl<'v> MessageWriter<'v> {
-    /// Writes the header. The length is set by [`finish`](Self::finish).
+    /// Writes the header. [`finish`](Self::finish) sets the length.
     pub fn begin(out: &'v mut Vec<u8>, kind: u16, flags: u16, sequence: u32) -> Self {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&kind.to_ne_bytes());
         out.extend_from_slice(&flags.to_ne_bytes());
         out.extend_from_slice(&sequence.to_ne_bytes());
-        // The port id, which the kernel knows without it.
+        // The port id, which the kernel knows anyway.
         out.extend_from_slice(&[0; 4]);
         Self { out, start }
     }
@@ -202,7 +202,7 @@ impl<'v> MessageWriter<'v> {
         self
     }
 
-    /// Appends one attribute with its padding. A payload longer than an attribute can say (65,531 bytes) is cut there.
+    /// Appends one attribute with its padding. A payload longer than an attribute can be (65,531 bytes) is truncated.
     pub fn attribute(&mut self, kind: u16, payload: &[u8]) -> &mut Self {
         let most = usize::from(u16::MAX) - ATTRIBUTE_HEADER_BYTES;
         let payload = payload.get(..most).unwrap_or(payload);
@@ -214,8 +214,8 @@ impl<'v> MessageWriter<'v> {
         self
     }
 
-    /// Appends an attribute that holds a name, with a zero byte at its end if it is as short as the kernel's names are
-    /// (`TCP_CA_NAME_MAX`, `TCP_ULP_NAME_MAX`: 16 with the zero). A longer one ends where the attribute ends.
+    /// Appends an attribute with a name, terminated by a zero byte if it is no longer than the kernel's names
+    /// (`TCP_CA_NAME_MAX`, `TCP_ULP_NAME_MAX`: 16 including the zero). A longer one ends where the attribute ends.
     pub fn text(&mut self, kind: u16, text: &str) -> &mut Self {
         let mut payload = text.as_bytes().to_vec();
         if payload.len() < 16 {
@@ -224,12 +224,12 @@ impl<'v> MessageWriter<'v> {
         self.attribute(kind, &payload)
     }
 
-    /// Appends an attribute whose payload is the attributes that `inner` writes.
+    /// Appends an attribute whose payload is the attributes written by `inner`.
     pub fn nested(&mut self, kind: u16, inner: impl FnOnce(&mut Self)) -> &mut Self {
         let start = self.out.len();
         self.attribute(kind, &[]);
         inner(self);
-        // Known only now: `attribute` has written the length of an empty one.
+        // Only known now: `attribute` has written the length of an empty one.
         let length = u16::try_from(self.out.len() - start).unwrap_or(u16::MAX);
         if let Some(place) = self.out.get_mut(start..start + 2) {
             place.copy_from_slice(&length.to_ne_bytes());

@@ -1,6 +1,7 @@
-//! PROXY protocol version 2: who sent a datagram, in front of it (HAProxy, doc/proxy-protocol.txt, section 2.2).
+//! PROXY protocol version 2: a header in front of a datagram that names its sender (HAProxy, doc/proxy-protocol.txt, section
+//! 2.2).
 //!
-//! Version 1 is text for streams and not read.
+//! Version 1 is text for streams and not supported.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +10,7 @@ pub const HEADER_BYTES_MAX: usize = FIXED_BYTES + V6_BYTES;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Signature, version and command, family and transport, length of what follows.
+/// Signature, version and command, family and transport, length of the rest.
 const FIXED_BYTES: usize = 16;
 
 /// Two addresses and two ports.
@@ -18,26 +19,26 @@ const V6_BYTES: usize = 36;
 /// Two paths of unix sockets.
 const UNIX_BYTES: usize = 216;
 
-/// Version 2 in the upper half, the command in the lower one.
+/// Version 2 in the upper half, the command in the lower half.
 const LOCAL: u8 = 0x20;
 const PROXY: u8 = 0x21;
 
-/// The family in the upper half, datagrams in the lower one.
+/// The family in the upper half, datagrams in the lower half.
 const V4_DATAGRAM: u8 = 0x12;
 const V6_DATAGRAM: u8 = 0x22;
 
-/// A header, as it was read.
+/// A parsed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who sent the datagram first. `None` where the header does not say: the one who put it there speaks for itself (`LOCAL`), or
-    /// the sender has no internet address.
+    /// The original sender of the datagram. `None` if the header does not name one: either whoever added the header is the sender
+    /// itself (`LOCAL`), or the sender has no internet address.
     pub sender: Option<SocketAddr>,
-    /// Bytes of the datagram that are the header, with its extensions (TLVs), which are not looked at.
+    /// Length of the header in the datagram, including its extensions (TLVs), which are ignored.
     pub header_bytes: usize,
 }
 
-/// Reads the header at the beginning of a datagram. `None`: there is none, or not all of it, or one of another version, command,
-/// family or transport, which a receiver must not guess at (section 2.2).
+/// Parses the header at the beginning of a datagram. `None` if there is none, it is incomplete, or its version, command, family
+/// or transport is unknown, which a receiver must not guess at (section 2.2).
 pub fn read(datagram: &[u8]) -> Option<Header> {
     let (fixed, rest) = datagram.split_first_chunk::<FIXED_BYTES>()?;
     let [.., version_command, family_transport, len_high, len_low] = *fixed;
@@ -49,7 +50,7 @@ pub fn read(datagram: &[u8]) -> Option<Header> {
     let addresses = rest.get(..len)?;
     let header_bytes = FIXED_BYTES + len;
     if version_command == LOCAL {
-        // The family is to be ignored, and the length is not.
+        // The family must be ignored, but not the length.
         return Some(Header { sender: None, header_bytes });
     }
 
@@ -77,12 +78,12 @@ fn v6_sender(addresses: &[u8]) -> Option<SocketAddr> {
     let addresses = addresses.first_chunk::<V6_BYTES>()?;
     let ip = Ipv6Addr::from(*addresses.first_chunk::<16>()?);
     let port = u16::from_be_bytes([addresses[32], addresses[33]]);
-    // An IPv4-mapped one is the same host as the IPv4 address.
+    // An IPv4-mapped address is the same host as the IPv4 address.
     Some((ip.to_canonical(), port).into())
 }
 
-/// Writes the header of a datagram that `sender` sent to `destination`, and returns its length in bytes. Of a destination of the other
-/// family the port alone is said. Without a sender it is a `LOCAL` one.
+/// Writes the header for a datagram that `sender` sent to `destination`, and returns its length in bytes. If the destination has
+/// another family, only its port is included. Without a sender, writes a `LOCAL` header.
 pub fn write(
     sender: Option<SocketAddr>,
     destination: SocketAddr,

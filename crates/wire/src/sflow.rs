@@ -1,8 +1,8 @@
-//! sFlow version 5: datagrams of agents, their samples and records, and the headers of sampled packets.
+//! sFlow version 5: datagrams of agents, their samples and records, and sampled packet headers.
 //!
-//! Nothing is copied and nothing allocated while reading; a structure is read when its iterator comes to it. Samples and records
-//! say their length: what is not known is skipped, what is broken inside is a [`Malformed`] among its neighbours, and only a
-//! length that lies ends the reading. All structures follow from two tables ([`FlowRecord::KINDS`], [`CounterRecord::KINDS`]).
+//! Reading copies and allocates nothing; a structure is decoded when its iterator reaches it. Samples and records carry their
+//! length: unknown ones are skipped, a broken one is a [`Malformed`] between its neighbors, and only a wrong length ends the
+//! reading. All structures are generated from two tables ([`FlowRecord::KINDS`], [`CounterRecord::KINDS`]).
 //!
 //! Sources: "sFlow Version 5" and its errata, and the structure documents of sflow.org.
 //!

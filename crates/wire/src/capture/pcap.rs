@@ -1,4 +1,4 @@
-//! pcap (draft-ietf-opsawg-pcap): a header of 24 bytes, then packets with 16 bytes each in front.
+//! pcap (draft-ietf-opsawg-pcap): a header of 24 bytes, then packets preceded by 16 bytes each.
 
 use super::{LinkTypes, Missing, Order, Packet, snapped, take};
 use crate::DecodeError;
@@ -7,11 +7,11 @@ use crate::bytes::{at, header};
 const FILE_HEADER_BYTES: usize = 24;
 const PACKET_HEADER_BYTES: usize = 16;
 
-/// What the first four bytes say.
+/// The meaning of the first four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     order: Order,
-    /// Nanoseconds per unit of the fraction of a second.
+    /// Nanoseconds per unit of the fractional part of a time.
     unit_ns: u64,
 }
 
@@ -26,7 +26,8 @@ pub(super) const fn kind(magic: [u8; 4]) -> Option<Kind> {
     Some(Kind { order, unit_ns })
 }
 
-/// The packets of a file. The last one may be cut by the file's end; ends after the first error.
+/// The packets of a file. The end of the file may truncate the last one. Ends after the first
+/// error.
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
     kind: Kind,
@@ -46,7 +47,7 @@ impl<'a> Packets<'a> {
         Ok(Self { kind, link_type, rest: file.get(FILE_HEADER_BYTES..).unwrap_or_default() })
     }
 
-    /// Whether a host of the other byte order wrote it.
+    /// Whether a host of the opposite byte order wrote it.
     pub(super) const fn is_foreign(&self) -> bool {
         !self.kind.order.is_own()
     }

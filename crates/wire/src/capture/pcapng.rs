@@ -6,19 +6,19 @@ use crate::bytes::{at, behind, count, header};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
-/// The form of packets before `ENHANCED_PACKET`.
+/// The packet format before `ENHANCED_PACKET`.
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
-/// Type and length in front, length again at the end.
+/// Type and length at the beginning, length again at the end.
 const FRAME_BYTES: u32 = 12;
 /// `if_tsresol` and `if_tsoffset`.
 const OPTION_RESOLUTION: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
-/// `epb_dropcount`: packets lost since the packet before.
+/// `epb_dropcount`: packets lost since the previous packet.
 const OPTION_DROPPED_BEFORE: u16 = 4;
-/// `isb_ifdrop` and `isb_osdrop`: packets that the interface and the system lost so far.
+/// `isb_ifdrop` and `isb_osdrop`: packets lost so far by the interface and by the system.
 const OPTION_DROPPED_BY_INTERFACE: u16 = 5;
 const OPTION_DROPPED_BY_SYSTEM: u16 = 7;
 
@@ -26,18 +26,18 @@ pub(super) fn is_magic(magic: [u8; 4]) -> bool {
     u32::from_be_bytes(magic) == SECTION
 }
 
-/// The packets of a file. The last one may be cut by the file's end; ends after the first error.
+/// The packets of a file. The end of the file may truncate the last one. Ends after the first error.
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
     wanted: LinkTypes,
     rest: &'a [u8],
     order: Order,
-    /// Of the current section. One takes 20 bytes of the file or more, which bounds them.
+    /// The interfaces of the current section. Each takes at least 20 bytes of the file, which limits their number.
     interfaces: Vec<Interface>,
-    /// A link type of the file, as long as no interface has one that is wanted.
+    /// A link type in the file, as long as no interface has a wanted one.
     foreign: Option<u16>,
     seen_wanted: bool,
-    /// Wanted packets that sections before this one lost.
+    /// Wanted packets lost in earlier sections.
     dropped: u64,
 }
 
@@ -46,7 +46,7 @@ struct Interface {
     link_type: u16,
     units_per_second: u64,
     offset_seconds: i64,
-    /// What its statistics say, and what its packets say, of the same packets.
+    /// Two counts of the same lost packets: from the interface's statistics, and from its packets.
     dropped: u64,
     dropped_between: u64,
 }
@@ -55,7 +55,7 @@ struct Block<'a> {
     kind: u32,
     body: &'a [u8],
     rest: &'a [u8],
-    /// The file ends in it.
+    /// The file ends inside it.
     cut: Option<DecodeError>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Wanted packets that the capturing program or its system lost, as far as the file says so.
+    /// Wanted packets that the capturing program or its system lost, as far as the file records it.
     pub(super) fn dropped_packets(&self) -> u64 {
         let counts = |interface: &&Interface| (self.wanted)(interface.link_type);
         let here = self.interfaces.iter().filter(counts);
@@ -80,19 +80,19 @@ impl<'a> Packets<'a> {
         here.fold(self.dropped, u64::saturating_add)
     }
 
-    /// Whether interfaces are known, and none of them is netlink's.
+    /// Whether there are interfaces, and none of them is netlink.
     const fn is_foreign(&self) -> bool {
         self.foreign.is_some() && !self.seen_wanted
     }
 
-    /// Reads one block: `None` for one that holds no packet.
+    /// Reads one block; `None` if it holds no packet.
     fn step(&mut self) -> Result<Option<Packet<'a>>, DecodeError> {
         let block = self.block()?;
         self.rest = block.rest;
 
         match block.kind {
             SECTION => {
-                // Interfaces belong to their section; what was lost at them stays counted.
+                // Interfaces belong to their section; their lost packets stay counted.
                 self.dropped = self.dropped_packets();
                 self.interfaces.clear();
                 Ok(None)
@@ -119,7 +119,7 @@ impl<'a> Packets<'a> {
 
     fn block(&mut self) -> Result<Block<'a>, DecodeError> {
         let head: &[u8; 12] = header(self.rest)?;
-        // The type of a section reads the same in both orders; its body starts with the magic that says the order.
+        // The type of a section block reads the same in both byte orders; its body starts with the magic that reveals the order.
         if u32::from_be_bytes(at::<0, 4, 12>(head)) == SECTION {
             self.order = match at::<8, 4, 12>(head) {
                 [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
@@ -134,7 +134,7 @@ impl<'a> Packets<'a> {
         let is_packet = matches!(kind, ENHANCED_PACKET | OLD_PACKET | SIMPLE_PACKET);
         let bytes = match take(self.rest, length) {
             Ok(bytes) => bytes,
-            // A packet in which the file ends still gives the messages that are whole.
+            // A packet truncated by the end of the file still gives its complete messages.
             Err(error) if is_packet && length.is_multiple_of(4) => {
                 let body = self.rest.get(8..).unwrap_or_default();
                 return Ok(Block { kind, body, rest: &[], cut: Some(error) });
@@ -147,7 +147,7 @@ impl<'a> Packets<'a> {
         }
 
         let body = bytes.get(8..bytes.len() - 4).unwrap_or_default();
-        // The length stands at both ends, so that a file can be read backwards too.
+        // The length is at both ends, so that a file can be read backwards too.
         let again = bytes.last_chunk().map(|bytes| self.order.u32(*bytes));
         if again != Some(length) {
             return Err(DecodeError::BadBlock(kind));
@@ -157,8 +157,8 @@ impl<'a> Packets<'a> {
         Ok(Block { kind, body, rest, cut: None })
     }
 
-    /// What the statistics of an interface say was lost. They are sums, so that the last ones count; what cannot be read of them
-    /// says nothing.
+    /// Reads the lost packets from an interface's statistics. They are cumulative, so the last ones count; unreadable ones are
+    /// ignored.
     fn statistics(&mut self, body: &[u8]) {
         let order = self.order;
         let Some(id) = body.first_chunk().map(|id| order.u32(*id)) else { return };
@@ -174,10 +174,10 @@ impl<'a> Packets<'a> {
         interface.dropped = lost.fold(0, u64::saturating_add);
     }
 
-    /// A packet with its interface and time. The old form has a smaller number of the interface, and behind it how many packets
-    /// were lost before.
+    /// A packet with its interface and time. The old format has a smaller interface number, followed by the number of packets
+    /// lost before it.
     fn enhanced(&mut self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
-        /// What the old form says where it does not know.
+        /// The old format's value for "unknown".
         const UNKNOWN: u16 = 0xffff;
 
         let order = self.order;
@@ -221,7 +221,7 @@ impl<'a> Packets<'a> {
         })
     }
 
-    /// A packet of the first interface, without a time. Its captured length is what the block has room for, less padding.
+    /// A packet of the first interface, without a time. Its captured length is the room in the block, less padding.
     fn simple(&self, block: &Block<'a>) -> Result<Packet<'a>, DecodeError> {
         let head: &[u8; 4] = header(block.body)?;
         let interface = self.interfaces.first().ok_or(DecodeError::BadBlock(SIMPLE_PACKET))?;
@@ -242,7 +242,7 @@ impl Interface {
         let head: &[u8; 8] = header(body)?;
         let mut interface = Self {
             link_type: order.u16(at::<0, 2, 8>(head)),
-            // Microseconds, unless `if_tsresol` says otherwise.
+            // Microseconds, unless `if_tsresol` specifies another unit.
             units_per_second: 1_000_000,
             offset_seconds: 0,
             dropped: 0,
@@ -266,7 +266,7 @@ impl Interface {
         Ok(interface)
     }
 
-    /// `None` for a time outside what 64 bits of nanoseconds hold.
+    /// `None` for a time that does not fit in 64 bits of nanoseconds.
     fn time_unix_ns(&self, units: u64) -> Option<u64> {
         let ns = i128::from(units) * 1_000_000_000 / i128::from(self.units_per_second);
         u64::try_from(ns + i128::from(self.offset_seconds) * 1_000_000_000).ok()
@@ -309,8 +309,7 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// Units per second of an `if_tsresol`: a power of 10, or with the highest bit a power of 2. What does not fit 64 bits reads
-/// as the finest that does.
+/// Units per second of an `if_tsresol`: a power of 10, or with the highest bit set, of 2. Saturates at 64 bits.
 fn units(resolution: u8) -> u64 {
     let base: u64 = if resolution & 0x80 == 0 { 10 } else { 2 };
     base.saturating_pow(u32::from(resolution & 0x7f))
@@ -322,11 +321,11 @@ impl<'a> Iterator for Packets<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
             let step = self.step();
-            // A broken block ends the file: where the next one begins is not known.
+            // A broken block ends the file, because the beginning of the next one is unknown.
             let is_cut = |packet: &Packet<'_>| matches!(packet.missing, Some(Missing::Cut(_)));
             if step.as_ref().map_or(true, |packet| packet.as_ref().is_some_and(is_cut)) {
                 self.rest = &[];
-                // That it is a capture of something else says more than where it breaks off.
+                // That the file captures something else is more helpful than where it breaks off.
                 if self.is_foreign() {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Of which protocol a socket is, as far as a message says it.
+//! The protocol of a socket, as far as a message reveals it.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use crate::inet_diag::tcp_info::TCP_INFO_MIN_BYTES;
 use crate::inet_diag::{Family, SOCKET_HEADER_BYTES, State, attribute};
 use crate::netlink::{Attributes, Message, NLM_F_MULTI};
 
-/// `DCCPDIAG_GETSOCK`: the older request for DCCP, and its answers.
+/// `DCCPDIAG_GETSOCK`: the older request for DCCP, and its replies.
 pub(super) const DCCPDIAG_GETSOCK: u16 = 19;
-/// `INET_DIAG_REQ_PROTOCOL`, which counts more than the byte in the request.
+/// `INET_DIAG_REQ_PROTOCOL`, which takes precedence over the byte in the request.
 const REQUEST_PROTOCOL: u16 = 3;
 /// Bytes of `struct inet_diag_req_v2`.
 const REQUEST_BYTES: usize = 56;
 
 const AF_TIPC: u8 = 30;
-/// The other families that `sock_diag` knows, by number (`include/linux/socket.h`).
+/// The other families known to `sock_diag`, by number (`include/linux/socket.h`).
 const FAMILIES: &[(u8, &str)] = &[
     (1, "unix"),
     (16, "netlink"),
@@ -26,14 +26,14 @@ const FAMILIES: &[(u8, &str)] = &[
     (44, "XDP"),
 ];
 
-/// A protocol whose sockets the kernel lists.
+/// A protocol whose sockets the kernel can list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// TCP over IPv4 or IPv6.
     Tcp,
-    /// Another protocol over IPv4 or IPv6 by its number: UDP 17, SCTP 132, raw sockets 255, MPTCP 262.
+    /// Another protocol over IPv4 or IPv6, by number: UDP 17, SCTP 132, raw sockets 255, MPTCP 262.
     Inet(u32),
-    /// Sockets of another address family, by Linux' number: unix 1, netlink 16, packet 17.
+    /// Sockets of another address family, by Linux's number: unix 1, netlink 16, packet 17.
     Family(u8),
 }
 
@@ -68,7 +68,7 @@ impl Protocol {
         if number == IPPROTO_TCP as u32 { Self::Tcp } else { Self::Inet(number) }
     }
 
-    /// What a request asks for; `None` if it is too short to say.
+    /// The protocol that a request asks for; `None` if the request is too short.
     pub(super) fn of_request(message: &Message<'_>) -> Option<Self> {
         match message.kind {
             TCPDIAG_GETSOCK => Some(Self::Tcp),
@@ -88,10 +88,10 @@ impl Protocol {
         }
     }
 
-    /// What a reply or an event says of its socket's protocol by itself; `None` where it fits several.
+    /// The protocol of the socket that a reply or event itself reveals; `None` if it fits several.
     ///
-    /// Only TCP has small entries without a socket, names a congestion control, and fills at least 104 bytes of
-    /// `INET_DIAG_INFO`: MPTCP fills 96 in Linux 6.18, SCTP comes with its addresses, UDP with none of these.
+    /// Only TCP has minisockets, names a congestion control, and fills at least 104 bytes of `INET_DIAG_INFO`: MPTCP
+    /// fills 96 in Linux 6.18, SCTP comes with its addresses, UDP with none of these.
     pub(super) fn of_reply(message: &Message<'_>) -> Option<Self> {
         match message.kind {
             TCPDIAG_GETSOCK => return Some(Self::Tcp),
@@ -117,7 +117,7 @@ impl Protocol {
         let attributes = message.body.get(SOCKET_HEADER_BYTES..).unwrap_or_default();
         for (kind, payload) in Attributes::new(attributes).flatten() {
             match kind {
-                // The kernel says the number in events, and in replies of raw sockets only (`inet_sk_diag_fill`).
+                // The kernel includes the number in events, and in replies only for raw sockets (`inet_sk_diag_fill`).
                 attribute::PROTOCOL if is_event(message) => {
                     return payload.first().map(|number| Self::inet((*number).into()));
                 }
@@ -141,7 +141,7 @@ impl Protocol {
     }
 }
 
-/// Whether the kernel multicast it: to no port, in answer to nothing.
+/// Whether the kernel multicast it: to no port, and not in reply to a request.
 pub(super) const fn is_event(message: &Message<'_>) -> bool {
     message.kind == SOCK_DIAG_BY_FAMILY
         && message.port_id == 0
@@ -149,8 +149,9 @@ pub(super) const fn is_event(message: &Message<'_>) -> bool {
         && message.flags & NLM_F_MULTI == 0
 }
 
-/// Families whose requests and replies belong together: one number for IPv4 and IPv6, since a look-up by mapped addresses
-/// finds a socket of the other. `None` for a number that `sock_diag` does not know, or that a reply does not carry.
+/// A number for families whose requests and replies belong together: the same for IPv4 and IPv6, because a lookup by
+/// mapped addresses finds a socket of the other family. `None` for a number that `sock_diag` does not know, or that
+/// replies do not carry.
 pub(super) fn kin(protocol: Option<Protocol>) -> Option<u8> {
     match protocol? {
         Protocol::Tcp | Protocol::Inet(_) => Some(Family::Inet.number()),
@@ -159,7 +160,7 @@ pub(super) fn kin(protocol: Option<Protocol>) -> Option<u8> {
     }
 }
 
-/// [`kin`] of a reply, by its first byte.
+/// The [`kin`] of a reply, by its first byte.
 pub(super) fn kin_of_reply(message: &Message<'_>) -> Option<u8> {
     let family = *message.body.first()?;
     match Family::from_number(family) {

@@ -1,4 +1,4 @@
-//! Which reply of a capture answers which request: a reply alone seldom says of which protocol its socket is.
+//! Matches the replies of a capture with its requests: a reply alone seldom reveals its socket's protocol.
 
 use super::protocol::{DCCPDIAG_GETSOCK, Protocol, is_event, kin, kin_of_reply};
 use crate::DecodeError;
@@ -9,53 +9,53 @@ use crate::netlink::{
     NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, done_status, error_of,
 };
 
-/// Requests that may wait for their answers at once. A host has as many as programs ask at the same moment; with more, the
+/// Most requests that may wait for replies at once. A host has as many as programs asking at the same moment; beyond this, the
 /// oldest counts as unanswered.
 const OPEN_MAX: usize = 256;
 
-/// What a message of a capture is.
+/// The meaning of a message in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// A TCP socket: [`decode`](crate::inet_diag::decode) is for its body, and says whether it is damaged.
+    /// A TCP socket: pass the body to [`decode`](crate::inet_diag::decode), which detects damage.
     Tcp,
-    /// The end of a TCP socket, which the kernel multicasts; [`decode`](crate::inet_diag::decode) is for its body as well. A
-    /// monitor hears it once for each program that listens.
+    /// The end of a TCP socket, which the kernel multicasts; pass the body to [`decode`](crate::inet_diag::decode) as well. A
+    /// monitor receives it once for each program that listens.
     Close,
     /// A socket of another protocol.
     Other(Protocol),
-    /// A socket of a protocol that neither the message nor a request in the capture says.
+    /// A socket whose protocol neither the message nor a request in the capture reveals.
     Untold,
     /// A request.
     Request,
-    /// The end of a dump, and that all is well.
+    /// The successful end of a dump.
     End,
     /// The kernel refused a request, or ended a dump early.
     Failed(Failure),
     /// Messages were lost before the capture (`NLMSG_OVERRUN`).
     Lost,
-    /// Nothing: an acknowledgement or a filler.
+    /// No meaning: an acknowledgment or a filler.
     Nothing,
 }
 
 /// What failed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Whose sockets were asked for; `None` where the capture does not show it.
+    /// The protocol asked for; `None` if the capture does not show it.
     pub protocol: Option<Protocol>,
-    /// What was asked.
+    /// The kind of request.
     pub asked: Asked,
     /// The kernel's reason: a positive `errno`.
     pub errno: i32,
 }
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Asked {
-    /// Every socket that fits.
+    /// Every matching socket.
     Dump,
     /// One socket.
     LookUp,
-    /// The end of a socket (`SOCK_DESTROY`).
+    /// Destroying a socket (`SOCK_DESTROY`).
     Destroy,
     /// The capture does not show it.
     Unknown,
@@ -73,23 +73,23 @@ impl Asked {
         }
     }
 
-    /// What the request asked that an error repeats the header of.
+    /// The kind of the request whose header an error repeats.
     fn of_echo(echo: &[u8]) -> Self {
         let Some(head) = echo.first_chunk::<HEADER_BYTES>() else { return Self::Unknown };
         Self::of(u16_at::<4, HEADER_BYTES>(head), u16_at::<6, HEADER_BYTES>(head))
     }
 }
 
-/// Reads the messages of a capture in their order, and keeps what is open between them: each request until the kernel has
-/// answered it, by the port of the socket that asked and the sequence number.
+/// Reads the messages of a capture in order, and keeps track of open requests: each one until the kernel has answered it, by the
+/// port of the requesting socket and the sequence number.
 ///
-/// Where two requests of one sequence number are open at once, and the capture does not show which of them a reply answers,
-/// the reply is judged by itself, as one without a request is.
+/// When two requests with the same sequence number are open at once, and the capture does not reveal which of them a reply
+/// answers, the reply is judged by itself, like one without a request.
 #[derive(Clone, Debug)]
 pub struct Replies {
     /// Oldest first.
     open: Vec<Open>,
-    /// What a reply counts as when nothing says its protocol.
+    /// The protocol to assume for a reply that nothing identifies.
     otherwise: Option<Protocol>,
     unanswered: Vec<Option<Protocol>>,
     requests: u64,
@@ -97,19 +97,19 @@ pub struct Replies {
     interrupted_dumps: u64,
 }
 
-/// A request, or a dump whose request the capture does not have.
+/// A request, or a dump whose request is not in the capture.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     port: Port,
     sequence: u32,
     protocol: Option<Protocol>,
-    /// The request says the protocol; otherwise it is that of the first socket that says its own.
+    /// The request states the protocol; otherwise it is taken from the first socket that reveals its own.
     is_told: bool,
     asked: Asked,
     is_interrupted: bool,
 }
 
-/// The netlink port of the socket that asked. Few programs write it into their requests; the kernel says it in every reply.
+/// The netlink port of the requesting socket. Few programs write it into their requests; the kernel puts it into every reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Port {
     Unknown,
@@ -121,13 +121,13 @@ enum Port {
 #[derive(Clone, Copy)]
 struct Found {
     index: usize,
-    /// It answers this one, or others that ask for the same protocol.
+    /// The message answers this request, or others that all ask for the same protocol.
     is_certain: bool,
 }
 
 impl Replies {
-    /// Begins a capture. `otherwise` is what a socket counts as when nothing says its protocol: in a file of
-    /// `ss -D`, which writes nothing else, [`Protocol::Tcp`].
+    /// Starts with a new capture. `otherwise` is the protocol to assume for a socket that nothing identifies: for a file of `ss
+    /// -D`, which contains nothing else, [`Protocol::Tcp`].
     #[must_use]
     pub const fn new(otherwise: Option<Protocol>) -> Self {
         Self {
@@ -140,11 +140,11 @@ impl Replies {
         }
     }
 
-    /// What the next message is.
+    /// The meaning of the next message.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] if the status of an end or an error is cut, [`DecodeError::UnknownKind`] for a message that
-    /// the socket diagnosis does not have. A body that is damaged is [`decode`](crate::inet_diag::decode)'s to find.
+    /// [`DecodeError::Truncated`] if the status of an end or an error is truncated, [`DecodeError::UnknownKind`] for a message
+    /// type that the socket diagnosis does not have. Damage in a body is for [`decode`](crate::inet_diag::decode) to detect.
     pub fn judge(&mut self, message: &Message<'_>) -> Result<Meaning, DecodeError> {
         let is_request = message.flags & NLM_F_REQUEST != 0;
         match message.kind {
@@ -162,21 +162,21 @@ impl Replies {
         }
     }
 
-    /// The requests that the capture has no answer to, or not the end of it: whose sockets each asked for, `None` where that is
-    /// not known. Complete after the last message.
+    /// The protocols of requests that have no answer in the capture, or an incomplete one; `None` if the protocol is unknown.
+    /// Complete after the last message.
     pub fn unanswered(&self) -> impl Iterator<Item = Option<Protocol>> + '_ {
         let open = self.open.iter().map(|open| open.protocol);
         self.unanswered.iter().copied().chain(open)
     }
 
-    /// Dumps of TCP, or of a protocol that is not known, whose request, and perhaps first sockets, came before the capture began;
-    /// 0 for a capture without any request, which holds answers only.
+    /// Dumps of TCP, or of an unknown protocol, whose request, and possibly first sockets, came before the capture began; 0 for a
+    /// capture without any request, which holds only replies.
     #[must_use]
     pub const fn headless_dumps(&self) -> u64 {
         if self.requests == 0 { 0 } else { self.headless_dumps }
     }
 
-    /// Dumps that the kernel marked as disturbed by a change (`NLM_F_DUMP_INTR`): sockets may be missing or twice in them.
+    /// Dumps that the kernel marked as disturbed by a change (`NLM_F_DUMP_INTR`): they may lack sockets or list some twice.
     #[must_use]
     pub const fn interrupted_dumps(&self) -> u64 {
         self.interrupted_dumps
@@ -194,9 +194,9 @@ impl Replies {
         });
     }
 
-    /// Keeps a request or dump, and gives its place.
+    /// Stores a request or dump, and returns its index.
     fn begin(&mut self, open: Open) -> usize {
-        // Bounded, since a capture may hold requests whose answers it lacks.
+        // Bounded, because a capture may hold requests without their replies.
         if self.open.len() == OPEN_MAX {
             self.unanswered.push(self.open.remove(0).protocol);
         }
@@ -231,7 +231,7 @@ impl Replies {
         };
 
         self.interrupted_dumps += open.note_interruption(message);
-        // What the request claimed does not count any more: the kernel says the port.
+        // The port that the request claimed no longer counts: the kernel's is authoritative.
         open.port = Port::Known(message.port_id);
         let protocol = if open.is_told { open.protocol } else { by_itself() };
         open.protocol = open.protocol.or(protocol);
@@ -240,7 +240,7 @@ impl Replies {
             self.headless_dumps += 1;
         }
 
-        // A look-up has one answer; a dump stays open until its end.
+        // A lookup has one reply; a dump stays open until its end.
         if open.asked == Asked::LookUp {
             self.open.remove(index);
         }
@@ -263,7 +263,7 @@ impl Replies {
         match protocol.or(self.otherwise) {
             Some(Protocol::Tcp) => Meaning::Tcp,
             Some(other) => Meaning::Other(other),
-            // Bytes that are of no family at all are damaged, and decoding says how.
+            // Bytes of no known family are damaged, and decoding reports how.
             None if kin_of_reply(message).is_none() => Meaning::Tcp,
             None => Meaning::Untold,
         }
@@ -274,7 +274,7 @@ impl Replies {
 
         let mut protocol = None;
         if message.port_id == 0 && message.sequence == 0 {
-            // No socket has port 0: this is the end of a file that `Writer` made, for all that is in it.
+            // No socket has port 0: this is the end of a file made by `Writer`, and ends everything in it.
             self.open.clear();
         } else if let Some(Found { index, is_certain }) = self.find(message, None) {
             if !is_certain {
@@ -297,7 +297,7 @@ impl Replies {
         })
     }
 
-    /// Which of several requests was answered is not known, so what the others are is not known either.
+    /// It is unknown which of several requests was answered, so the protocols of the others are unknown too.
     fn forget_protocols(&mut self, message: &Message<'_>) {
         for open in &mut self.open {
             if open.may_be_answered_by(message, None) {
@@ -312,7 +312,7 @@ impl Replies {
             return Ok(Meaning::Nothing);
         }
 
-        // The kernel repeats the request, or only its header where the socket asked for that (`NETLINK_CAP_ACK`).
+        // The kernel repeats the request, or only its header if the socket asked for that (`NETLINK_CAP_ACK`).
         let echo = message.body.get(4..).unwrap_or_default();
         let asked = Asked::of_echo(echo);
         let of_request =
@@ -326,27 +326,27 @@ impl Replies {
         }))
     }
 
-    /// The request that an error is about: the newest without an answer, since of a socket that is still busy with one dump the
-    /// kernel refuses the second (-EBUSY); or else a dump under way.
+    /// The request that an error is about: the newest unanswered one, because the kernel refuses a second dump while the socket
+    /// is busy with one (-EBUSY); otherwise a dump in progress.
     fn refused(&self, message: &Message<'_>, asked: Asked) -> Option<usize> {
         let is_it = |open: &Open| {
             let is_asked = asked == Asked::Unknown || asked == open.asked;
             is_asked && open.may_be_answered_by(message, None)
         };
 
-        // A dump under way has a known port; a request without an answer has none yet.
+        // A dump in progress has a known port; an unanswered request does not have one yet.
         let newest = self.open.iter().rposition(|open| is_it(open) && !open.port.is_known());
         newest.or_else(|| self.open.iter().position(is_it))
     }
 
-    /// The request that a message answers: one whose port it names, or one whose port is not known yet.
+    /// The request that a message answers: one with the port in the message, or one whose port is still unknown.
     fn find(&self, message: &Message<'_>, kin: Option<u8>) -> Option<Found> {
         let by_sequence = |is_claimed_elsewhere: bool| {
             let fits = self.open.iter().enumerate().filter(move |(_, open)| {
                 open.may_be_answered_by(message, kin)
                     && open.port.is_claimed_elsewhere(message.port_id) == is_claimed_elsewhere
             });
-            // Of several, one that has been answered before is likelier than one that waits, else the oldest.
+            // Of several, prefer one that has been answered before; otherwise the oldest.
             fits.fold(None, |found: Option<Found>, (index, open)| {
                 let Some(before) = found else { return Some(Found { index, is_certain: true }) };
                 let same = self.open.get(before.index).map(|open| open.protocol);
@@ -357,7 +357,7 @@ impl Replies {
             })
         };
 
-        // Some programs claim the number of their process, which is another socket's port or nobody's.
+        // Some programs claim their process id, which may be another socket's port or nobody's.
         by_sequence(false).or_else(|| by_sequence(true))
     }
 }
@@ -370,7 +370,7 @@ impl Open {
         };
 
         let is_port = match self.port {
-            // No socket has port 0: the end of a dump that says it was written by a program, which left the port out.
+            // No socket has port 0: it marks the end of a dump written by a program that left the port out.
             Port::Known(port) => {
                 port == message.port_id || (message.port_id == 0 && message.kind == NLMSG_DONE)
             }
@@ -382,7 +382,7 @@ impl Open {
         self.sequence == message.sequence && is_port && is_kin && is_kind
     }
 
-    /// 1 for the first message of a dump that says it was disturbed.
+    /// 1 for the first message of a dump that is marked as disturbed.
     fn note_interruption(&mut self, message: &Message<'_>) -> u64 {
         let is_new = message.flags & NLM_F_DUMP_INTR != 0 && !self.is_interrupted;
         self.is_interrupted |= is_new;

@@ -8,14 +8,14 @@ use crate::DecodeError;
 use crate::bytes::at;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `LINKTYPE_NULL` and `LINKTYPE_LOOP`: four bytes in front of the packet.
+/// `LINKTYPE_NULL` and `LINKTYPE_LOOP`: four bytes before the packet.
 const LINKTYPE_NULL: u16 = 0;
 const LINKTYPE_LOOP: u16 = 108;
 const LINKTYPE_ETHERNET: u16 = 1;
 /// `LINKTYPE_RAW` (both of its numbers), `LINKTYPE_IPV4`, `LINKTYPE_IPV6`.
 const LINKTYPES_IP: [u16; 4] = [12, 101, 228, 229];
 
-/// IP's number of UDP.
+/// IP protocol number of UDP.
 const UDP: u8 = 17;
 
 /// A datagram of a capture.
@@ -23,15 +23,15 @@ const UDP: u8 = 17;
 pub struct Datagram<'a> {
     /// When it was captured, in nanoseconds since 1970.
     pub time_unix_ns: Option<u64>,
-    /// Who sent it.
+    /// The sender.
     pub src: SocketAddr,
-    /// To whom.
+    /// The receiver.
     pub dst: SocketAddr,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
-/// The datagrams of a capture, in the file's order. A broken container gives one error and ends.
+/// The datagrams of a capture, in file order. A broken container gives one error and ends.
 #[derive(Clone, Debug)]
 pub struct Datagrams<'a> {
     packets: Packets<'a>,
@@ -39,11 +39,11 @@ pub struct Datagrams<'a> {
     partial_packets: u64,
 }
 
-/// Opens a pcap or pcapng of an interface that lies in memory as a whole.
+/// Opens a pcap or pcapng file of an interface that is entirely in memory.
 ///
 /// # Errors
-/// [`DecodeError::UnknownFormat`], [`DecodeError::OtherFormat`], [`DecodeError::WrongLinkType`], or [`DecodeError::Truncated`] for a
-/// file that ends inside its header.
+/// [`DecodeError::UnknownFormat`], [`DecodeError::OtherFormat`], [`DecodeError::WrongLinkType`], or [`DecodeError::Truncated`]
+/// for a file that ends inside its header.
 pub fn datagrams(file: &[u8]) -> Result<Datagrams<'_>, DecodeError> {
     if let Some((_, which)) = OTHER_FORMATS.iter().find(|(magic, _)| file.starts_with(magic)) {
         return Err(DecodeError::OtherFormat(which));
@@ -66,7 +66,7 @@ impl Datagrams<'_> {
         self.skipped_packets
     }
 
-    /// Packets so far of UDP that are fragments, or were not captured whole.
+    /// UDP packets so far that are fragments, or were not captured completely.
     #[must_use]
     pub const fn partial_packets(&self) -> u64 {
         self.partial_packets
@@ -98,7 +98,7 @@ impl<'a> Iterator for Datagrams<'a> {
 
 enum Content<'a> {
     Datagram(Datagram<'a>),
-    /// Of UDP, but not whole.
+    /// UDP, but incomplete.
     Partial,
     Other,
 }
@@ -131,7 +131,7 @@ fn may_carry_ip(link_type: u16) -> bool {
     LINKS.contains(&link_type) || LINKTYPES_IP.contains(&link_type)
 }
 
-/// The bytes from the IP header on.
+/// The bytes starting at the IP header.
 fn behind_link<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
     let bytes = packet.bytes;
     match packet.link_type {
@@ -144,7 +144,7 @@ fn behind_link<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// `bytes` begins with the type of the frame.
+/// Skips tags up to IP. `bytes` begins with the frame's type.
 fn behind_ethernet(mut bytes: &[u8]) -> Option<&[u8]> {
     loop {
         let (ethertype, rest) = bytes.split_first_chunk::<2>()?;
@@ -163,7 +163,7 @@ struct Carried<'a> {
     bytes: &'a [u8],
 }
 
-/// What an IP packet carries, if that is UDP.
+/// The UDP payload of an IP packet.
 fn behind_ip(bytes: &[u8]) -> Option<Carried<'_>> {
     match bytes.first()? >> 4 {
         4 => {
@@ -197,7 +197,7 @@ fn behind_ip(bytes: &[u8]) -> Option<Carried<'_>> {
 mod tests {
     use super::*;
 
-    /// A pcap of Ethernet with one frame.
+    /// A pcap file with one frame.
     fn pcap(link_type: u32, frame: &[u8]) -> Vec<u8> {
         let mut file = Vec::new();
         for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, link_type] {

@@ -7,26 +7,26 @@ use crate::netlink::{Message, MessageWriter, NLM_F_MULTI, NLMSG_DONE};
 
 /// pcap with times in nanoseconds.
 const PCAP_MAGIC: u32 = 0xa1b2_3c4d;
-/// Longest packet that the file's header promises; `tcpdump` takes at most this.
+/// Longest packet promised by the file header; `tcpdump` accepts at most this.
 const SNAP_BYTES: u32 = 262_144;
 
-/// What a capture is written as.
+/// The format of a capture to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// As `ss -D FILE` writes and `TCPDIAG_FILE=FILE ss` reads: message after message.
+    /// The format that `ss -D FILE` writes and `TCPDIAG_FILE=FILE ss` reads: message after message.
     Ss,
-    /// pcap of link type 253, which `tcpdump` and Wireshark read, with times.
+    /// pcap of link type 253, with times, which `tcpdump` and Wireshark read.
     Pcap,
 }
 
-/// Makes the bytes of a capture. What a caller hands over as `out` is appended to.
+/// Produces the bytes of a capture, which are appended to the caller's `out`.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
     format: Format,
 }
 
 impl Writer {
-    /// Begins a file: appends its header.
+    /// Starts a file: appends its header.
     pub fn begin(format: Format, out: &mut Vec<u8>) -> Self {
         if format == Format::Pcap {
             out.extend_from_slice(&PCAP_MAGIC.to_ne_bytes());
@@ -40,11 +40,11 @@ impl Writer {
         Self { format }
     }
 
-    /// Appends one whole netlink message, of TCP. MD5 keys in it are overwritten with zeros. The time counts from 1970; pcap
-    /// ends in 2106 and says its last second of anything later, and the form of `ss` has no times.
+    /// Appends one complete netlink message about a TCP socket. MD5 keys in it are overwritten with zeros. The time counts
+    /// from 1970; pcap ends in 2106 and gets its last second for anything later, and the format of `ss` has no times.
     ///
-    /// The request is not written, and without it a reply of type 20 may be of any protocol. A reply that does not
-    /// show it by itself becomes one of type 18 in pcap, which is TCP's alone; the form of `ss` holds nothing else.
+    /// The request is not written, and without it a reply of type 20 may be of any protocol. In pcap, a reply that does not
+    /// itself reveal TCP is changed to type 18, which only TCP uses; the format of `ss` holds nothing else.
     pub fn message(&self, time_unix_ns: u64, raw: &[u8], out: &mut Vec<u8>) {
         let padded = raw.len().next_multiple_of(4);
         if self.format == Format::Pcap {
@@ -52,7 +52,7 @@ impl Writer {
             let seconds = u32::try_from(time_unix_ns / 1_000_000_000).unwrap_or(u32::MAX);
             out.extend_from_slice(&seconds.to_ne_bytes());
             out.extend_from_slice(&((time_unix_ns % 1_000_000_000) as u32).to_ne_bytes());
-            // The captured and the original length: nothing is cut.
+            // The captured and the original length: nothing is truncated.
             out.extend_from_slice(&length.to_ne_bytes());
             out.extend_from_slice(&length.to_ne_bytes());
             // The header of `LINKTYPE_NETLINK`: packet type, device type, unused, protocol.
@@ -64,7 +64,7 @@ impl Writer {
 
         let start = out.len();
         out.extend_from_slice(raw);
-        // Changed in the copy: `raw` is the caller's.
+        // Changed in the copy, because `raw` belongs to the caller.
         if let Some(message) = out.get_mut(start..) {
             if self.format == Format::Pcap {
                 mark_as_tcp(message);
@@ -75,9 +75,9 @@ impl Writer {
         out.resize(start + padded, 0);
     }
 
-    /// Ends the file with the message that ends a dump, without which `ss` complains.
+    /// Ends the file with a message that ends a dump, without which `ss` complains.
     pub fn end(self, time_unix_ns: u64, out: &mut Vec<u8>) {
-        // Of port 0 and sequence 0, as no dump of a socket is: readers know it for the end of the file.
+        // With port 0 and sequence 0, unlike any real dump: readers recognize it as the end of the file.
         let mut done = Vec::with_capacity(20);
         MessageWriter::begin(&mut done, NLMSG_DONE, NLM_F_MULTI, 0).bytes(&[0; 4]).finish();
         self.message(time_unix_ns, &done, out);

@@ -1,8 +1,7 @@
 use super::TcpInfo;
 
-/// How a kernel lays out the last four bytes of a 280-byte `tcp_info`, which hold the state of accurate ECN (RFC
-/// 9768). Nothing in the structure says which layout it is: both end at the same byte. Only the kernel's release
-/// does.
+/// How a kernel lays out the last four bytes of a 280-byte `tcp_info`, which hold the state of accurate ECN (RFC 9768). Nothing
+/// in the structure reveals the layout, because both end at the same byte. Only the kernel's release does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccEcnLayout {
     /// Linux 6.18 and 6.19: two numbers of 16 bits, `tcpi_accecn_fail_mode` and `tcpi_accecn_opt_seen`.
@@ -13,8 +12,8 @@ pub enum AccEcnLayout {
 }
 
 impl AccEcnLayout {
-    /// The layout of a kernel by its release, as `uname -r` prints it: `6.18.44-amd64`. `None` for an older kernel,
-    /// which does not have the bytes or has them by a patch, and for a text that is not a release.
+    /// The layout for a kernel release, as printed by `uname -r`: `6.18.44-amd64`. `None` for an older kernel, which lacks the
+    /// bytes or has them from a patch, and for a text that is not a release.
     #[must_use]
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.splitn(3, |byte: char| !byte.is_ascii_digit());
@@ -27,22 +26,22 @@ impl AccEcnLayout {
     }
 }
 
-/// What a kernel says of explicit congestion notification on a connection.
+/// What a kernel reports about explicit congestion notification on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccEcn {
     /// ECN in use: 0 none, 1 classic (RFC 3168), 2 accurate, 3 being negotiated. `None` in [`AccEcnLayout::Halves`].
     pub ecn_mode: Option<u8>,
     /// Whether the peer's accurate ECN option arrived: 0 not, 1 empty, 2 with counters, 3 it failed.
     pub opt_seen: u8,
-    /// What of accurate ECN failed, a set: 1 sending ACE, 2 receiving ACE, 4 sending the option, 8 receiving it.
+    /// Parts of accurate ECN that failed, as a bit set: 1 sending ACE, 2 receiving ACE, 4 sending the option, 8 receiving it.
     pub fail_mode: u8,
     /// More options, 24 bits. `None` in [`AccEcnLayout::Halves`].
     pub options2: Option<u32>,
 }
 
 impl TcpInfo<'_> {
-    /// The fields of [`accecn_word`](Self::accecn_word) in the layout of the kernel that wrote it. `None` where the structure
-    /// ends before them, and where they hold what this layout cannot: the bytes are another kernel's then.
+    /// The fields of [`accecn_word`](Self::accecn_word) in the layout of the kernel that wrote it. `None` if the structure ends
+    /// before them, or if they hold values impossible in this layout: the bytes then come from a different kernel.
     #[must_use]
     pub fn accecn(&self, layout: AccEcnLayout) -> Option<AccEcn> {
         let bytes = self.accecn_word()?.to_ne_bytes();
@@ -50,7 +49,7 @@ impl TcpInfo<'_> {
             AccEcnLayout::Halves => {
                 let [a, b, c, d] = bytes;
                 let [fail_mode, opt_seen] = [[a, b], [c, d]].map(u16::from_ne_bytes);
-                // The kernel keeps 4 and 2 bits of them (`struct tcp_sock`).
+                // The kernel stores 4 and 2 bits of them (`struct tcp_sock`).
                 let is_possible = fail_mode < 16 && opt_seen < 4;
                 is_possible.then_some(AccEcn {
                     ecn_mode: None,
@@ -60,7 +59,7 @@ impl TcpInfo<'_> {
                 })
             }
             AccEcnLayout::Bits => {
-                // Compilers put the first bit field lowest on little-endian hosts, highest on the others.
+                // Compilers put the first bit field lowest on little-endian hosts, highest on big-endian ones.
                 let word = u32::from_ne_bytes(bytes);
                 let part = |shift: u32, bits: u32| {
                     let shift =

@@ -29,7 +29,7 @@ pub const SKV6ONLY: u16 = 11;
 pub const LOCALS: u16 = 12;
 /// `INET_DIAG_PEERS`: addresses of an SCTP association; kept raw.
 pub const PEERS: u16 = 13;
-/// `INET_DIAG_PAD`: filler that aligns what follows to 8.
+/// `INET_DIAG_PAD`: filler that aligns the next attribute to 8.
 pub const PAD: u16 = 14;
 /// `INET_DIAG_MARK`.
 pub const MARK: u16 = 15;
@@ -41,14 +41,14 @@ pub const CLASS_ID: u16 = 17;
 pub const MD5SIG: u16 = 18;
 /// `INET_DIAG_ULP_INFO`: [`Ulp`](super::Ulp).
 pub const ULP_INFO: u16 = 19;
-/// `INET_DIAG_SK_BPF_STORAGES`: values that BPF programs keep with the socket; kept raw.
+/// `INET_DIAG_SK_BPF_STORAGES`: values that BPF programs store with the socket; kept raw.
 pub const SK_BPF_STORAGES: u16 = 20;
 /// `INET_DIAG_CGROUP_ID`.
 pub const CGROUP_ID: u16 = 21;
 /// `INET_DIAG_SOCKOPT`: [`SocketOptions`].
 pub const SOCKOPT: u16 = 22;
 
-/// The first `N` bytes of an attribute that is a structure of at least `N`; kernels append to structures.
+/// The first `N` bytes of an attribute that holds a structure of at least `N` bytes; kernels append to structures.
 #[inline]
 pub(super) fn prefix<const N: usize>(kind: u16, payload: &[u8]) -> Result<&[u8; N], DecodeError> {
     payload.first_chunk().ok_or(DecodeError::ShortAttribute {
@@ -83,26 +83,26 @@ macro_rules! words {
     };
 }
 
-/// Socket memory (`SK_MEMINFO_…`, `sk_get_meminfo` in net/core/sock.c). Bytes but for `drops`.
+/// Socket memory (`SK_MEMINFO_…`, `sk_get_meminfo` in net/core/sock.c). In bytes, except `drops`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Receive queue with the kernel's overhead.
     pub rmem_alloc_bytes: u32,
     /// Limit of the receive queue.
     pub rcvbuf_bytes: u32,
-    /// Handed to the device and not sent yet, with overhead.
+    /// Passed to the device and not sent yet, with overhead.
     pub wmem_alloc_bytes: u32,
     /// Limit of the send queue.
     pub sndbuf_bytes: u32,
-    /// Accounted in advance for later use.
+    /// Reserved in advance for later use.
     pub fwd_alloc_bytes: u32,
     /// Send queue with overhead.
     pub wmem_queued_bytes: u32,
     /// Options, filters and the like.
     pub optmem_bytes: u32,
-    /// Received while the application held the socket, not in the queue yet.
+    /// Received while the application held the socket lock, not in the queue yet.
     pub backlog_bytes: u32,
-    /// Packets dropped at this socket, a count; `None` from kernels before 4.7, which end before it.
+    /// Packets dropped at this socket, a count; `None` from kernels before 4.7, which do not send it.
     pub drops: Option<u32>,
 }
 
@@ -127,7 +127,7 @@ impl Memory {
         })
     }
 
-    /// As the kernel writes it, and how many of the bytes count.
+    /// The kernel's representation, and how many of its bytes are in use.
     pub(super) fn encode(&self) -> ([u8; 36], usize) {
         let words = [
             self.rmem_alloc_bytes,
@@ -164,8 +164,8 @@ words! {
 }
 
 words! {
-    /// What vegas, yeah, illinois, lp, nv and westwood say of themselves (`struct tcpvegas_info`). They fill it each in its own way:
-    /// see `tcp_vegas_get_info` in net/ipv4/tcp_vegas.c and its likes.
+    /// What vegas, yeah, illinois, lp, nv and westwood say of themselves (`struct tcpvegas_info`). They fill it each in its own
+    /// way: see `tcp_vegas_get_info` in net/ipv4/tcp_vegas.c and its likes.
     Vegas = VEGASINFO, 16;
     /// 1 while the algorithm steers.
     enabled @ 0;
@@ -174,18 +174,19 @@ words! {
     /// A round-trip time in microseconds: of vegas and yeah the smallest ever, 0x7fffffff if none; of nv and westwood the last
     /// one; of illinois and lp the mean of this round, 0 if none.
     rtt_us @ 8;
-    /// Smallest round-trip time, in microseconds: of vegas and yeah in this round, 0x7fffffff if none; of the others the smallest seen.
+    /// Smallest round-trip time, in microseconds: of vegas and yeah in this round, 0x7fffffff if none; of the others the smallest
+    /// seen.
     min_rtt_us @ 12;
 }
 
 /// State of DCTCP (`struct tcp_dctcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dctcp {
-    /// 1 while the algorithm steers, 0 if it fell back to Reno: then all else is 0.
+    /// 1 while the algorithm is active, 0 if it fell back to Reno: then everything else is 0.
     pub enabled: u16,
-    /// 1 if the last segment was marked as having met congestion.
+    /// 1 if the last segment carried a congestion mark.
     pub ce_state: u16,
-    /// Estimated share of marked bytes; 1024 is all.
+    /// Estimated share of marked bytes; 1024 means all.
     pub alpha: u32,
     /// Marked bytes acknowledged in this window.
     pub ab_ecn_bytes: u32,
@@ -227,7 +228,7 @@ pub struct Bbr<'a> {
     pub pacing_gain: u32,
     /// Gain of the congestion window; 256 is 1.
     pub cwnd_gain: u32,
-    /// What follows the 20 bytes above, as kernels with BBR version 2 or 3 send it (32 bytes); empty otherwise.
+    /// Bytes after the 20 above, as sent by kernels with BBR version 2 or 3 (32 bytes); empty otherwise.
     pub tail: &'a [u8],
 }
 
@@ -261,12 +262,12 @@ impl<'a> Bbr<'a> {
     }
 }
 
-/// Options of the socket (`struct inet_diag_sockopt`), as a set of bits that does not depend on the host's byte order.
+/// Socket options (`struct inet_diag_sockopt`), as a bit set independent of the host's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketOptions(u16);
 
 impl SocketOptions {
-    /// Bits by number, named as the kernel names them. Bits 11 to 15 are unused.
+    /// Bits by number, under the kernel's names. Bits 11 to 15 are unused.
     pub const NAMES: &[&str] = &[
         "recverr",
         "is_icsk",
@@ -287,7 +288,7 @@ impl SocketOptions {
         Self(bits)
     }
 
-    /// Bit N for `NAMES[N]`; bits that have no name are kept.
+    /// Bit N for `NAMES[N]`; unnamed bits are kept.
     #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
@@ -318,7 +319,7 @@ impl SocketOptions {
     }
 }
 
-/// Bit fields of a byte start at the lowest bit on little-endian hosts, at the highest on the others.
+/// Bit fields of a byte start at the lowest bit on little-endian hosts, at the highest on big-endian ones.
 fn first_bit_lowest(byte: u8) -> u8 {
     if cfg!(target_endian = "little") { byte } else { byte.reverse_bits() }
 }

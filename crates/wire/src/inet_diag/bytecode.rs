@@ -1,9 +1,9 @@
 //! Filter programs that the kernel runs on each socket of a dump (`INET_DIAG_REQ_BYTECODE`).
 //!
-//! A program is a list of operations `{u8 code, u8 yes, u16 no}` with their data behind them. `yes` and `no` are forward
-//! distances in bytes. A program accepts when it ends exactly at its length, and rejects by a jump four bytes beyond
-//! (`net/ipv4/inet_diag.c`, `inet_diag_bc_run`). `yes` is also how the kernel's check walks the program
-//! (`inet_diag_bc_audit`), so here it is always the operation's own size, and a far jump is an operation of its own.
+//! A program is a list of operations `{u8 code, u8 yes, u16 no}`, each followed by its data. `yes` and `no` are forward
+//! distances in bytes. A program accepts by ending exactly at its length, and rejects by jumping four bytes beyond it
+//! (`net/ipv4/inet_diag.c`, `inet_diag_bc_run`). The kernel's check also walks the program by `yes`
+//! (`inet_diag_bc_audit`), so here it is always the operation's own size, and a far jump is a separate operation.
 
 mod interpreter;
 #[cfg(test)]
@@ -13,11 +13,11 @@ use std::net::IpAddr;
 
 pub use interpreter::{AuditError, Entry, Privilege, audit, run};
 
-/// Longest program that [`compile`] makes, in bytes. The kernel walks a program once per jump when it checks it, so the
-/// cost of the check is quadratic; this length stays below a few milliseconds.
+/// Longest program that [`compile`] makes, in bytes. The kernel's check walks a program once per jump, so its cost is
+/// quadratic; up to this length it takes less than a few milliseconds.
 pub const MAX_PROGRAM_BYTES: usize = 16 * 1024;
 
-/// Deepest nesting of [`Expression`] that [`compile`] follows.
+/// Deepest nesting of an [`Expression`] that [`compile`] accepts.
 pub const MAX_DEPTH: usize = 128;
 
 const ADDRESS_FAMILY_UNSPECIFIED: u8 = 0;
@@ -42,7 +42,7 @@ mod code {
     pub(super) const CGROUP: u8 = 13;
 }
 
-/// Which end of a connection a condition looks at.
+/// The end of a connection that a condition tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
     /// The local end.
@@ -54,7 +54,7 @@ pub enum End {
 /// How a port is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PortTest {
-    /// The port is this one.
+    /// The port equals this one.
     Equal,
     /// The port is this one or higher.
     AtLeast,
@@ -62,35 +62,35 @@ pub enum PortTest {
     AtMost,
 }
 
-/// Addresses that share their first bits.
+/// Addresses that share a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Prefix {
     /// The address. An IPv4 one also matches IPv4-mapped addresses of IPv6 sockets; an IPv6 one matches IPv6 sockets only.
     pub address: IpAddr,
-    /// How many leading bits count, 0 to 32 or 128. With 0 every socket of the address's family matches (for IPv4 the
+    /// How many leading bits count, 0 to 32 or 128. With 0, every socket of the address's family matches (for IPv4,
     /// IPv4-mapped ones too).
     pub bits: u8,
 }
 
-/// One question that the kernel can answer about a socket.
+/// A condition that the kernel can test on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// A comparison of a port, in host byte order.
     Port(End, PortTest, u16),
-    /// An address, a port, or both. Neither matches every socket.
+    /// An address, a port, or both. With neither, every socket matches.
     Host(End, Option<Prefix>, Option<u16>),
     /// The local port was not chosen by `bind` (`SOCK_BINDPORT_LOCK` is off). True for accepted sockets and TIME-WAIT.
     Autobound,
-    /// The socket is bound to the interface with this index; 0 means it is bound to none.
+    /// The socket is bound to the interface with this index; 0 means not bound to any.
     Device(u32),
     /// `mark & mask == value`. The kernel refuses the program without CAP_NET_ADMIN.
     Mark {
-        /// What the masked mark must be.
+        /// The required value of the masked mark.
         value: u32,
         /// Bits of the mark that count.
         mask: u32,
     },
-    /// The socket belongs to the cgroup with this id (version 2 hierarchy), not to one below it. Since Linux 5.8.
+    /// The socket belongs to the cgroup with this id (version 2 hierarchy), not to a descendant. Since Linux 5.8.
     Cgroup(u64),
 }
 
@@ -101,18 +101,18 @@ pub enum Expression {
     Constant(bool),
     /// A single condition.
     Condition(Condition),
-    /// The opposite.
+    /// Negation.
     Not(Box<Expression>),
-    /// All of them; of nothing, every socket.
+    /// All of them; with none, every socket.
     All(Vec<Expression>),
-    /// At least one of them; of nothing, no socket.
+    /// At least one of them; with none, no socket.
     Any(Vec<Expression>),
 }
 
-/// Operations that not every kernel has or allows.
+/// Operations that not every kernel has or permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operations {
-    /// Ports compared for equality (Linux 4.16). Without it a host condition says the same in four bytes more.
+    /// Comparing ports for equality (Linux 4.16). Without it, a host condition does the same in four more bytes.
     pub port_equal: bool,
     /// [`Condition::Mark`]: needs CAP_NET_ADMIN over the namespace.
     pub mark: bool,
@@ -123,10 +123,10 @@ pub struct Operations {
 impl Operations {
     /// Everything that Linux 6.18 knows, with CAP_NET_ADMIN.
     pub const ALL: Operations = Operations { port_equal: true, mark: true, cgroup: true };
-    /// What every kernel since 4.4 takes from everybody.
+    /// What every kernel since 4.4 accepts from every user.
     pub const BASIC: Operations = Operations { port_equal: false, mark: false, cgroup: false };
 
-    /// Whether the kernel takes this condition.
+    /// Whether the kernel accepts this condition.
     #[must_use]
     pub fn allow(self, condition: &Condition) -> bool {
         match condition {
@@ -140,14 +140,14 @@ impl Operations {
     }
 }
 
-/// Why an expression has no program.
+/// Why an expression could not be compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompileError {
     /// The program would be longer than [`MAX_PROGRAM_BYTES`].
     TooLong,
     /// The expression nests deeper than [`MAX_DEPTH`].
     TooDeep,
-    /// A condition that [`Operations`] leaves out.
+    /// A condition not included in [`Operations`].
     Unsupported(Condition),
     /// A prefix longer than its address.
     BadPrefix(Prefix),
@@ -172,16 +172,16 @@ impl std::fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-/// The program for an expression, ready to be the value of `INET_DIAG_REQ_BYTECODE`. Empty when the expression is true for
-/// every socket: the attribute is left out then, since the kernel refuses an empty one.
+/// Compiles an expression into a program for `INET_DIAG_REQ_BYTECODE`. Empty when the expression is true for every socket:
+/// omit the attribute then, because the kernel refuses an empty one.
 ///
 /// # Errors
 ///
-/// [`CompileError`] says what cannot be done; the caller then evaluates the expression itself.
+/// [`CompileError`] says what is impossible; the caller must then evaluate the expression itself.
 pub fn compile(expression: &Expression, operations: Operations) -> Result<Vec<u8>, CompileError> {
     let mut program =
         Program { bytes: Vec::new(), jumps: Vec::new(), labels: Vec::new(), operations };
-    // Both are known only at the end: they lie behind the program.
+    // Both are resolved at the end: they are beyond the program.
     let accept = program.label();
     let reject = program.label();
     program.expression(expression, Ways { yes: accept, no: reject, next: accept }, 0)?;
@@ -193,7 +193,7 @@ pub fn compile(expression: &Expression, operations: Operations) -> Result<Vec<u8
     program.link()
 }
 
-/// A place in the program that is known only when what comes before it is written.
+/// A position in the program that is only known once everything before it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Label(usize);
 
@@ -202,7 +202,7 @@ struct Label(usize);
 struct Ways {
     yes: Label,
     no: Label,
-    /// What is written right behind the expression: no jump is needed to get there.
+    /// The label directly after the expression, which needs no jump.
     next: Label,
 }
 
@@ -263,7 +263,7 @@ impl Program {
         };
 
         for part in earlier {
-            // Where this part holds, control goes on to the next, which is written right behind it.
+            // If this part is true, control continues with the next one, directly after it.
             let following = self.label();
             self.expression(
                 part,
@@ -283,7 +283,7 @@ impl Program {
         };
 
         for part in earlier {
-            // Where this part does not hold, control goes on to the next, which is written right behind it.
+            // If this part is false, control continues with the next one, directly after it.
             let following = self.label();
             self.expression(
                 part,
@@ -341,7 +341,7 @@ impl Program {
             }
         };
 
-        // The kernel refuses such a program as a whole (`valid_hostcond`).
+        // The kernel refuses a program with such a prefix (`valid_hostcond`).
         if let Some(prefix) = prefix.filter(|_| usize::from(bits) > 8 * address.len()) {
             return Err(CompileError::BadPrefix(prefix));
         }
@@ -353,17 +353,17 @@ impl Program {
         Ok(())
     }
 
-    /// Goes on behind itself when true, and to `no` when false.
+    /// Writes an operation that continues after itself when true, and at `no` when false.
     fn operation(&mut self, code: u8, data: &[u8], no: Label) {
         let size = u8::try_from(4 + data.len()).expect("the longest operation has 28 bytes");
         self.jumps.push(Jump { from: self.bytes.len(), to: no });
-        // `yes` leads right behind the operation; `link` fills in `no`.
+        // `yes` leads directly after the operation; `link` fills in `no`.
         self.bytes.extend([code, size, 0, 0]);
         self.bytes.extend(data);
     }
 
     fn go(&mut self, to: Label, next: Label) {
-        // What is written right behind is reached without a jump.
+        // The next label is reached without a jump.
         if to != next {
             self.operation(code::JUMP, &[], to);
         }
@@ -404,7 +404,7 @@ fn host_code(end: End) -> u8 {
     }
 }
 
-/// The port sits in the `no` of a second operation.
+/// The port is in the `no` field of a second operation.
 fn port_data(port: u16) -> [u8; 4] {
     let [low, high] = port.to_ne_bytes();
     [0, 0, low, high]

@@ -16,7 +16,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Linux' number: `AF_INET` 2, `AF_INET6` 10.
+    /// Linux's number: `AF_INET` 2, `AF_INET6` 10.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -25,7 +25,7 @@ impl Family {
         }
     }
 
-    /// The family of Linux' number.
+    /// The family with this Linux number.
     ///
     /// # Errors
     /// [`DecodeError::UnknownFamily`] for any other.
@@ -47,36 +47,36 @@ impl Family {
     }
 }
 
-/// Which socket (`struct inet_diag_sockid`).
+/// Identifies a socket (`struct inet_diag_sockid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId {
     /// Local address and port. A v4-mapped address stays IPv6; flow and scope are 0.
     pub src: SocketAddr,
-    /// The peer's; unspecified and port 0 for a listener.
+    /// The peer's address and port; unspecified and port 0 for a listener.
     pub dst: SocketAddr,
     /// Index of the interface that the socket is bound to, 0 for none.
     pub interface_index: u32,
-    /// The kernel's number of this socket, unique while the host runs, over all namespaces.
+    /// The kernel's number of this socket, unique over all namespaces until the host reboots.
     pub cookie: u64,
 }
 
 impl SocketId {
-    /// `INET_DIAG_NOCOOKIE` twice: in a request, any socket.
+    /// `INET_DIAG_NOCOOKIE` twice: matches any socket in a request.
     pub const NO_COOKIE: u64 = u64::MAX;
 
-    /// The same socket, whatever its cookie.
+    /// The same socket, with any cookie.
     #[must_use]
     pub const fn without_cookie(self) -> Self {
         Self { cookie: Self::NO_COOKIE, ..self }
     }
 
-    /// An identity between two addresses, on any interface and with any cookie.
+    /// The socket between two addresses, on any interface and with any cookie.
     #[must_use]
     pub const fn between(src: SocketAddr, dst: SocketAddr) -> Self {
         Self { src, dst, interface_index: 0, cookie: Self::NO_COOKIE }
     }
 
-    /// The family that the local address belongs to.
+    /// The family of the local address.
     #[must_use]
     pub const fn family(&self) -> Family {
         match self.src {
@@ -110,7 +110,7 @@ impl SocketId {
         bytes[4..20].copy_from_slice(&words(self.src.ip()));
         bytes[20..36].copy_from_slice(&words(self.dst.ip()));
         bytes[36..40].copy_from_slice(&self.interface_index.to_ne_bytes());
-        // The low word first, as it is read.
+        // The low word first, as in decoding.
         bytes[40..44].copy_from_slice(&(self.cookie as u32).to_ne_bytes());
         bytes[44..48].copy_from_slice(&((self.cookie >> 32) as u32).to_ne_bytes());
         bytes

@@ -11,16 +11,16 @@ use crate::netlink::{Attributes, Message, MessageWriter, NLM_F_REQUEST};
 /// Bytes of `struct inet_diag_msg`.
 pub const SOCKET_HEADER_BYTES: usize = 72;
 
-/// One socket, as the kernel answers a request or reports a close: `struct inet_diag_msg` and its attributes.
-/// Attributes that the message does not have are `None`; which it has depends on the request, the state, the kernel
-/// and the reader's capabilities.
+/// One socket, as in the kernel's reply to a request or its report of a close: `struct inet_diag_msg` and its attributes.
+/// Attributes missing from the message are `None`; which ones it has depends on the request, the state, the kernel and the
+/// reader's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketMessage<'a> {
     /// Address family.
     pub family: Family,
     /// State of the connection; [`State::Closed`] in destroy events.
     pub state: State,
-    /// Which timer runs.
+    /// The running timer.
     pub timer: Timer,
     /// Retransmissions or probes of that timer so far.
     pub retransmits: u8,
@@ -28,11 +28,11 @@ pub struct SocketMessage<'a> {
     pub id: SocketId,
     /// Time until the timer fires, in milliseconds; 0 without a timer.
     pub expires_ms: u32,
-    /// Unread bytes. Of a listener: connections that wait to be accepted.
+    /// Unread bytes. For a listener: connections waiting to be accepted.
     pub receive_queue: u32,
-    /// Bytes written and not acknowledged. Of a listener: the most connections that may wait.
+    /// Bytes written and not acknowledged. For a listener: its backlog limit.
     pub send_queue: u32,
-    /// Owner, as the reader's user namespace numbers it; 0 for TIME-WAIT and request entries and in destroy events.
+    /// Owner, in the numbering of the reader's user namespace; 0 for TIME-WAIT and request entries and in destroy events.
     pub uid: u32,
     /// Inode of the socket; 0 where no file holds it.
     pub inode: u32,
@@ -40,7 +40,7 @@ pub struct SocketMessage<'a> {
     pub memory: Option<Memory>,
     /// The older, smaller form of [`memory`](Self::memory).
     pub meminfo: Option<MemInfo>,
-    /// What TCP reports of itself; never for TIME-WAIT and request entries.
+    /// TCP's own figures; never for TIME-WAIT and request entries.
     pub tcp_info: Option<TcpInfo<'a>>,
     /// What a kernel newer than this program appended to `tcp_info`.
     pub tcp_info_tail: &'a [u8],
@@ -58,32 +58,32 @@ pub struct SocketMessage<'a> {
     pub traffic_class: Option<u8>,
     /// Directions that were shut down: bit 0 receiving, bit 1 sending.
     pub shutdown: Option<u8>,
-    /// IP protocol; in destroy events and of raw sockets.
+    /// IP protocol; in destroy events and for raw sockets.
     pub protocol: Option<u8>,
-    /// An IPv6 listener that takes no IPv4 connections.
+    /// Whether an IPv6 listener refuses IPv4 connections.
     pub v6_only: Option<bool>,
     /// `SO_MARK`; only for a reader with `CAP_NET_ADMIN`.
     pub mark: Option<u32>,
     /// Traffic class of net_cls, or `SO_PRIORITY`.
     pub class_id: Option<u32>,
-    /// Inode number of the cgroup (version 2) that made the socket.
+    /// Inode number of the cgroup (version 2) in which the socket was created.
     pub cgroup_id: Option<u64>,
     /// Socket options.
     pub socket_options: Option<SocketOptions>,
-    /// What runs on top of TCP inside the kernel.
+    /// The upper-layer protocol on top of TCP inside the kernel.
     pub ulp: Option<Ulp<'a>>,
     /// The socket has MD5 keys (RFC 2385). The keys themselves are not kept.
     pub has_md5: bool,
     unknown: Unknown<'a>,
 }
 
-/// The run of attributes from the first unknown one on; empty where all are known.
+/// The attributes from the first unknown one on; empty if all are known.
 #[derive(Clone, Copy, Default)]
 struct Unknown<'a>(&'a [u8]);
 
 impl<'a> Unknown<'a> {
     fn iter(self) -> impl Iterator<Item = (u16, &'a [u8])> + Clone {
-        // Walked once by `decode`, so no error is left to come.
+        // `decode` has walked them once, so there are no errors left.
         Attributes::new(self.0).flatten().filter(|(kind, _)| is_unknown(*kind))
     }
 }
@@ -96,7 +96,7 @@ impl PartialEq for Unknown<'_> {
 
 impl Eq for Unknown<'_> {}
 
-/// Only what is unknown: the run may hold keys.
+/// Prints only unknown attributes, because the range may contain keys.
 impl fmt::Debug for Unknown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
@@ -107,8 +107,8 @@ const fn is_unknown(kind: u16) -> bool {
     matches!(kind, 0 | attribute::LOCALS | attribute::PEERS | attribute::SK_BPF_STORAGES | 23..)
 }
 
-/// Whether a message describes a socket, so that [`decode`] is for its body: an answer of the socket diagnosis or a destroy
-/// event, but no request, which has the same type.
+/// Whether a message describes a socket, so that its body can be passed to [`decode`]: a reply of the socket diagnosis or a
+/// destroy event, but not a request, which has the same type.
 #[must_use]
 pub const fn is_socket(message: &Message<'_>) -> bool {
     matches!(message.kind, SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK)
@@ -117,14 +117,14 @@ pub const fn is_socket(message: &Message<'_>) -> bool {
 
 /// Decodes the body of a message: what follows the netlink header.
 ///
-/// A structure that is longer than known here is taken by its prefix; one that is shorter is an error, since no kernel sends
-/// it. Of an attribute that comes twice, the last counts.
+/// If a structure is longer than the known one, its prefix is used; if it is shorter, that is an error, because no kernel sends
+/// it. If an attribute occurs twice, the last one counts.
 ///
-/// For TCP: of other protocols `INET_DIAG_INFO` is another structure, which no field of the message shows. MPTCP's (96 bytes in
-/// Linux 6.18) is refused as short.
+/// For TCP only: for other protocols `INET_DIAG_INFO` is a different structure, and no field of the message tells them apart.
+/// MPTCP's (96 bytes in Linux 6.18) is refused as too short.
 ///
 /// # Errors
-/// The first thing wrong with the message, see [`DecodeError`].
+/// The first error in the message, see [`DecodeError`].
 pub fn decode(body: &[u8]) -> Result<SocketMessage<'_>, DecodeError> {
     let head: &[u8; SOCKET_HEADER_BYTES] = header(body)?;
     let mut message = decode_header(head)?;
@@ -136,7 +136,7 @@ pub fn decode(body: &[u8]) -> Result<SocketMessage<'_>, DecodeError> {
         let (kind, payload) = attribute?;
 
         if is_unknown(kind) {
-            // Only where the run begins is kept: `unknown_attributes` walks it again.
+            // Only the beginning of the range is kept: `unknown_attributes` walks it again.
             if message.unknown.0.is_empty() {
                 message.unknown.0 = before;
             }
@@ -164,7 +164,7 @@ fn decode_header(head: &[u8; SOCKET_HEADER_BYTES]) -> Result<SocketMessage<'stat
 }
 
 impl<'a> SocketMessage<'a> {
-    /// A message without attributes, with all else zero.
+    /// A message without attributes, with everything else zero.
     #[must_use]
     pub const fn new(family: Family, state: State, id: SocketId) -> Self {
         Self {
@@ -201,8 +201,8 @@ impl<'a> SocketMessage<'a> {
         }
     }
 
-    /// Attributes whose type is not known here, or that are kept as they are (SCTP addresses, BPF storage): type and payload,
-    /// in the kernel's order. Never MD5 keys.
+    /// Attributes with an unknown type, or that are kept raw (SCTP addresses, BPF storage): type and payload, in the kernel's
+    /// order. Never MD5 keys.
     pub fn unknown_attributes(&self) -> impl Iterator<Item = (u16, &'a [u8])> + Clone + use<'a> {
         self.unknown.iter()
     }
@@ -236,14 +236,14 @@ impl<'a> SocketMessage<'a> {
                 self.cgroup_id = Some(u64::from_ne_bytes(*prefix(kind, payload)?));
             }
             attribute::SOCKOPT => self.socket_options = Some(SocketOptions::decode(payload)?),
-            // Filler, and what `unknown_attributes` finds again.
+            // Filler, and attributes that `unknown_attributes` finds again.
             _ => {}
         }
         Ok(())
     }
 }
 
-/// The fixed part of a message as the kernel writes it.
+/// The fixed part of a message in the kernel's representation.
 #[must_use]
 pub fn encode_header(message: &SocketMessage<'_>) -> [u8; SOCKET_HEADER_BYTES] {
     let mut bytes = [0; SOCKET_HEADER_BYTES];
@@ -262,8 +262,8 @@ pub fn encode_header(message: &SocketMessage<'_>) -> [u8; SOCKET_HEADER_BYTES] {
     bytes
 }
 
-/// Appends the whole netlink message that [`decode`] reads as `message`, in the kernel's order of attributes. MD5 keys, which
-/// are not kept, become an empty attribute.
+/// Appends the complete netlink message that [`decode`] reads as `message`, in the kernel's order of attributes. MD5 keys,
+/// which are not kept, become an empty attribute.
 pub fn encode(
     message: &SocketMessage<'_>,
     kind: u16,

@@ -3,8 +3,8 @@ use super::message::SOCKET_HEADER_BYTES;
 use super::request::{SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
 use crate::netlink::{ATTRIBUTE_HEADER_BYTES, Attributes, HEADER_BYTES, Message};
 
-/// Overwrites MD5 keys in a whole netlink message with zeros, so that it can leave the process. Everything else, the lengths
-/// included, stays. A message that is not an answer of the socket diagnosis is left alone.
+/// Overwrites MD5 keys in a complete netlink message with zeros, so that it may leave the process. Everything else,
+/// including lengths, is unchanged. Messages that are not replies of the socket diagnosis are left alone.
 pub fn redact(message: &mut [u8]) {
     let Ok(Message { kind: SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK, body, .. }) =
         Message::first(message)
@@ -22,7 +22,7 @@ pub fn redact(message: &mut [u8]) {
         match attributes.next() {
             Some(Ok((MD5SIG, payload))) => keys.push(start..start + payload.len()),
             Some(Ok(_)) => {}
-            // Behind a length that lies, keys may stand anywhere.
+            // After a wrong length, keys may be anywhere.
             Some(Err(_)) => {
                 keys.push(start - ATTRIBUTE_HEADER_BYTES..HEADER_BYTES + body_len);
                 break;
@@ -31,7 +31,7 @@ pub fn redact(message: &mut [u8]) {
         }
     }
 
-    // Overwritten only now: until here the attributes borrow the message.
+    // Overwritten only now, because the attributes have borrowed the message until here.
     for key in keys {
         if let Some(bytes) = message.get_mut(key) {
             bytes.fill(0);

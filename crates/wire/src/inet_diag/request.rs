@@ -4,9 +4,9 @@ use super::id::SOCKET_ID_BYTES;
 use super::{Family, SocketId, States};
 use crate::netlink::{MessageWriter, NLM_F_DUMP, NLM_F_REQUEST};
 
-/// `SOCK_DIAG_BY_FAMILY`: a request for one family, and its answers; also the type of destroy events.
+/// `SOCK_DIAG_BY_FAMILY`: a request for one family, and its replies; also the type of destroy events.
 pub const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// `TCPDIAG_GETSOCK`: the older request, which the kernel answers with both families out of one walk of its table.
+/// `TCPDIAG_GETSOCK`: the older request, which the kernel answers with both families from one walk of its table.
 pub const TCPDIAG_GETSOCK: u16 = 18;
 /// `SOCK_DESTROY`.
 pub const SOCK_DESTROY: u16 = 21;
@@ -23,18 +23,18 @@ const BYTECODE: u16 = 1;
 /// `INET_DIAG_REQ_PROTOCOL`, for protocols above 255.
 const PROTOCOL: u16 = 3;
 
-/// Which optional attributes an answer shall carry (`idiag_ext`): bit N-1 asks for attribute N.
+/// Which optional attributes a reply should carry (`idiag_ext`): bit N-1 asks for attribute N.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extensions(u8);
 
 impl Extensions {
     /// None.
     pub const NONE: Self = Self(0);
-    /// The small form of memory, a part of [`MEMORY`](Self::MEMORY).
+    /// The small form of socket memory, contained in [`MEMORY`](Self::MEMORY).
     pub const MEMINFO: Self = Self(0x01);
     /// `tcp_info`, the upper-layer protocol, and MD5 keys for a reader with `CAP_NET_ADMIN`.
     pub const INFO: Self = Self(0x02);
-    /// The congestion control's own block, whichever it is.
+    /// The congestion control's own block, whichever it uses.
     pub const CONGESTION_STATE: Self = Self(0x04);
     /// Name of the congestion control.
     pub const CONGESTION: Self = Self(0x08);
@@ -44,7 +44,7 @@ impl Extensions {
     pub const TRAFFIC_CLASS: Self = Self(0x20);
     /// Socket memory.
     pub const MEMORY: Self = Self(0x40);
-    /// Everything but [`MEMINFO`](Self::MEMINFO).
+    /// Everything except [`MEMINFO`](Self::MEMINFO).
     pub const ALL: Self = Self(0x7e);
 
     /// Both sets.
@@ -53,33 +53,33 @@ impl Extensions {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not in the other set.
+    /// The extensions that are not in the other set.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The set that these bits stand for.
+    /// The set with these bits.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The bits as the request carries them.
+    /// The bits as in the request.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 }
 
-/// Which sockets are asked for.
+/// Which sockets to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Both families out of one walk (type 18). TCP only, whatever [`Request::protocol`] says.
+    /// Both families from one walk (type 18). TCP only, whatever [`Request::protocol`] says.
     Both,
     /// One family (type 20).
     Family(Family),
-    /// One socket (type 20 without a dump): answered by one message, or by `-ENOENT`, or by `-ESTALE` for another cookie.
+    /// One socket (type 20 without a dump): the reply is one message, or `-ENOENT`, or `-ESTALE` for another cookie.
     Exact(SocketId),
 }
 
@@ -96,20 +96,20 @@ pub enum Kind {
 pub struct Request<'a> {
     /// Which sockets.
     pub kind: Kind,
-    /// IP protocol; above 255 it goes into an attribute of its own. For others than TCP leave [`Extensions::INFO`] out: their
-    /// answer to it is not `tcp_info`.
+    /// IP protocol; above 255 it goes into a separate attribute. For protocols other than TCP omit [`Extensions::INFO`]:
+    /// their reply to it is not `tcp_info`.
     pub protocol: u16,
-    /// States that a dump shall contain; an exact request ignores them.
+    /// States to include in a dump; an exact request ignores them.
     pub states: States,
     /// Attributes wanted.
     pub extensions: Extensions,
-    /// Local port that a dump is limited to, 0 for any. An exact request has its own.
+    /// Local port to limit a dump to, 0 for any. An exact request has its own.
     pub src_port: u16,
-    /// Peer's port that a dump is limited to, 0 for any.
+    /// Peer's port to limit a dump to, 0 for any.
     pub dst_port: u16,
-    /// Filter program that the kernel runs per socket of a dump; none if empty.
+    /// Filter program that the kernel runs on each socket of a dump; none if empty.
     pub bytecode: &'a [u8],
-    /// Number that every answer repeats.
+    /// Number that every reply repeats.
     pub sequence: u32,
 }
 
@@ -129,14 +129,14 @@ impl Request<'_> {
         }
     }
 
-    /// A look-up of one TCP socket.
+    /// A lookup of one TCP socket.
     #[must_use]
     pub const fn exact(id: SocketId, extensions: Extensions, sequence: u32) -> Self {
         Self { kind: Kind::Exact(id), extensions, ..Self::dump(sequence) }
     }
 
-    /// Appends the whole netlink message. A filter program longer than an attribute can say (65,531 bytes) is cut, which
-    /// the kernel refuses.
+    /// Appends the complete netlink message. A filter program longer than an attribute can be (65,531 bytes) is truncated,
+    /// which the kernel refuses.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self.kind {
             Kind::Both => self.encode_both(out),
@@ -154,7 +154,7 @@ impl Request<'_> {
     fn encode_both(&self, out: &mut Vec<u8>) {
         let flags = NLM_F_REQUEST | NLM_F_DUMP;
         let mut writer = MessageWriter::begin(out, TCPDIAG_GETSOCK, flags, self.sequence);
-        // The kernel does not look at the family: to it this is a question about both (`inet_diag_dump_compat`).
+        // The kernel ignores the family: to it this is a request for both (`inet_diag_dump_compat`).
         writer
             .bytes(&[Family::Inet.number(), 0, 0, self.extensions.bits()])
             .bytes(&self.dump_id())
@@ -173,7 +173,7 @@ impl Request<'_> {
         out: &mut Vec<u8>,
     ) {
         let mut writer = MessageWriter::begin(out, SOCK_DIAG_BY_FAMILY, flags, self.sequence);
-        // Of a number above 255 the attribute counts, and not this byte.
+        // For a number above 255 the attribute counts, not this byte.
         let protocol = self.protocol.to_le_bytes()[0];
 
         writer

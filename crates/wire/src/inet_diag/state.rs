@@ -8,7 +8,7 @@ macro_rules! states {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum State {
             $($(#[$doc])* $variant,)*
-            /// A number that no kernel known here sends.
+            /// A number not sent by any known kernel.
             Unknown(u8),
         }
 
@@ -16,7 +16,7 @@ macro_rules! states {
             /// Every known state, by number.
             pub const KNOWN: &[Self] = &[$(Self::$variant,)*];
 
-            /// The state of a kernel's number.
+            /// The state with this kernel number.
             #[must_use]
             pub const fn from_number(number: u8) -> Self {
                 match number {
@@ -34,7 +34,7 @@ macro_rules! states {
                 }
             }
 
-            /// What `ss` prints in its first column.
+            /// The text in the first column of `ss`.
             #[must_use]
             pub const fn printed(self) -> &'static str {
                 match self {
@@ -43,7 +43,7 @@ macro_rules! states {
                 }
             }
 
-            /// The word for it in the filter language of `ss`.
+            /// Its word in the filter language of `ss`.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self {
@@ -85,7 +85,7 @@ states! {
 }
 
 impl State {
-    /// The word of the filter language with `_` for `-`, as records and metrics carry it.
+    /// The word of the filter language with `_` for `-`, as used in records and metrics.
     #[must_use]
     pub const fn snake(self) -> &'static str {
         match self {
@@ -110,16 +110,16 @@ impl fmt::Display for State {
     }
 }
 
-/// A set of states, as a request carries it: bit N for state number N.
+/// A set of states, as in a request: bit N for state number N.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct States(u32);
 
 impl States {
     /// No state.
     pub const NONE: Self = Self(0);
-    /// Every state, bound sockets included, and bit 0, which no state has: `SS_ALL` of `ss`.
+    /// Every state, including bound sockets, and bit 0, which no state uses: `SS_ALL` of `ss`.
     pub const ALL: Self = Self((1 << 14) - 1);
-    /// Only sockets that wait for connections.
+    /// Only listening sockets.
     pub const LISTENING: Self = Self::of(State::Listen);
     /// Neither closed, nor bound, nor listening: the group `connected`.
     pub const CONNECTED: Self = Self(
@@ -128,16 +128,16 @@ impl States {
                 | Self::of(State::Listen).0
                 | Self::of(State::BoundInactive).0),
     );
-    /// Those connected whose handshake began on both sides: the group `synchronized`.
+    /// Connected sockets whose handshake has begun on both sides: the group `synchronized`.
     pub const SYNCHRONIZED: Self = Self(Self::CONNECTED.0 & !Self::of(State::SynSent).0);
-    /// Those the kernel keeps as small entries: the group `bucket`.
+    /// States that the kernel stores as minisockets: the group `bucket`.
     pub const BUCKET: Self = Self(Self::of(State::SynReceived).0 | Self::of(State::TimeWait).0);
-    /// All but `bucket`: the group `big`.
+    /// All except `bucket`: the group `big`.
     pub const BIG: Self = Self(Self::ALL.0 & !Self::BUCKET.0);
     /// What `ss` shows without options: neither closed, nor bound, nor listening, nor `bucket`.
     pub const DEFAULT: Self = Self(Self::CONNECTED.0 & !Self::BUCKET.0);
 
-    /// The names of groups in the filter language, with what they stand for.
+    /// The names of groups in the filter language, and their states.
     pub const GROUPS: &[(&str, Self)] = &[
         ("all", Self::ALL),
         ("connected", Self::CONNECTED),
@@ -155,13 +155,13 @@ impl States {
         }
     }
 
-    /// The set that these bits stand for.
+    /// The set with these bits.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// One bit per state, as `idiag_states` carries it.
+    /// One bit per state, as in `idiag_states`.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
@@ -184,8 +184,8 @@ impl States {
         State::KNOWN.iter().copied().filter(move |&state| self.contains(state))
     }
 
-    /// A state or group by its word in the filter language of `ss`, in any case, with the other spellings that `ss` takes
-    /// (`close`, `unconnected`, `listen`, `syn-rcv`) and with `_` for `-`. `None` for any other word.
+    /// Parses a state or group in the filter language of `ss`, in upper or lower case, with the alternative spellings
+    /// that `ss` accepts (`close`, `unconnected`, `listen`, `syn-rcv`) and with `_` for `-`. `None` for any other word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         let word = word.to_ascii_lowercase().replace('_', "-");
@@ -193,7 +193,7 @@ impl States {
             "close" | "unconnected" => Some(State::Closed),
             "listen" => Some(State::Listen),
             "syn-rcv" => Some(State::SynReceived),
-            // The kernel never shows it; `ss` refuses it as well.
+            // The kernel never reports it; `ss` refuses it as well.
             "new-syn-recv" => None,
             _ => State::KNOWN.iter().copied().find(|state| state.word() == word),
         };
@@ -250,27 +250,27 @@ impl FromIterator<State> for States {
     }
 }
 
-/// Which timer of the socket runs (`idiag_timer`).
+/// The running timer of the socket (`idiag_timer`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Timer {
     /// None.
     Off,
-    /// Retransmission, tail loss probe or reordering timer; of a request entry, that of its SYN-ACK.
+    /// Retransmission, tail loss probe or reordering timer; for a request entry, that of its SYN-ACK.
     Retransmit,
     /// Keepalive, or the end of FIN-WAIT-2.
     Keepalive,
     /// The end of TIME-WAIT.
     TimeWait,
-    /// Probes of a closed window.
+    /// Zero-window probes.
     Probe,
-    /// A delayed acknowledgement (Linux 7.1).
+    /// A delayed acknowledgment (Linux 7.1).
     DelayedAck,
-    /// A number that no kernel known here sends.
+    /// A number not sent by any known kernel.
     Unknown(u8),
 }
 
 impl Timer {
-    /// The timer of a kernel's number.
+    /// The timer with this kernel number.
     #[must_use]
     pub const fn from_number(number: u8) -> Self {
         match number {
@@ -298,7 +298,7 @@ impl Timer {
         }
     }
 
-    /// What `ss -o` prints for it.
+    /// The text that `ss -o` prints.
     #[must_use]
     pub const fn printed(self) -> &'static str {
         match self {
@@ -312,7 +312,7 @@ impl Timer {
         }
     }
 
-    /// One word that says what runs, as records carry it.
+    /// A word for the timer, as used in records.
     #[must_use]
     pub const fn snake(self) -> &'static str {
         match self {

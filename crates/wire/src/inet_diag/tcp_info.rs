@@ -1,4 +1,4 @@
-//! `struct tcp_info`, of any length that a kernel sends.
+//! `struct tcp_info`, of any length sent by a kernel.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ pub const TCP_INFO_BYTES: usize = 280;
 /// Bytes of `struct tcp_info` in Linux 2.6, the shortest that is accepted.
 pub const TCP_INFO_MIN_BYTES: usize = 104;
 
-/// What one socket's TCP reports of itself (`struct tcp_info`, `tcp_get_info` in net/ipv4/tcp.c).
+/// A socket's own TCP figures (`struct tcp_info`, `tcp_get_info` in net/ipv4/tcp.c).
 ///
-/// Kernels only ever append to the structure. What is decoded is the prefix that the kernel sent: a field that it does not
-/// have is `None`, never 0. A field of which only a part arrived is `None`.
+/// Kernels only ever append to the structure. Decoding covers the prefix that the kernel sent: a field beyond it is `None`, never
+/// 0. A field that arrived only in part is `None`.
 ///
-/// Nothing is copied: this is the kernel's bytes, and a field is read where it is asked for.
+/// Nothing is copied: this borrows the kernel's bytes, and reads a field when it is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo<'a> {
     /// At least [`TCP_INFO_MIN_BYTES`].
@@ -23,7 +23,7 @@ pub struct TcpInfo<'a> {
 }
 
 impl<'a> TcpInfo<'a> {
-    /// Takes the payload of `INET_DIAG_INFO`, or what `getsockopt(TCP_INFO)` gave.
+    /// Wraps the payload of `INET_DIAG_INFO`, or the result of `getsockopt(TCP_INFO)`.
     ///
     /// # Errors
     /// [`DecodeError::ShortAttribute`] with fewer than [`TCP_INFO_MIN_BYTES`].
@@ -52,7 +52,7 @@ impl<'a> TcpInfo<'a> {
         self.payload.get(..TCP_INFO_BYTES).unwrap_or(self.payload)
     }
 
-    /// What the kernel sent beyond the fields that are known here; empty for all kernels up to 7.0.
+    /// What the kernel sent beyond the known fields; empty for all kernels up to 7.0.
     #[inline]
     #[must_use]
     pub fn tail(&self) -> &'a [u8] {
@@ -72,10 +72,10 @@ impl fmt::Debug for TcpInfo<'_> {
     }
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// A code, a set of bits, an exponent, or a plain count that its name says.
+    /// A code, a bit set, an exponent, or a plain count described by its name.
     None,
     /// Microseconds.
     Microseconds,
@@ -89,30 +89,30 @@ pub enum Unit {
     BytesPerSecond,
 }
 
-/// Where a field of `struct tcp_info` lies and what it is.
+/// Position and description of a field of `struct tcp_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name of the accessor: the kernel's without `tcpi_`, unit last.
     pub name: &'static str,
-    /// Offset of its first byte; of the word that it is a part of, for a bit field.
+    /// Offset of its first byte; for a bit field, of the word that contains it.
     pub offset: usize,
-    /// Bytes of the number, or of the word that it is a part of: 1, 2, 4 or 8.
+    /// Bytes of the number, or of the word that contains it: 1, 2, 4 or 8.
     pub width: usize,
     /// Lowest bit and count of bits, for a bit field (in little-endian layout).
     pub bits: Option<(u32, u32)>,
-    /// Bytes that the structure has at least where the field is known to exist: the end of the number, or more for bits that
-    /// were padding before.
+    /// Minimum length of the structure from which the field is known to exist: the end of the number, or more for bits that used
+    /// to be padding.
     pub needs: usize,
-    /// What it counts.
+    /// Its unit.
     pub unit: Unit,
     /// The first Linux release that has it.
     pub since: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
 impl Field {
-    /// The field's value, or `None` where the kernel's structure ends before its last byte.
+    /// The field's value, or `None` if the kernel's structure ends before its last byte.
     #[must_use]
     pub fn read(&self, info: &TcpInfo<'_>) -> Option<u64> {
         let bytes = info.payload.get(..self.needs)?.get(self.offset..self.offset + self.width)?;
@@ -129,13 +129,13 @@ impl Field {
         })
     }
 
-    /// Puts a value into the payload of an `INET_DIAG_INFO`; bits that the field does not have are cut off. Does nothing where
-    /// `payload` ends before the field's last byte.
+    /// Writes a value into the payload of an `INET_DIAG_INFO`; excess bits are cut off. Does nothing if `payload` ends before the
+    /// field's last byte.
     pub fn write(&self, payload: &mut [u8], value: u64) {
         let Some(place) = payload.get_mut(self.offset..self.offset + self.width) else { return };
 
         let mut word = [0; 8];
-        // The number's bytes within a native word: the first ones on a little-endian host, the last ones on the other.
+        // The number's bytes within a native word: the first ones on a little-endian host, the last ones on a big-endian one.
         let at = if cfg!(target_endian = "little") { 0 } else { 8 - self.width };
         word[at..at + self.width].copy_from_slice(place);
 
@@ -148,7 +148,8 @@ impl Field {
     }
 }
 
-/// The lowest bit of a bit field within its word: compilers put the first one lowest on little-endian hosts, highest on the others.
+/// The lowest bit of a bit field within its word: compilers put the first one lowest on little-endian hosts, highest on
+/// big-endian ones.
 const fn low_bit(width: usize, shift: u32, bits: u32) -> u32 {
     if cfg!(target_endian = "little") { shift } else { width as u32 * 8 - shift - bits }
 }
@@ -157,7 +158,7 @@ const fn part(word: u64, width: usize, shift: u32, bits: u32) -> u64 {
     (word >> low_bit(width, shift, bits)) & (u64::MAX >> (64 - bits))
 }
 
-/// Reads one number at a fixed place.
+/// Reads one number at a fixed offset.
 macro_rules! number {
     ($bytes:expr, u8, $offset:literal) => {
         $bytes[$offset]
@@ -211,11 +212,11 @@ macro_rules! fields {
 
         impl TcpInfo<'_> {
             /// Calls `visit` with each field that the kernel sent and its value, in the order of [`FIELDS`]. For callers that
-            /// treat all fields alike; faster than [`Field::read`] on each.
+            /// treat all fields alike; faster than calling [`Field::read`] for each.
             #[inline]
             pub fn each(&self, mut visit: impl FnMut(&'static Field, u64)) {
                 let mut fields = FIELDS.iter();
-                // One comparison for all where the structure is as long as known here.
+                // One comparison for all fields if the structure has at least the known length.
                 if let Some(bytes) = self.payload.first_chunk::<TCP_INFO_BYTES>() {
                     $(if let Some(field) = fields.next() {
                         visit(field, number!(bytes, $type, $offset $(, $shift, $bits)?).into());

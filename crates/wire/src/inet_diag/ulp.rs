@@ -9,12 +9,12 @@ const NAME: u16 = 1;
 const TLS: u16 = 2;
 const MPTCP: u16 = 3;
 
-/// What runs on top of TCP inside the kernel.
+/// The upper-layer protocol on top of TCP inside the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ulp<'a> {
     /// `tls`, `mptcp`, `espintcp`, `smc`, or another module's name.
     pub name: Option<&'a str>,
-    /// Kernel TLS; its fields only as far as the kernel says them.
+    /// Kernel TLS, with the fields that the kernel reports.
     pub tls: Option<Tls>,
     /// The socket is a subflow of an MPTCP connection.
     pub mptcp: Option<Mptcp>,
@@ -41,7 +41,7 @@ macro_rules! nested {
                     let (kind, payload) = attribute?;
                     match kind {
                         $($kind => decoded.$field = Some($type::from_ne_bytes(*prefix(ULP_INFO, payload)?)),)*
-                        // The kernel says a flag by an attribute without content (`nla_put_flag`).
+                        // The kernel represents a flag as an attribute without content (`nla_put_flag`).
                         $($flag_kind => decoded.$flag = true,)*
                         _ => {}
                     }

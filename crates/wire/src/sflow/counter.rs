@@ -1,4 +1,4 @@
-//! The structures of counter samples: what is known of an interface, a switch or a host.
+//! The structures of counter samples: facts about an interface, a switch or a host.
 
 mod host;
 
@@ -241,7 +241,7 @@ structures! {
     }
 }
 
-/// An item of a list, too.
+/// Also an item of a list.
 impl<'a> Xdr<'a> for Lane {
     const NAME: &'static str = "lane";
     const MIN_BYTES: usize = 40;

@@ -1,4 +1,4 @@
-//! The datagram and the way through its samples.
+//! The datagram and the iterator over its samples.
 
 use super::record::RawRecord;
 use super::sample::{self, Sample};
@@ -6,19 +6,19 @@ use super::xdr::{Cursor, Xdr};
 use super::{Address, DataFormat, Fault, Malformed, Place};
 use crate::bytes::count;
 
-/// The version that is read and written.
+/// The supported version.
 pub const VERSION: u32 = 5;
 
-/// One datagram of an agent. Its identity is `agent` and `sub_agent`, not the address that it was received from.
+/// One datagram of an agent. It is identified by `agent` and `sub_agent`, not by the source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// The agent's address, as it says itself.
+    /// The agent's address, as reported by itself.
     pub agent: Address,
-    /// Which of the agent's parts this is; each numbers its datagrams for itself.
+    /// Which part of the agent sent it; each part numbers its datagrams separately.
     pub sub_agent: u32,
-    /// One more with each datagram; wraps.
+    /// Incremented for each datagram; wraps.
     pub sequence: u32,
-    /// Since the agent's part started; wraps after 49.7 days.
+    /// Time since this part of the agent started; wraps after 49.7 days.
     pub uptime_ms: u32,
     samples: Samples<'a>,
 }
@@ -31,7 +31,7 @@ impl<'a> Datagram<'a> {
         Self { agent, sub_agent, sequence, uptime_ms, samples }
     }
 
-    /// Reads the header of a datagram.
+    /// Parses the header of a datagram.
     ///
     /// # Errors
     /// [`Fault::Truncated`], [`Fault::Version`] and [`Fault::AddressType`].
@@ -63,7 +63,7 @@ impl<'a> Datagram<'a> {
         })
     }
 
-    /// The samples in order. One that is broken is an error among the others; after a length that lies come no more.
+    /// The samples in order. A broken one is an error among the others; after a wrong length there are no more.
     #[inline]
     #[must_use]
     pub const fn samples(&self) -> Samples<'a> {
@@ -81,19 +81,19 @@ pub struct Samples<'a> {
 
 /// Brocade's wrapper around samples of access lists.
 const BROCADE_ACL: DataFormat = DataFormat::new(1991, 1);
-/// What stands in the wrapper in front of the sample: flags and a group.
+/// Bytes in the wrapper before the sample: flags and a group.
 const BROCADE_ACL_BYTES: usize = 8;
 
 impl<'a> Samples<'a> {
-    /// How many samples the datagram says that it has and that are not read yet.
+    /// How many announced samples have not been read yet.
     #[must_use]
     pub const fn announced(&self) -> u32 {
         self.left
     }
 
-    /// Reads one sample, and if it is wrapped, what the wrapper holds. The other readers of the wrapper (pmacct, Net::sFlow)
-    /// pay no attention to its length, so both ways to state it are taken: with the sample, or of the wrapper's own fields
-    /// alone, where the sample follows and is not counted.
+    /// Reads one sample, or the contents of the wrapper if it is wrapped. Other readers of the wrapper (pmacct, Net::sFlow)
+    /// ignore its length, so both variants are accepted: the length includes the sample, or covers only the wrapper's own
+    /// fields, followed by the sample.
     #[inline]
     fn take(&mut self) -> Result<RawRecord<'a>, (Fault, Option<DataFormat>)> {
         let mut sample = RawRecord::take(&mut self.from).inspect_err(|_| self.left = 0)?;

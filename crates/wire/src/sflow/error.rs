@@ -1,12 +1,11 @@
-//! What is wrong with bytes that should be sFlow, and where.
+//! What is wrong with malformed sFlow, and where.
 
 use std::error::Error;
 use std::fmt;
 
 use super::DataFormat;
 
-/// Bytes that were refused: what is wrong with them, and where. What lies beside the place is not affected unless
-/// [`Fault`] says so.
+/// Bytes that were refused: what is wrong with them, and where. Their surroundings are not affected unless [`Fault`] says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Malformed {
     /// What is wrong.
@@ -18,71 +17,72 @@ pub struct Malformed {
 /// What is wrong with bytes. Each fault has exactly one [`class`](Self::class).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// The bytes end before the header of the datagram, or before a sample or record that was announced. Nothing follows.
+    /// The bytes end before the header of the datagram, or before an announced sample or record. Nothing follows.
     Truncated {
-        /// Bytes that the header takes.
+        /// Bytes needed for the header.
         need: u32,
-        /// Bytes that are left.
+        /// Bytes left.
         have: u32,
     },
     /// A version other than 5.
     Version(u32),
-    /// An address that is none (0), IPv4 (1) or IPv6 (2).
+    /// An address type other than none (0), IPv4 (1) or IPv6 (2).
     AddressType(u32),
-    /// A length that goes beyond the bytes that it may cover. If it is a sample's or a record's, nothing follows.
+    /// A length exceeds the bytes that it may cover. If it is a sample's or a record's, nothing follows.
     Length {
-        /// What it says, in bytes.
+        /// The length in bytes.
         length: u32,
-        /// The bytes that are left.
+        /// The bytes left.
         have: u32,
     },
-    /// A structure that is shorter than its fields.
+    /// A structure is shorter than its fields.
     Short {
-        /// Bytes that the next field takes.
+        /// Bytes needed for the next field.
         need: u32,
-        /// Bytes that are left.
+        /// Bytes left.
         have: u32,
     },
-    /// A count of items that the bytes left cannot hold.
+    /// A count exceeds what the bytes left can hold.
     Count {
-        /// What it says, in items.
+        /// The count, in items.
         count: u32,
-        /// The bytes that are left.
+        /// The bytes left.
         have: u32,
     },
-    /// A value of a metric or flow (4300:1002, 4300:1003) whose type, and so length, is unknown. The values behind it are lost.
+    /// A value of a metric or flow (4300:1002, 4300:1003) has an unknown type and therefore unknown length. The values after it
+    /// are lost.
     ValueType(u32),
 }
 
-/// Where malformed bytes are. Samples and records are counted from 0.
+/// The position of malformed bytes. Samples and records are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The header of the datagram.
     Datagram,
     /// A sample.
     Sample {
-        /// Its place in the datagram.
+        /// Its index in the datagram.
         index: u32,
-        /// What it claims to be, if the bytes reach that far.
+        /// Its declared format, if the bytes reach that far.
         format: Option<DataFormat>,
     },
     /// A record of a sample.
     Record {
-        /// The sample's place in the datagram.
+        /// The sample's index in the datagram.
         sample: u32,
-        /// The record's place in the sample.
+        /// The record's index in the sample.
         index: u32,
-        /// What it claims to be, if the bytes reach that far.
+        /// Its declared format, if the bytes reach that far.
         format: Option<DataFormat>,
     },
 }
 
 impl Fault {
-    /// Every class there is, in no order that matters.
+    /// Every class, in no particular order.
     pub const CLASSES: &[&str] =
         &["truncated", "version", "address_type", "length", "short", "count", "value_type"];
 
-    /// One stable word per kind of fault, for use as a label of a counter.
+    /// One stable word per kind of fault, for the label of a counter.
     #[must_use]
     pub const fn class(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The structures of flow samples and of dropped packets: what is known of one packet.
+//! The structures of flow samples and dropped packets: facts about one packet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -348,13 +348,13 @@ records! {
 }
 
 impl Gateway<'_> {
-    /// The system that announces the destination; `None` if that is the router's own.
+    /// The autonomous system that announces the destination; `None` if it is the router's own.
     #[must_use]
     pub fn dst_as(&self) -> Option<u32> {
         self.dst_as_path.systems().last()
     }
 
-    /// The next system on the way; `None` if the destination is in the router's own.
+    /// The next autonomous system on the path; `None` if the destination is in the router's own.
     #[must_use]
     pub fn dst_peer_as(&self) -> Option<u32> {
         self.dst_as_path.systems().next()
@@ -362,20 +362,20 @@ impl Gateway<'_> {
 }
 
 impl SampledHeader<'_> {
-    /// Reads the bytes.
+    /// Parses the bytes.
     #[must_use]
     #[inline]
     pub fn packet(&self) -> Packet {
         Packet::parse(self.protocol, self.header)
     }
 
-    /// Reads the bytes in place of what `packet` says.
+    /// Parses the bytes into an existing `packet`.
     #[inline]
     pub fn read_packet(&self, packet: &mut Packet) {
         packet.read(self.protocol, self.header);
     }
 
-    /// Length of the packet from its network header on, in bytes: what IP says, else what is left of the frame.
+    /// Length of the packet starting at its network header, in bytes: IP's own length, or else the rest of the frame.
     #[must_use]
     pub fn l3_bytes(&self, packet: &Packet) -> u32 {
         let said = packet.ip.map_or(0, |ip| ip.length_bytes);
@@ -388,11 +388,11 @@ impl SampledHeader<'_> {
             .saturating_sub(self.plausible_stripped_bytes())
     }
 
-    /// Bytes of the frame that are no part of the packet: its check sequence, and tags that the agent took off.
+    /// Bytes of the frame that are not part of the packet: its check sequence, and tags removed by the agent.
     fn plausible_stripped_bytes(&self) -> u32 {
         const CHECK_SEQUENCE_BYTES: u32 = 4;
         const WITH_A_TAG_BYTES: u32 = 8;
-        // Agents are seen that call everything stripped that is behind the sampled bytes.
+        // Some agents report everything beyond the sampled bytes as stripped.
         let behind = self.frame_length_bytes.saturating_sub(count(self.header.len()));
         let is_nonsense = self.stripped_bytes == behind && behind > WITH_A_TAG_BYTES;
         if is_nonsense { CHECK_SEQUENCE_BYTES } else { self.stripped_bytes }

@@ -1,4 +1,4 @@
-//! Lists of items, left where they are in the datagram.
+//! Lists of items, decoded in place from the datagram.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use super::xdr::{Cursor, Xdr, put_u32};
 use super::{Fault, Mac, Value};
 use crate::bytes::count;
 
-/// Items of a fixed size, read where they lie.
+/// Items of a fixed size, decoded in place.
 pub struct List<'a, T> {
     /// A whole number of items.
     bytes: &'a [u8],
@@ -16,10 +16,10 @@ pub struct List<'a, T> {
 }
 
 impl<'a, T: Xdr<'a>> List<'a, T> {
-    /// The list of no items.
+    /// The empty list.
     pub const EMPTY: Self = Self { bytes: &[], items: PhantomData };
 
-    /// Writes items into `buf`, which is cleared, and gives the list of them.
+    /// Writes items into `buf`, which is cleared, and returns a list of them.
     pub fn write(items: &[T], buf: &'a mut Vec<u8>) -> Self {
         buf.clear();
         for item in items {
@@ -28,13 +28,13 @@ impl<'a, T: Xdr<'a>> List<'a, T> {
         Self { bytes: buf, items: PhantomData }
     }
 
-    /// How many items there are.
+    /// The number of items.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.bytes.len() / T::MIN_BYTES
     }
 
-    /// Whether there is no item.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -42,7 +42,7 @@ impl<'a, T: Xdr<'a>> List<'a, T> {
 
     /// The items in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = T> + use<'a, T> {
-        // Each has its bytes, so none fails.
+        // Each item has all its bytes, so decoding cannot fail.
         self.bytes
             .chunks_exact(T::MIN_BYTES)
             .filter_map(|item| T::take(&mut Cursor::new(item)).ok())
@@ -69,7 +69,7 @@ impl<'a, T: Xdr<'a> + fmt::Debug> fmt::Debug for List<'a, T> {
     }
 }
 
-/// Lists on the wire: a count in front of the items.
+/// Lists on the wire: a count, followed by the items.
 macro_rules! lists {
     ($($name:literal $type:ty, $value:expr;)*) => {$(
         impl<'a> Xdr<'a> for List<'a, $type> {
@@ -101,7 +101,7 @@ lists! {
     "list of lanes" Lane, Value::Lanes;
 }
 
-/// The autonomous systems that a route goes through, in segments.
+/// The autonomous systems that a route passes through, in segments.
 #[derive(Clone, Copy, PartialEq)]
 pub struct AsPath<'a> {
     segments: u32,
@@ -109,29 +109,29 @@ pub struct AsPath<'a> {
     bytes: &'a [u8],
 }
 
-/// Autonomous systems of one kind in an [`AsPath`].
+/// A segment of an [`AsPath`]: autonomous systems of one kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AsSegment<'a> {
-    /// 1 a set without order, 2 a sequence.
+    /// 1 an unordered set, 2 a sequence.
     kind: u32,
-    /// The systems.
+    /// The autonomous systems.
     systems: List<'a, u32>,
 }
 
 impl<'a> AsSegment<'a> {
-    /// Whether the systems have no order.
+    /// Whether the systems are unordered.
     #[must_use]
     pub const fn is_set(&self) -> bool {
         self.kind == 1
     }
 
-    /// What the agent calls the kind: 1 a set, 2 a sequence.
+    /// The kind as sent by the agent: 1 a set, 2 a sequence.
     #[must_use]
     pub const fn kind(&self) -> u32 {
         self.kind
     }
 
-    /// The systems; of a sequence, the nearest first.
+    /// The autonomous systems; in a sequence, nearest first.
     #[must_use]
     pub const fn systems(&self) -> List<'a, u32> {
         self.systems
@@ -143,10 +143,10 @@ impl<'a> AsSegment<'a> {
 }
 
 impl<'a> AsPath<'a> {
-    /// The way to the own system: no segments.
+    /// The path to the router's own system: no segments.
     pub const EMPTY: Self = Self { segments: 0, bytes: &[] };
 
-    /// Writes segments of a kind and systems into `buf`, which is cleared, and gives the path of them.
+    /// Writes segments, given as kind and systems, into `buf`, which is cleared, and returns a path of them.
     pub fn write(segments: &[(u32, &[u32])], buf: &'a mut Vec<u8>) -> Self {
         buf.clear();
         for (kind, systems) in segments {
@@ -157,13 +157,14 @@ impl<'a> AsPath<'a> {
         Self { segments: count(segments.len()), bytes: buf }
     }
 
-    /// The segments, the nearest first.
+    /// The segments, nearest first.
     pub fn segments(&self) -> impl Iterator<Item = AsSegment<'a>> + use<'a> {
         let mut from = Cursor::new(self.bytes);
         (0..self.segments).map_while(move |_| AsSegment::take(&mut from).ok())
     }
 
-    /// All systems, the nearest first: the first one is the peer, the last one announces the destination.
+    /// All autonomous systems, nearest first: the first one is the peer, the last one announces the
+    /// destination.
     pub fn systems(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.segments().flat_map(|segment| segment.systems.iter())
     }
@@ -229,7 +230,8 @@ impl<'a> Adapter<'a> {
 }
 
 impl<'a> Adapters<'a> {
-    /// Writes interfaces of an index and addresses into `buf`, which is cleared, and gives the list of them.
+    /// Writes interfaces, given as index and addresses, into `buf`, which is cleared, and returns a list of
+    /// them.
     pub fn write(adapters: &[(u32, &[Mac])], buf: &'a mut Vec<u8>) -> Self {
         buf.clear();
         for (if_index, macs) in adapters {
@@ -277,7 +279,7 @@ impl<'a> Xdr<'a> for Adapters<'a> {
     }
 }
 
-/// Refuses a count of items of at least `size` bytes that what is left cannot hold.
+/// Refuses a count of items of at least `size` bytes each that the remaining bytes cannot hold.
 fn bounded(items: u32, size: usize, from: &Cursor<'_>) -> Result<(), Fault> {
     let have = from.rest().len();
     if items as usize > have / size {
@@ -286,7 +288,7 @@ fn bounded(items: u32, size: usize, from: &Cursor<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What has been read of `bytes` since the cursor stood at their begin.
+/// The part of `bytes` read since the cursor was at its beginning.
 fn read<'a>(bytes: &'a [u8], from: &Cursor<'a>) -> &'a [u8] {
     let len = bytes.len() - from.rest().len();
     bytes.get(..len).unwrap_or_default()

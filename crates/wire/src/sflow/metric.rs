@@ -1,4 +1,4 @@
-//! Samples of InMon that name their values: metrics (4300:1002) and flows (4300:1003).
+//! InMon's samples with named values: metrics (4300:1002) and flows (4300:1003).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,29 +6,29 @@ use super::xdr::{Cursor, Xdr, put_u32};
 use super::{Counter32, Counter64, DataFormat, Fault, Mac, Text};
 use crate::bytes::count;
 
-/// Metrics by name (4300:1002).
+/// Named metrics (4300:1002).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtMetric<'a> {
-    /// What they belong to.
+    /// Their source.
     pub data_source: Text<'a>,
     /// The metrics.
     pub metrics: Metrics<'a>,
 }
 
-/// A flow by name (4300:1003).
+/// A flow with named fields (4300:1003).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtFlow<'a> {
-    /// Where it was seen.
+    /// Where it was observed.
     pub data_source: Text<'a>,
-    /// One of this number is reported.
+    /// One out of this many is reported.
     pub sampling_rate: u32,
-    /// Of how many it is one; wraps.
+    /// The number of flows it was chosen from; wraps.
     pub sample_pool: u32,
     /// Its keys and values.
     pub fields: Metrics<'a>,
 }
 
-/// Values by name. One whose type is not known is an error, and the last item: its length is not known either.
+/// Named values. A value of unknown type is an error, and the last item, because its length is unknown too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metrics<'a> {
     from: Cursor<'a>,
@@ -36,14 +36,14 @@ pub struct Metrics<'a> {
     types: Types,
 }
 
-/// Which numbers the types of values have.
+/// Which numbering the value types use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Types {
     Metric,
     Flow,
 }
 
-/// A value by name.
+/// A named value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric<'a> {
     /// Its name.
@@ -52,14 +52,14 @@ pub struct Metric<'a> {
     pub value: MetricValue<'a>,
 }
 
-/// What a metric or a flow holds.
+/// The value of a metric or a flow's field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MetricValue<'a> {
     /// Text.
     Text(Text<'a>),
-    /// A count that only grows, of a metric.
+    /// A monotonic count, in metrics only.
     Counter32(Counter32),
-    /// A count that only grows, of a metric.
+    /// A monotonic count, in metrics only.
     Counter64(Counter64),
     /// A number.
     U32(u32),
@@ -69,11 +69,11 @@ pub enum MetricValue<'a> {
     F32(f32),
     /// A number.
     F64(f64),
-    /// An Ethernet address, of a flow.
+    /// An Ethernet address, in flows only.
     Mac(Mac),
-    /// An IPv4 address, of a flow.
+    /// An IPv4 address, in flows only.
     Ipv4(Ipv4Addr),
-    /// An IPv6 address, of a flow.
+    /// An IPv6 address, in flows only.
     Ipv6(Ipv6Addr),
 }
 
@@ -81,8 +81,8 @@ impl<'a> RtMetric<'a> {
     /// Its number.
     pub const FORMAT: DataFormat = DataFormat::new(4300, 1002);
 
-    /// Metrics of these names and values, of which `buf`, which is cleared, holds the bytes. An address, which no metric has, is
-    /// left out.
+    /// Metrics with these names and values, encoded into `buf`, which is cleared. Addresses, which metrics cannot have, are
+    /// omitted.
     pub fn write(data_source: Text<'a>, metrics: &[Metric<'_>], buf: &'a mut Vec<u8>) -> Self {
         Self { data_source, metrics: Metrics::write(metrics, Types::Metric, buf) }
     }
@@ -104,8 +104,7 @@ impl<'a> RtFlow<'a> {
     /// Its number.
     pub const FORMAT: DataFormat = DataFormat::new(4300, 1003);
 
-    /// A flow of these keys and values, of which `buf`, which is cleared, holds the bytes. A counter, which no flow has, is left
-    /// out.
+    /// A flow with these keys and values, encoded into `buf`, which is cleared. Counters, which flows cannot have, are omitted.
     pub fn write(data_source: Text<'a>, fields: &[Metric<'_>], buf: &'a mut Vec<u8>) -> Self {
         let fields = Metrics::write(fields, Types::Flow, buf);
         Self { data_source, sampling_rate: 0, sample_pool: 0, fields }
@@ -162,7 +161,7 @@ impl<'a> Metrics<'a> {
 }
 
 impl Metric<'_> {
-    /// Writes name, type and value; `None` and nothing if the type has no number there.
+    /// Writes name, type and value; `None`, and nothing is written, if the type does not exist in this numbering.
     fn put(&self, types: Types, out: &mut Vec<u8>) -> Option<()> {
         let number = self.value.number(types)?;
         self.name.put(out);

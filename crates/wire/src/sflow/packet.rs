@@ -1,4 +1,4 @@
-//! The first bytes of a packet, as far as they were sampled.
+//! The sampled first bytes of a packet.
 
 mod ip;
 mod link;
@@ -8,7 +8,7 @@ pub use ip::{Fragment, Icmp, Ip, Ports};
 pub use link::{MacPair, MplsStack, Vlan};
 pub use tunnel::Tunnel;
 
-/// What the first bytes of a packet say. What they do not reach, or what is not known here, is absent.
+/// What the first bytes of a packet contain. Parts that they do not reach, or that are unknown here, are absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Packet {
     /// Ethernet addresses.
@@ -19,21 +19,21 @@ pub struct Packet {
     pub inner_vlan: Option<Vlan>,
     /// MPLS labels.
     pub mpls: MplsStack,
-    /// What follows the VLAN tags, as Ethernet numbers it.
+    /// The ethertype after the VLAN tags.
     pub ethertype: Option<u16>,
-    /// Bytes in front of the network header: Ethernet, tags, labels.
+    /// Bytes before the network header: Ethernet, tags, labels.
     pub link_bytes: u16,
-    /// The outermost IP header and what it carries.
+    /// The outermost IP header and the start of its payload.
     pub ip: Option<Ip>,
-    /// What the packet carries another one in.
+    /// The tunnel that carries another packet.
     pub tunnel: Option<Tunnel>,
     /// Ethernet addresses within the tunnel.
     pub tunnel_macs: Option<MacPair>,
     /// The VLAN tag within the tunnel.
     pub tunnel_vlan: Option<Vlan>,
-    /// The IP header within the tunnel and what it carries.
+    /// The IP header within the tunnel and the start of its payload.
     pub inner: Option<Ip>,
-    /// Tunnels within the tunnel, which are not read.
+    /// Tunnels within the tunnel, which are only counted.
     pub further_tunnels: u8,
 }
 
@@ -45,18 +45,18 @@ const IPV6: u32 = 12;
 const MPLS: u32 = 13;
 const POS: u32 = 14;
 
-/// What comes next, and the bytes from there on.
+/// The next protocol, and the bytes starting there.
 #[derive(Clone, Copy)]
 enum Next<'a> {
     Ethernet(&'a [u8]),
-    /// By Ethernet's number.
+    /// By ethertype.
     Type(u16, &'a [u8]),
     Ppp(&'a [u8]),
 }
 
 impl Packet {
-    /// Reads the header of a sample. `protocol` is what the header begins with, as sFlow numbers it: 1 Ethernet, 7 PPP, 11 IPv4,
-    /// 12 IPv6, 13 MPLS, 14 POS; of others, nothing is read.
+    /// Parses the header of a sample. `protocol` is the first protocol in the header, in sFlow's numbering: 1 Ethernet, 7 PPP,
+    /// 11 IPv4, 12 IPv6, 13 MPLS, 14 POS; for others, nothing is parsed.
     #[must_use]
     #[inline]
     pub fn parse(protocol: u32, header: &[u8]) -> Self {
@@ -65,7 +65,7 @@ impl Packet {
         packet
     }
 
-    /// The same in place of what this says: to be large and copied takes half as long as to be read.
+    /// The same, replacing the contents of this one: copying a value this large would take half as long as parsing it.
     #[inline]
     pub fn read(&mut self, protocol: u32, header: &[u8]) {
         *self = Self::default();
@@ -104,7 +104,7 @@ impl Packet {
         self.tunnel_vlan = inside.vlan;
         let mut read = Ip::read(network, &mut self.inner);
 
-        // Each has a header, so the bytes bound how many there are.
+        // Each has a header, so the bytes limit their number.
         while let Some((_, next)) = read.and_then(|(ip, payload)| tunnel::read(ip, payload)) {
             self.further_tunnels = self.further_tunnels.saturating_add(1);
             let network = link::read(next, &mut inside);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Why a packet was dropped: a number of the specification "sFlow Dropped Packet Notification Structures", or of what
-/// implementations added to it (`host-sflow`, 304 and above).
+/// Why a packet was dropped: a number from the specification "sFlow Dropped Packet Notification Structures", or from its
+/// extension by implementations (`host-sflow`, 304 and above).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DropReason(pub u32);
 
@@ -20,14 +20,14 @@ impl DropReason {
         names.get(usize::try_from(at).ok()?).copied()
     }
 
-    /// The reason of that name.
+    /// The reason with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|(_, known)| *known == name).map(|(reason, _)| reason)
     }
 
-    /// The number by which others know the reason. `host-sflow` numbers two wrongly, since the header file that it shares with
-    /// `sflowtool` does: 33 stands for `dev_hdr` (332) and 36 for `tc_egress` (366).
+    /// The standard number of the reason. `host-sflow` has two wrong numbers, from the header file that it shares with
+    /// `sflowtool`: 33 means `dev_hdr` (332) and 36 means `tc_egress` (366).
     #[must_use]
     pub const fn normal(self) -> Self {
         match self.0 {

@@ -1,4 +1,4 @@
-//! Records of a sample, before anything is known of their fields.
+//! Records of a sample, before their fields are decoded.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use super::xdr::Cursor;
 use super::{CounterRecord, Fault, FlowRecord, Malformed, Place};
 use crate::bytes::count;
 
-/// Number of a structure: of whom, and which. Samples, flow records and counter records are numbered separately.
+/// Identifies a structure: its owner and number. Samples, flow records and counter records are numbered separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataFormat(pub u32);
 
 impl DataFormat {
-    /// Structure `format` (12 bits) of `enterprise` (20 bits), which is 0 for those of sflow.org.
+    /// Structure `format` (12 bits) of `enterprise` (20 bits), which is 0 for sflow.org's.
     #[must_use]
     pub const fn new(enterprise: u32, format: u32) -> Self {
         Self(enterprise << 12 | format & 0xfff)
     }
 
-    /// Whose structure it is, by private enterprise number; 0 is sflow.org.
+    /// The owner of the structure, by private enterprise number; 0 is sflow.org.
     #[must_use]
     pub const fn enterprise(self) -> u32 {
         self.0 >> 12
     }
 
-    /// Which of theirs.
+    /// The owner's number for it.
     #[must_use]
     pub const fn format(self) -> u32 {
         self.0 & 0xfff
@@ -36,17 +36,17 @@ impl fmt::Display for DataFormat {
     }
 }
 
-/// A structure by its number and bytes.
+/// A structure as its number and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRecord<'a> {
     /// Its number.
     pub format: DataFormat,
-    /// Its fields.
+    /// Its encoded fields.
     pub body: &'a [u8],
 }
 
 impl<'a> RawRecord<'a> {
-    /// Reads number, length and body. With a fault comes the number, if the bytes reach that far.
+    /// Reads number, length and body. A fault includes the number, if the bytes reach that far.
     #[inline]
     pub(super) fn take(from: &mut Cursor<'a>) -> Result<Self, (Fault, Option<DataFormat>)> {
         const NEED: u32 = 8;
@@ -65,34 +65,34 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// The records of one sample, in order. A record whose fields are broken is an error among the others; after a length that lies
-/// come no more.
+/// The records of one sample, in order. A record with broken fields is an error among the others; after a wrong length there
+/// are no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Records<'a> {
     from: Cursor<'a>,
     left: u32,
-    /// Of the sample, for errors.
+    /// Index of the sample, for errors.
     sample: u32,
     next: u32,
 }
 
 impl<'a> Records<'a> {
-    /// No records: what a sample is given that is to be written.
+    /// No records, for a sample that will be written.
     pub const EMPTY: Self = Self { from: Cursor::new(&[]), left: 0, sample: 0, next: 0 };
 
-    /// `from` stands at the count of the records.
+    /// `from` is at the count of the records.
     pub(super) fn take(mut from: Cursor<'a>, sample: u32) -> Result<Self, Fault> {
         let left = from.u32()?;
         Ok(Self { from, left, sample, next: 0 })
     }
 
-    /// How many records the sample says that it has and that are not read yet.
+    /// How many announced records have not been read yet.
     #[must_use]
     pub const fn announced(&self) -> u32 {
         self.left
     }
 
-    /// The place of the record that was read last.
+    /// The position of the last record read.
     fn place(&self, format: Option<DataFormat>) -> Place {
         Place::Record { sample: self.sample, index: self.next.wrapping_sub(1), format }
     }
@@ -112,7 +112,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Records with their fields read.
+/// Records with decoded fields.
 macro_rules! decoded {
     ($(#[$doc:meta])* $name:ident of $record:ident) => {
         $(#[$doc])*

@@ -1,47 +1,47 @@
-//! Samples: one packet of many, counters, a dropped packet.
+//! Samples: a sampled packet, counters, or a dropped packet.
 
 use super::metric::{RtFlow, RtMetric};
 use super::record::{CounterRecords, FlowRecords, Records};
 use super::xdr::Cursor;
 use super::{DropReason, Fault, RawRecord};
 
-/// What an agent reports of.
+/// What an agent reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sample<'a> {
-    /// A packet that stands for many (0:1, 0:3).
+    /// A sampled packet (0:1, 0:3).
     Flow(FlowSample<'a>),
     /// Counters (0:2, 0:4).
     Counters(CountersSample<'a>),
-    /// A packet that was dropped (0:5).
+    /// A dropped packet (0:5).
     Dropped(DroppedPacket<'a>),
-    /// Metrics by name (4300:1002).
+    /// Named metrics (4300:1002).
     Metrics(RtMetric<'a>),
-    /// A flow by name (4300:1003).
+    /// A flow with named fields (4300:1003).
     RtFlow(RtFlow<'a>),
-    /// A sample that is not known here.
+    /// An unknown sample.
     Unknown(RawRecord<'a>),
 }
 
-/// How a sample is written. An agent uses one form for all of its samples.
+/// The encoding of a sample. An agent uses the same one for all of its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Form {
-    /// Class and index in one word, so that an index has 24 bits, and an interface's 30.
+    /// Class and index in one word, so an index has 24 bits, and an interface's 30.
     #[default]
     Compact,
-    /// A word each.
+    /// One word for each.
     Expanded,
 }
 
-/// A packet that stands for many.
+/// A sampled packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSample<'a> {
-    /// How it is written.
+    /// Its encoding.
     pub form: Form,
-    /// One more with each flow sample of this source; wraps.
+    /// Incremented for each flow sample of this source; wraps.
     pub sequence: u32,
     /// Where the packet was sampled.
     pub source: DataSource,
-    /// One packet of this number is meant to be sampled.
+    /// One out of this many packets should be sampled.
     pub sampling_rate: u32,
     /// Packets that could have been sampled; wraps. Some agents make it up, or leave it at 0.
     pub sample_pool: u32,
@@ -51,48 +51,48 @@ pub struct FlowSample<'a> {
     pub input: Interface,
     /// Where it left.
     pub output: Interface,
-    /// What is known of the packet, without its fields read. Not written by [`Writer`](super::Writer), which is given records.
+    /// The packet's records, not decoded. [`Writer`](super::Writer) ignores them and takes records separately.
     pub raw_records: Records<'a>,
 }
 
 /// Counters of an interface, a switch or a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountersSample<'a> {
-    /// How it is written.
+    /// Its encoding.
     pub form: Form,
-    /// One more with each counter sample of this source; wraps.
+    /// Incremented for each counter sample of this source; wraps.
     pub sequence: u32,
-    /// What the counters belong to.
+    /// The owner of the counters.
     pub source: DataSource,
-    /// The counters, without their fields read. Not written by [`Writer`](super::Writer), which is given records.
+    /// The counter records, not decoded. [`Writer`](super::Writer) ignores them and takes records separately.
     pub raw_records: Records<'a>,
 }
 
-/// A packet that was dropped.
+/// A dropped packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DroppedPacket<'a> {
-    /// One more with each of these of this source; wraps.
+    /// Incremented for each sample of this kind from this source; wraps.
     pub sequence: u32,
     /// Where the packet was dropped.
     pub source: DataSource,
-    /// Dropped packets that the agent did not report, since it limits its rate; wraps.
+    /// Dropped packets that the agent did not report because of its rate limit; wraps.
     pub drops: u32,
-    /// `ifIndex` of where the packet came in; 0 not known.
+    /// `ifIndex` of the input interface; 0 if unknown.
     pub input_if_index: u32,
-    /// `ifIndex` of where the packet would have left; 0 not known.
+    /// `ifIndex` of the intended output interface; 0 if unknown.
     pub output_if_index: u32,
-    /// Why.
+    /// Why it was dropped.
     pub reason: DropReason,
-    /// What is known of the packet, without its fields read. Not written by [`Writer`](super::Writer), which is given records.
+    /// The packet's records, not decoded. [`Writer`](super::Writer) ignores them and takes records separately.
     pub raw_records: Records<'a>,
 }
 
-/// What samples are taken from: a port, as a rule.
+/// What samples are taken from, usually a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataSource {
-    /// What `index` counts: see the constants.
+    /// The kind of source that `index` refers to: see the constants.
     pub class: u32,
-    /// Which of them; 24 bits in the compact form.
+    /// Index of the source; 24 bits in the compact form.
     pub index: u32,
 }
 
@@ -101,12 +101,12 @@ impl DataSource {
     pub const INTERFACE: u32 = 0;
     /// VLANs (`smonVlanDataSource`).
     pub const VLAN: u32 = 1;
-    /// Parts of the machine (`entPhysicalEntry`).
+    /// Physical components (`entPhysicalEntry`).
     pub const PHYSICAL: u32 = 2;
-    /// Parts of its configuration (`entLogicalEntry`).
+    /// Logical components (`entLogicalEntry`).
     pub const LOGICAL: u32 = 3;
 
-    /// The interface of this `ifIndex`.
+    /// The interface with this `ifIndex`.
     #[must_use]
     pub const fn interface(index: u32) -> Self {
         Self { class: Self::INTERFACE, index }
@@ -123,36 +123,36 @@ impl DataSource {
     }
 }
 
-/// Where a packet came in or left.
+/// Where a packet came in or went out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Interface {
     /// The agent does not know.
     Unknown,
     /// An interface, by `ifIndex`.
     Index(u32),
-    /// The machine itself: the packet was made by it, or was for it.
+    /// The agent's own machine: the packet was made by it or for it.
     Internal,
     /// Nowhere: the packet was discarded.
     Discarded(DropReason),
-    /// Several interfaces: so many, or 0 where the number is not known.
+    /// Several interfaces: their number, or 0 if unknown.
     Multiple(u32),
-    /// A format that is not known here.
+    /// An unknown format.
     Other {
-        /// Which.
+        /// The format.
         format: u32,
-        /// What stands behind it.
+        /// The value.
         value: u32,
     },
 }
 
-/// What [`Interface::Internal`] is in the compact form, and with some agents in the expanded form.
+/// [`Interface::Internal`] in the compact form, and for some agents in the expanded form.
 const INTERNAL: u32 = 0x3fff_ffff;
 
 impl Interface {
     const fn of(format: u32, value: u32) -> Self {
         match (format, value) {
             (0, 0) => Self::Unknown,
-            // An erratum has all ones for the expanded form.
+            // According to an erratum, all ones in the expanded form.
             (0, INTERNAL | u32::MAX) => Self::Internal,
             (0, index) => Self::Index(index),
             (1, reason) => Self::Discarded(DropReason(reason)),
@@ -165,7 +165,7 @@ impl Interface {
         Self::of(word >> 30, word & INTERNAL)
     }
 
-    /// Format and value as the form has them. What the compact form has no bits for is cut off by it.
+    /// Format and value in this form. Bits that do not fit the compact form are cut off.
     pub(super) const fn parts(self, form: Form) -> (u32, u32) {
         match self {
             Self::Unknown => (0, 0),
@@ -190,19 +190,19 @@ impl Interface {
     }
 }
 
-/// On which side of a port packets are sampled.
+/// The side of a port on which packets are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Those that come in.
+    /// Incoming packets.
     Ingress,
-    /// Those that leave.
+    /// Outgoing packets.
     Egress,
-    /// The sample does not tell.
+    /// The sample does not reveal it.
     Unknown,
 }
 
 impl<'a> FlowSample<'a> {
-    /// On which side of the port the packet was sampled: the side whose interface is the source.
+    /// The side of the port on which the packet was sampled: the one whose interface is the source.
     #[must_use]
     pub fn direction(&self) -> Direction {
         match self.source.if_index() {
@@ -212,7 +212,7 @@ impl<'a> FlowSample<'a> {
         }
     }
 
-    /// What is known of the packet. A record that is broken is an error among the others; after a length that lies come no more.
+    /// The packet's records. A broken one is an error among the others; after a wrong length there are no more.
     #[must_use]
     pub const fn records(&self) -> FlowRecords<'a> {
         FlowRecords(self.raw_records)
@@ -255,7 +255,7 @@ impl<'a> FlowSample<'a> {
 }
 
 impl<'a> CountersSample<'a> {
-    /// The counters. A record that is broken is an error among the others; after a length that lies come no more.
+    /// The counter records. A broken one is an error among the others; after a wrong length there are no more.
     #[must_use]
     pub const fn records(&self) -> CounterRecords<'a> {
         CounterRecords(self.raw_records)
@@ -279,7 +279,7 @@ impl<'a> CountersSample<'a> {
 }
 
 impl<'a> DroppedPacket<'a> {
-    /// What is known of the packet. A record that is broken is an error among the others; after a length that lies come no more.
+    /// The packet's records. A broken one is an error among the others; after a wrong length there are no more.
     #[must_use]
     pub const fn records(&self) -> FlowRecords<'a> {
         FlowRecords(self.raw_records)
@@ -301,7 +301,7 @@ impl<'a> DroppedPacket<'a> {
     }
 }
 
-/// Reads the fields of the sample that is at `index` in its datagram.
+/// Decodes the sample at `index` in its datagram.
 #[inline]
 pub(super) fn decode(raw: RawRecord<'_>, index: u32) -> Result<Sample<'_>, Fault> {
     let RawRecord { format, body } = raw;

@@ -1,19 +1,19 @@
-//! The two tables from which follow the types of the structures, how they are read and written, and what they are called.
+//! The macros for the two tables that define the structures: their types, decoding, encoding and names.
 
 use super::DataFormat;
 
-/// One structure of records, as the tables declare it.
+/// One structure, as declared in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Its number.
     pub format: DataFormat,
-    /// Its name, as the specifications call it.
+    /// Its name in the specifications.
     pub name: &'static str,
     /// Name and type of each field, in order.
     pub fields: &'static [(&'static str, &'static str)],
 }
 
-/// Declares structures: for each a type with a field per row, in the order of the wire.
+/// Declares structures: for each, a type with one field per row, in wire order.
 macro_rules! structures {
     ($($(#[$doc:meta])* $name:ident $(<$lifetime:lifetime>)? {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
@@ -46,7 +46,7 @@ macro_rules! structures {
     )*};
 }
 
-/// Declares an enum of all structures of one number space, by number.
+/// Declares an enum of all structures in one number space, by number.
 macro_rules! records {
     ($(#[$doc:meta])* $records:ident; $(
         $enterprise:literal : $format:literal $name:literal $variant:ident($type:ident $(<$lifetime:lifetime>)?) $meaning:literal;
@@ -58,19 +58,19 @@ macro_rules! records {
                 #[doc = $meaning]
                 $variant($type $(<$lifetime>)?),
             )*
-            /// A structure that is not known here.
+            /// An unknown structure.
             Unknown(RawRecord<'a>),
         }
 
         impl<'a> $records<'a> {
-            /// All structures that are known here.
+            /// All known structures.
             pub const KINDS: &'static [Kind] = &[$(Kind {
                 format: DataFormat::new($enterprise, $format),
                 name: $name,
                 fields: $type::FIELDS,
             },)*];
 
-            /// Reads a record's fields. What a later edition of its structure added behind them is left.
+            /// Decodes a record's fields. Fields appended by a later edition of its structure are ignored.
             ///
             /// # Errors
             /// [`Fault::Short`], [`Fault::Length`], [`Fault::Count`] and [`Fault::AddressType`].
@@ -92,7 +92,7 @@ macro_rules! records {
                 }
             }
 
-            /// The structure's name, as the specifications call it; `None` if it is not known here.
+            /// The structure's name in the specifications; `None` if it is unknown.
             #[must_use]
             pub const fn name(&self) -> Option<&'static str> {
                 match self {
@@ -101,8 +101,7 @@ macro_rules! records {
                 }
             }
 
-            /// Calls `visit` with the name and value of each field, in order. Of a structure that is not known here, with
-            /// nothing.
+            /// Calls `visit` with the name and value of each field, in order. Does nothing for an unknown structure.
             pub fn each(&self, visit: &mut dyn FnMut(&'static str, Value<'a>)) {
                 match self {
                     $(Self::$variant(record) => record.each(visit),)*

@@ -1,4 +1,4 @@
-//! What fields hold.
+//! The types of fields.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -60,12 +60,12 @@ impl fmt::Display for Address {
     }
 }
 
-/// A count that only grows, and wraps.
+/// A monotonic count that wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Counter32(pub u32);
 
 impl Counter32 {
-    /// How an agent says that it does not have the counter.
+    /// The value with which an agent says that it does not have the counter.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
     /// The count; `None` if the agent does not have it.
@@ -75,12 +75,12 @@ impl Counter32 {
     }
 }
 
-/// A count that only grows, and wraps.
+/// A monotonic count that wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Counter64(pub u64);
 
 impl Counter64 {
-    /// How an agent says that it does not have the counter.
+    /// The value with which an agent says that it does not have the counter.
     pub const UNKNOWN: Self = Self(u64::MAX);
 
     /// The count; `None` if the agent does not have it.
@@ -90,10 +90,10 @@ impl Counter64 {
     }
 }
 
-/// Text as an agent sent it: any bytes. Empty if it is not known.
+/// Text as sent by an agent: any bytes. Empty if unknown.
 ///
-/// Printing it gives one line without control characters: what is not UTF-8 becomes `U+FFFD`, and a control character its
-/// escape, so that no terminal or log is steered by an agent.
+/// `Display` gives one line without control characters: invalid UTF-8 becomes `U+FFFD`, and a control character its
+/// escape, so that an agent cannot control a terminal or log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Text<'a>(pub &'a [u8]);
 
@@ -115,7 +115,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Control characters, line and paragraph separators, and those that change the direction of text.
+/// Control characters, line and paragraph separators, and characters that change the text direction.
 fn is_steering(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -130,13 +130,13 @@ impl fmt::Debug for Text<'_> {
 /// The value of one field, for callers that treat all fields alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// A number, a code, an amount at this moment; 0 if it is not known.
+    /// A number, a code, or a momentary amount; 0 if unknown.
     U32(u32),
     /// As [`U32`](Self::U32).
     U64(u64),
-    /// A number with a sign; of a percentage, -1 if it is not known.
+    /// A signed number; for a percentage, -1 if unknown.
     I32(i32),
-    /// A number; negative if it is not known.
+    /// A number; negative if unknown.
     F32(f32),
     /// A count since the agent began.
     Counter32(Counter32),
@@ -146,23 +146,23 @@ pub enum Value<'a> {
     Mac(Mac),
     /// An IP address, or none.
     Address(Address),
-    /// 16 bytes that name a host.
+    /// 16 bytes that identify a host.
     Uuid([u8; 16]),
     /// Text.
     Text(Text<'a>),
-    /// Bytes without a meaning of their own, as a sampled header.
+    /// Uninterpreted bytes, such as a sampled header.
     Bytes(&'a [u8]),
     /// Numbers, for example VLAN tags.
     Numbers(List<'a, u32>),
-    /// Numbers with signs.
+    /// Signed numbers.
     Signed(List<'a, i32>),
-    /// The way that a route announces.
+    /// The AS path of a route.
     AsPath(AsPath<'a>),
-    /// What an optical module says of each of its lanes.
+    /// The lanes of an optical module.
     Lanes(List<'a, Lane>),
     /// Interfaces of a host.
     Adapters(Adapters<'a>),
-    /// A field that the agent's edition of the structure does not have.
+    /// A field missing from the agent's edition of the structure.
     Absent,
 }
 

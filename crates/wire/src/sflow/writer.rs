@@ -1,4 +1,4 @@
-//! Writing datagrams: what experiments send, and what tests read back.
+//! Encodes datagrams, for experiments and for tests.
 
 use super::datagram::VERSION;
 use super::sample::Form;
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::bytes::count;
 
-/// Appends one datagram to a buffer of the caller's, sample by sample. It is whole after each.
+/// Appends one datagram to the caller's buffer, sample by sample. It is complete after each sample.
 pub struct Writer<'b> {
     out: &'b mut Vec<u8>,
-    /// Where the number of samples stands.
+    /// Position of the sample count.
     count_at: usize,
     samples: u32,
 }
 
 impl<'b> Writer<'b> {
-    /// Writes the header of `datagram`, whose samples are not written.
+    /// Writes the header of `datagram`, without its samples.
     pub fn begin(out: &'b mut Vec<u8>, datagram: &Datagram<'_>) -> Self {
         put_u32(out, VERSION);
         datagram.agent.put(out);
@@ -77,17 +77,17 @@ impl<'b> Writer<'b> {
         });
     }
 
-    /// Writes metrics by name.
+    /// Writes named metrics.
     pub fn metrics(&mut self, sample: &RtMetric<'_>) {
         self.sample(RtMetric::FORMAT, |out| sample.put(out));
     }
 
-    /// Writes a flow by name.
+    /// Writes a flow with named fields.
     pub fn rt_flow(&mut self, sample: &RtFlow<'_>) {
         self.sample(RtFlow::FORMAT, |out| sample.put(out));
     }
 
-    /// Writes a sample of any format as it is.
+    /// Writes a sample of any format unchanged.
     pub fn raw(&mut self, sample: &RawRecord<'_>) {
         self.sample(sample.format, |out| out.extend_from_slice(sample.body));
     }

@@ -1,11 +1,11 @@
-//! XDR (RFC 4506) as sFlow uses it: big-endian, every item a multiple of four bytes.
+//! XDR (RFC 4506) as sFlow uses it: big-endian, every item a multiple of four bytes long.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Address, Counter32, Counter64, Fault, Mac, Text, Value};
 use crate::bytes::count;
 
-/// Bytes that are read from the front.
+/// Reads bytes from the front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
@@ -16,7 +16,7 @@ impl<'a> Cursor<'a> {
         Self { bytes }
     }
 
-    /// What is left.
+    /// The remaining bytes.
     pub(super) const fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -63,8 +63,8 @@ impl<'a> Cursor<'a> {
         Ok(bytes)
     }
 
-    /// The next `length` bytes and their padding to a multiple of 4, which may be missing behind the last ones: agents are seen
-    /// that leave it out.
+    /// The next `length` bytes and their padding to a multiple of 4, which may be missing after the last ones: some agents omit
+    /// it.
     #[inline]
     pub(super) fn padded(&mut self, length: u32) -> Result<&'a [u8], Fault> {
         let bytes = self.exactly(length)?;
@@ -86,22 +86,22 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A type of the tables of structures.
+/// A field type in the tables of structures.
 pub trait Xdr<'a>: Copy {
     /// Its name in documentation.
     const NAME: &'static str;
-    /// Bytes that it has at least; all of them, if it is of fixed size.
+    /// Minimum size in bytes; the exact size if it is fixed.
     const MIN_BYTES: usize;
 
-    /// Reads it.
+    /// Decodes a value.
     #[doc(hidden)]
     fn take(from: &mut Cursor<'a>) -> Result<Self, Fault>;
 
-    /// Writes it.
+    /// Encodes the value.
     #[doc(hidden)]
     fn put(&self, out: &mut Vec<u8>);
 
-    /// What a visitor of all fields gets.
+    /// The value passed to a visitor of all fields.
     fn value(&self) -> Value<'a>;
 }
 
@@ -109,19 +109,19 @@ pub(super) fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// Writes bytes with their length in front and their padding behind.
+/// Writes bytes, preceded by their length and followed by padding.
 pub(super) fn put_opaque(out: &mut Vec<u8>, bytes: &[u8]) {
     put_u32(out, count(bytes.len()));
     out.extend_from_slice(bytes);
     pad(out, bytes.len());
 }
 
-/// Writes the padding behind `len` bytes.
+/// Writes the padding after `len` bytes.
 pub(super) fn pad(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&[0; 3][..(4 - len % 4) % 4]);
 }
 
-/// Numbers: name in documentation, type, bytes, how it becomes a number and is made of one, variant of [`Value`].
+/// Numbers: name in the documentation, type, wire type, conversions from and to it, variant of [`Value`].
 macro_rules! numbers {
     ($($name:literal $type:ident $number:ident $from:expr, $to:expr;)*) => {$(
         impl<'a> Xdr<'a> for $type {
@@ -157,7 +157,7 @@ numbers! {
     "IPv6" Ipv6Addr u128 Ipv6Addr::from_bits, Ipv6Addr::to_bits;
 }
 
-/// Four numbers of a byte each.
+/// Four one-byte numbers.
 impl<'a> Xdr<'a> for [u8; 4] {
     const NAME: &'static str = "4 bytes";
     const MIN_BYTES: usize = 4;
@@ -175,7 +175,7 @@ impl<'a> Xdr<'a> for [u8; 4] {
     }
 }
 
-/// A UUID. The specification's erratum: 16 bytes without a length.
+/// A UUID. According to the specification's erratum, 16 bytes without a length.
 impl<'a> Xdr<'a> for [u8; 16] {
     const NAME: &'static str = "16 bytes";
     const MIN_BYTES: usize = 16;
@@ -193,7 +193,7 @@ impl<'a> Xdr<'a> for [u8; 16] {
     }
 }
 
-/// Six bytes and two of padding, as XDR pads `opaque mac<6>`; decoders that read six get every later field wrong.
+/// Six bytes plus two of padding, as XDR pads `opaque mac<6>`; decoders that read only six get every later field wrong.
 impl<'a> Xdr<'a> for Mac {
     const NAME: &'static str = "MAC";
     const MIN_BYTES: usize = 8;
@@ -283,7 +283,7 @@ impl<'a> Xdr<'a> for Text<'a> {
     }
 }
 
-/// A field that a later edition of a structure added at its end: absent where the structure ends before it.
+/// A field that a later edition of a structure appended: absent if the structure ends before it.
 impl<'a, T: Xdr<'a>> Xdr<'a> for Option<T> {
     const NAME: &'static str = T::NAME;
     const MIN_BYTES: usize = 0;

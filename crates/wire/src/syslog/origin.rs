@@ -1,30 +1,30 @@
-//! The address of a message's sender, written into the message, for receivers that it reaches by way of a relay.
+//! Writes the sender's address into a message, for receivers behind a relay.
 
 use super::{rfc3164, rfc5424, split_priority};
 use std::io::Write;
 use std::net::IpAddr;
 
-/// Longest text that [`write_origin`] writes, in bytes: an element with the longest IPv6 address (39).
+/// Longest text written by [`write_origin`], in bytes: an element with the longest IPv6 address (39).
 pub const ORIGIN_BYTES_MAX: usize = 64;
 
 /// Where in a message the text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginPlace {
-    /// Bytes of the message that come before it.
+    /// Bytes of the message before it.
     pub at: usize,
-    /// Bytes of the message behind them that it takes the place of.
+    /// Bytes of the message that it replaces.
     pub replaced_bytes: usize,
-    /// Length of the text itself.
+    /// Length of the text.
     pub text_bytes: usize,
 }
 
-/// Writes what says who sent a message, and returns where it goes:
+/// Writes the text that names a message's sender, and returns where it goes:
 ///
-/// - RFC 5424: the parameter `ip` of the element `origin` (section 7.2), in an element of its own, or in that which is there. One that
-///   has the parameter already stays as it is: then nothing is written, and nothing replaced.
-/// - RFC 3164 with a time: the host name (section 4.1.2 lets it be an address), in place of that which is there.
+/// - RFC 5424: the parameter `ip` of the element `origin` (section 7.2), in a new element, or in an existing one. An element that
+///   already has the parameter is left unchanged: then nothing is written or replaced.
+/// - RFC 3164 with a time: the host name (section 4.1.2 allows an address there), in place of the existing one.
 ///
-/// `None`: neither form, so that there is no place for it.
+/// `None` if the message has neither form, so there is no place for it.
 pub fn write_origin(
     message: &[u8],
     sender: IpAddr,
@@ -64,7 +64,7 @@ fn element(
         return Some(OriginPlace { at, replaced_bytes, text_bytes });
     };
 
-    // An element may stand only once in a message (section 6.3.2).
+    // An element may occur only once in a message (section 6.3.2).
     let has_ip = element.windows(5).any(|bytes| bytes == b" ip=\"");
     let text_bytes = if has_ip { 0 } else { print(format_args!(" ip=\"{sender}\""), room)? };
     let before = element.as_ptr().addr() - data.as_ptr().addr();

@@ -1,13 +1,14 @@
-//! RFC 3164 and what is sent in its name: `TIME HOST PROGRAM[PROCESS]: TEXT` behind the priority, of which every part may be
-//! missing or look different.
+//! RFC 3164 and what is sent in its name: `TIME HOST PROGRAM[PROCESS]: TEXT` after the priority, where every part may be missing
+//! or look different.
 //!
-//! Cisco devices put a sequence number, their own name or both before the time, a mark that their clock is not set, a colon
+//! Cisco devices put a sequence number, their own name or both before the time, a mark that their clock is not set, a colon after
+//! it, and begin the text with `%FACILITY-SEVERITY-MNEMONIC:`. Others write the time in ISO 8601.
 //! behind it, and begin the text with `%FACILITY-SEVERITY-MNEMONIC:`. Others write the time as ISO 8601.
 
 use super::time::{self, Stamp};
 use super::{Arrival, Format, Syslog, graphic, split_digits, split_word, without_end};
 
-/// The longest host name that DNS has. It bounds programs and types as well.
+/// The longest host name in DNS. Also the limit for programs and types.
 const NAME_MAX_BYTES: usize = 255;
 
 /// `None` if it begins with neither a priority nor a time: then it may be anything.
@@ -27,8 +28,8 @@ pub(super) fn parse<'a>(bytes: &'a [u8], arrival: Arrival, syslog: &mut Syslog<'
     Some(())
 }
 
-/// Behind the priority, what begins with the host, and the length of its name, which is 0 where there is none; `None` without a time in
-/// front of it, and for what devices write in their own ways.
+/// The bytes after the priority that begin with the host, and the length of its name, 0 if there is none; `None` without a time
+/// before it, and for device-specific formats.
 pub(super) fn split_at_host(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let (_, rest) = split_time(bytes)?;
     let rest = rest.strip_prefix(b" ")?;
@@ -42,13 +43,13 @@ pub(super) fn split_at_host(bytes: &[u8]) -> Option<(&[u8], usize)> {
     Some((rest, host.map_or(0, str::len)))
 }
 
-/// What comes behind a sequence number (`45: `), whose digits may be missing; everything if there is none.
+/// Skips a sequence number (`45: `), whose digits may be missing.
 fn behind_sequence(bytes: &[u8]) -> &[u8] {
     let (_, rest) = split_digits(bytes, 20);
     rest.strip_prefix(b": ").unwrap_or(bytes)
 }
 
-/// The time, the device's name before it (`router1: `) if there is one, and what comes behind.
+/// Splits off the time and the device's name before it (`router1: `), if any.
 fn split_header(bytes: &[u8]) -> Option<(Option<&str>, Stamp, &[u8])> {
     if let Some((stamp, rest)) = split_time(bytes) {
         return Some((None, stamp, rest));
@@ -56,7 +57,7 @@ fn split_header(bytes: &[u8]) -> Option<(Option<&str>, Stamp, &[u8])> {
 
     let is_end = |byte: &u8| !is_of_host(*byte) || *byte == b':';
     let mut len = bytes.iter().take(NAME_MAX_BYTES).position(is_end)?;
-    // IOS XR writes `RP/0/RSP0/CPU0:` without a space behind it; and an IPv6 address has colons of its own.
+    // IOS XR writes `RP/0/RSP0/CPU0:` without a space after it, and an IPv6 address contains colons.
     loop {
         let (name, rest) = bytes.split_at_checked(len)?;
         let rest = rest.strip_prefix(b":")?;
@@ -67,7 +68,7 @@ fn split_header(bytes: &[u8]) -> Option<(Option<&str>, Stamp, &[u8])> {
     }
 }
 
-/// A time at the beginning, and what comes behind: a space, a colon or nothing.
+/// Splits off a time, followed by a space, a colon or the end.
 fn split_time(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     let bytes = match bytes {
         [b'*' | b'.', rest @ ..] => rest,
@@ -77,7 +78,7 @@ fn split_time(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     matches!(rest, [] | [b' ' | b':', ..]).then_some((stamp, rest))
 }
 
-/// What comes behind the time: a host and the content, or of devices a colon and the content.
+/// Parses what follows the time: a host and the content or, from devices, a colon and the content.
 fn behind_time<'a>(bytes: &'a [u8], stamp: Stamp, arrival: Arrival, syslog: &mut Syslog<'a>) {
     let (zone, bytes) = split_zone(bytes);
     let stamp = if matches!(zone, b"UTC" | b"GMT") { stamp.with_utc() } else { stamp };
@@ -96,20 +97,20 @@ fn behind_time<'a>(bytes: &'a [u8], stamp: Stamp, arrival: Arrival, syslog: &mut
     content(rest, syslog);
 }
 
-/// The name of a zone between time and colon (` UTC: `). Only those of UTC have one meaning.
+/// Splits off a zone name between time and colon (` UTC: `). Only UTC's names are unambiguous.
 fn split_zone(bytes: &[u8]) -> (&[u8], &[u8]) {
     let zone = bytes.strip_prefix(b" ").and_then(|rest| {
         let len = rest.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
         let (zone, rest) = rest.split_at(len);
-        // A program may have such a name, too: what comes then is no `%`.
+        // A program may have such a name too, but then no `%` follows.
         (matches!(len, 1..=5) && rest.starts_with(b": %")).then_some((zone, rest))
     });
     zone.unwrap_or((&[], bytes))
 }
 
-/// The host, unless what is there is a program already, or all there is.
+/// Splits off the host, unless the word is already a program, or the last word.
 fn split_host(bytes: &[u8]) -> (Option<&str>, &[u8]) {
-    // AIX puts this before the host.
+    // AIX writes this before the host.
     if let Some(rest) = bytes.strip_prefix(b"Message forwarded from ") {
         let (host, rest) = split_word(rest);
         return (host.strip_suffix(b":").and_then(graphic), rest);
@@ -121,18 +122,18 @@ fn split_host(bytes: &[u8]) -> (Option<&str>, &[u8]) {
         && !word.ends_with(b":")
         && !rest.is_empty();
     match graphic(word) {
-        // ASA puts a colon between host and content.
+        // ASA writes a colon between host and content.
         Some(host) if is_host => (Some(host), rest.strip_prefix(b": ").unwrap_or(rest)),
         _ => (None, bytes),
     }
 }
 
-/// A name, an address with its zone, or what relays make of several.
+/// A character of a name, of an address with its zone, or of a relay's combination of several.
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'/' | b'@')
 }
 
-/// Program, process, type and text.
+/// Parses program, process, type and text.
 fn content<'a>(bytes: &'a [u8], syslog: &mut Syslog<'a>) {
     let mut rest = bytes;
     if let Some((app_name, proc_id, behind)) = split_program(rest) {
@@ -147,7 +148,7 @@ fn content<'a>(bytes: &'a [u8], syslog: &mut Syslog<'a>) {
     syslog.message = without_end(rest);
 }
 
-/// `sshd[4711]: ` or `kernel: `, and what comes behind.
+/// Splits off `sshd[4711]: ` or `kernel: `.
 fn split_program(bytes: &[u8]) -> Option<(&str, Option<&str>, &[u8])> {
     let is_name = |byte: u8| byte.is_ascii_graphic() && !b"{}\"'=,;<>[%".contains(&byte);
     let mut len = 0;
@@ -172,19 +173,19 @@ fn split_program(bytes: &[u8]) -> Option<(&str, Option<&str>, &[u8])> {
 
     let rest = match rest.strip_prefix(b":") {
         Some(behind) if is_colon(rest) => behind,
-        // With a process it is a program, also without a colon.
+        // With a process id it is a program, even without a colon.
         _ if proc_id.is_some() && matches!(rest, [] | [b' ', ..]) => rest,
         _ => return None,
     };
     Some((graphic(name)?, proc_id, rest.strip_prefix(b" ").unwrap_or(rest)))
 }
 
-/// Whether a colon is here that something ends with.
+/// Whether the bytes begin with a colon that ends something.
 fn is_colon(bytes: &[u8]) -> bool {
     matches!(bytes, [b':'] | [b':', b' ' | b'\t' | b'\n' | b'\r' | 0, ..])
 }
 
-/// `%SYS-5-CONFIG_I: ` without percent sign and colon, and what comes behind.
+/// Splits off `%SYS-5-CONFIG_I: `, without percent sign and colon.
 fn split_mnemonic(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let bytes = bytes.strip_prefix(b"%")?;
     let is_of_mnemonic = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

@@ -1,8 +1,8 @@
-//! RFC 5424: `1 TIME HOST PROGRAM PROCESS TYPE DATA TEXT` behind the priority, with `-` for what is not known.
+//! RFC 5424: `1 TIME HOST PROGRAM PROCESS TYPE DATA TEXT` after the priority, with `-` for unknown parts.
 
 use super::{Format, Syslog, graphic, number, split_digits, split_word, time, without_end};
 
-/// Whether it says to have this form: a version, and behind it a time or none. A text may begin with a number, too.
+/// Whether it looks like this form: a version, followed by a time or `-`. A text may begin with a number, too.
 pub(super) fn claims(bytes: &[u8]) -> bool {
     let (version, rest) = split_digits(bytes, 3);
     let Some(rest) = rest.strip_prefix(b" ") else { return false };
@@ -37,7 +37,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], syslog: &mut Syslog<'a>) -> Option<()> 
     syslog.structured_data = (data != b"-").then_some(data);
     let text = match rest {
         [] => rest,
-        // Some end the line right behind the data.
+        // Some senders end the line directly after the data.
         [b'\n' | b'\r' | 0, ..] => rest,
         _ => rest.strip_prefix(b" ")?,
     };
@@ -46,7 +46,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], syslog: &mut Syslog<'a>) -> Option<()> 
     Some(())
 }
 
-/// Behind the priority, what begins with the structured data, and the length of that; `None` if there is none.
+/// The bytes after the priority that begin with the structured data, and its length; `None` if there is none.
 pub(super) fn split_at_data(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let mut rest = bytes.strip_prefix(b"1 ")?;
     for _ in ["time", "host", "program", "process", "type"] {
@@ -68,13 +68,13 @@ pub(super) fn elements(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A field of the header: nothing for `-`. `None` if it is none.
+/// A header field: `Some(None)` for `-`. `None` if it is not a valid field.
 fn known(field: &[u8]) -> Option<Option<&str>> {
     let field = graphic(field)?;
     Some((field != "-").then_some(field))
 }
 
-/// `-`, or elements in brackets one behind another.
+/// Splits off `-`, or consecutive elements in brackets.
 fn split_structured_data(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if bytes.starts_with(b"-") {
         return bytes.split_at_checked(1);
@@ -89,11 +89,11 @@ fn split_structured_data(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if len == 0 { None } else { bytes.split_at_checked(len) }
 }
 
-/// What comes behind `[id name="value" …]`.
+/// What follows `[id name="value" …]`.
 fn behind_element(element: &[u8]) -> Option<&[u8]> {
     let mut rest = behind_name(element.get(1..)?)?;
     loop {
-        // Some put a space before the bracket.
+        // Some senders put a space before the bracket.
         let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
         rest = rest.get(spaces..)?;
         if let Some(rest) = rest.strip_prefix(b"]") {
@@ -108,14 +108,14 @@ fn behind_element(element: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What comes behind an identifier or the name of a parameter.
+/// What follows an identifier or the name of a parameter.
 fn behind_name(bytes: &[u8]) -> Option<&[u8]> {
     let is_name = |byte: &&u8| byte.is_ascii_graphic() && !matches!(byte, b'=' | b']' | b'"');
     let len = bytes.iter().take_while(is_name).count();
     if len == 0 { None } else { bytes.get(len..) }
 }
 
-/// What comes behind a value and its closing quote. A backslash takes away the meaning of what is behind it.
+/// What follows a value and its closing quote. A backslash escapes the next character.
 fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
     let mut at = 0;
     loop {

@@ -1,8 +1,8 @@
-//! The times that stand in messages.
+//! Times in messages.
 
 use super::{Arrival, number, split_digits};
 
-/// A time as it is written.
+/// A time as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     year: Option<u32>,
@@ -10,7 +10,7 @@ pub(super) struct Stamp {
     day: u32,
     second_of_day: u32,
     nanoseconds: u32,
-    /// East of UTC, where it says so.
+    /// East of UTC, if stated.
     offset_seconds: Option<i32>,
 }
 
@@ -18,7 +18,7 @@ const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 const DAY_SECONDS: i64 = 86_400;
-/// Of the Gregorian calendar on average, which is near enough to tell the year that it is.
+/// The average of the Gregorian calendar, which is accurate enough to find the current year.
 const YEAR_SECONDS: i64 = 31_556_952;
 
 impl Stamp {
@@ -30,8 +30,8 @@ impl Stamp {
         Stamp { offset_seconds: Some(0), ..self }
     }
 
-    /// Nanoseconds since 1970 of a time that has a year, in the zone `otherwise` if it names none. `None` before 1970, and where signed
-    /// numbers of 64 bits end, in 2262: stores keep times in those.
+    /// Nanoseconds since 1970 of a time with a year, in the zone `otherwise` if it names none. `None` before 1970, and beyond the
+    /// range of signed 64-bit numbers, in 2262, because stores use those for times.
     pub(super) fn unix_ns(&self, otherwise: i32) -> Option<u64> {
         let seconds = self.unix_seconds(self.year?, otherwise)?;
         let whole = u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?;
@@ -39,7 +39,7 @@ impl Stamp {
         (time <= i64::MAX as u64).then_some(time)
     }
 
-    /// The same; one without a year has the year in which it is nearest to the arrival.
+    /// The same; a time without a year gets the year in which it is nearest to the arrival.
     pub(super) fn nearest_unix_ns(&self, arrival: Arrival) -> Option<u64> {
         let otherwise = arrival.zone_offset_seconds;
         if self.year.is_some() {
@@ -48,7 +48,7 @@ impl Stamp {
 
         let now = i64::try_from(arrival.unix_ns / 1_000_000_000).ok()?;
         let this_year = u32::try_from(1970 + now / YEAR_SECONDS).ok()?;
-        // A 29 February that none of these years has stays unknown.
+        // A 29 February that none of these years has remains unknown.
         let years = this_year.saturating_sub(1)..=this_year + 1;
         let distance = |year: &u32| {
             self.unix_seconds(*year, otherwise).map_or(i64::MAX, |seconds| (seconds - now).abs())
@@ -57,7 +57,7 @@ impl Stamp {
         Stamp { year: Some(year), ..*self }.unix_ns(otherwise)
     }
 
-    /// `None` if this year has no such day.
+    /// `None` if the year has no such day.
     fn unix_seconds(&self, year: u32, otherwise: i32) -> Option<i64> {
         if self.day > days_of(self.month, year) {
             return None;
@@ -80,18 +80,17 @@ fn days_of(month: u32, year: u32) -> u32 {
     }
 }
 
-/// Days from 1 January 1970 in the Gregorian calendar, of years with up to four digits.
+/// Days since 1 January 1970 in the Gregorian calendar, for years with up to four digits.
 fn days_since_1970(year: u32, month: u32, day: u32) -> i64 {
-    // Years begin in March here, so that the leap day is their last.
+    // Years begin in March here, so the leap day is their last.
     let (year, month) = if month > 2 { (year + 4800, month - 3) } else { (year + 4799, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     let day_of_year = (153 * month + 2) / 5 + day;
-    // 1 March 4801 BC, by this formula, is 2,472,633 days before 1970.
+    // In this formula, day zero (1 March 4801 BC) is 2,472,633 days before 1970.
     i64::from(year * 365 + leap_days + day_of_year) - 2_472_633
 }
 
-/// `2003-10-11T22:14:15.003Z` at the beginning, and what comes behind. A space may stand for the `T`, and the zone may be
-/// missing.
+/// Splits off `2003-10-11T22:14:15.003Z`. The `T` may be a space, and the zone may be missing.
 pub(super) fn iso(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     let (year, rest) = fixed(bytes, 4)?;
     let (month, rest) = fixed(rest.strip_prefix(b"-")?, 2)?;
@@ -104,8 +103,7 @@ pub(super) fn iso(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     checked(stamp).map(|stamp| (stamp, rest))
 }
 
-/// `Oct 11 22:14:15` at the beginning, and what comes behind. A year may stand before the month (NX-OS), behind the day (ASA)
-/// or behind the time (Junos).
+/// Splits off `Oct 11 22:14:15`. A year may come before the month (NX-OS), after the day (ASA) or after the time (Junos).
 pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     let (year, rest) = match fixed(bytes, 4) {
         Some((year, rest)) => (Some(year), rest.strip_prefix(b" ")?),
@@ -135,7 +133,7 @@ pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     checked(stamp).map(|stamp| (stamp, rest))
 }
 
-/// A day that some year has.
+/// The time, if its day exists in some year.
 fn checked(stamp: Stamp) -> Option<Stamp> {
     // Any leap year.
     let year = stamp.year.unwrap_or(2000);
@@ -144,18 +142,18 @@ fn checked(stamp: Stamp) -> Option<Stamp> {
     is_day.then_some(stamp)
 }
 
-/// A number of exactly so many digits.
+/// Splits off a number of exactly `digits` digits.
 fn fixed(bytes: &[u8], digits: usize) -> Option<(u32, &[u8])> {
     let (head, rest) = split_digits(bytes, digits);
     if head.len() == digits { Some((number(head)?, rest)) } else { None }
 }
 
-/// `22:14:15` or `22:14:15.003`: the second of the day, and nanoseconds.
+/// Splits off `22:14:15` or `22:14:15.003`: the second of the day, and nanoseconds.
 fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
     let (hour, rest) = fixed(bytes, 2)?;
     let (minute, rest) = fixed(rest.strip_prefix(b":")?, 2)?;
     let (second, rest) = fixed(rest.strip_prefix(b":")?, 2)?;
-    // A leap second is 60, and the same as the next one.
+    // A leap second is 60, and counts as the next second.
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -167,7 +165,7 @@ fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
     Some((second_of_day, number(digits)? * unit, rest))
 }
 
-/// `Z`, `+02:00` or `+0200`, in seconds east of UTC; or nothing.
+/// Splits off `Z`, `+02:00` or `+0200`, in seconds east of UTC, if present.
 fn zone(bytes: &[u8]) -> Option<(Option<i32>, &[u8])> {
     let (sign, rest) = match bytes {
         [b'Z', rest @ ..] => return Some((Some(0), rest)),

@@ -1,4 +1,4 @@
-//! Files of captured messages: every form, every truncation, and that other programs read what is written.
+//! Files of captured messages: every format, every truncation, and that other programs can read what is written.
 use std::process::Command;
 
 use crate::support::files::{NOOP, Order, all, block, cooked, enhanced, interface, pcap, section};
@@ -39,7 +39,7 @@ fn packets_of_other_protocols_are_skipped_and_counted() {
 fn other_link_types_are_named() {
     let refused = read(&pcap(Order::Little, 0xa1b2_c3d4, 1, &[])).map(|_| ()).unwrap_err();
     assert_eq!(refused, WrongLinkType(1));
-    // The upper bits of the link type tell of a frame check sequence.
+    // The upper bits of the link type describe a frame check sequence.
     assert!(read(&pcap(Order::Little, 0xa1b2_c3d4, 253 | 0xf400_0000, &[])).is_ok());
 }
 
@@ -112,7 +112,7 @@ fn blocks_that_contradict_themselves() {
     check(&[&block(order, 6, &order.words(&[0, 0, 0, 9, 9]))], BadLength { length: 9, have: 0 });
     check(&[&order.words(&[0x0a0d_0d0a, 28, 0, 0, 0, 0, 28])], BadBlock(0x0a0d_0d0a));
     check(&[&interface(order, 253, &[0, 9, 0, 200])], BadLength { length: 200, have: 0 });
-    // Only ethernet: told once, at the end.
+    // Only Ethernet: reported once, at the end.
     let file = [section(order), interface(order, 1, &[]), enhanced(order, 0, 0, b"x")].concat();
     assert_eq!(all(&file).1, [WrongLinkType(1)]);
 }
@@ -139,7 +139,8 @@ fn what_ss_wrote() {
     assert!(messages.iter().all(|m| m.time_unix_ns.is_none()));
 }
 
-/// Cut anywhere, a file gives the messages that are whole and at most one error: none where a message, packet or block ends.
+/// Truncated anywhere, a file gives its complete messages and at most one error: none at the end of a message, packet or
+/// block.
 #[test]
 fn every_truncation_of_every_form() {
     let forms = [
@@ -191,7 +192,7 @@ fn what_is_written_is_read() {
     }
 }
 
-/// Writes a file for another program, and gives its path.
+/// Writes a file for another program, and returns its path.
 fn on_disk(name: &str, bytes: &[u8]) -> std::path::PathBuf {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("{}-{name}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Captures that lack something: cut, kept in part, lost before, of other devices, or no capture that is read at all.
+//! Captures that lack something: truncated, partial, with lost packets, of other devices, or not captures at all.
 use crate::support::SS;
 use crate::support::files::{
     NOOP, Order, all, block, cooked, enhanced, interface, netlink_header, pcap, section,
@@ -7,7 +7,7 @@ use wire::DecodeError::{self, BadLength, Truncated, WrongLinkType};
 use wire::capture::read;
 use wire::netlink::Message;
 
-/// `tcpdump -i any` puts a monitor's packets among those of all interfaces.
+/// `tcpdump -i any` mixes a monitor's packets with those of all interfaces.
 #[test]
 fn captures_of_any_interface_have_netlink_among_others() {
     let (ethernet, netlink) = ([0, 1], [3, 0x38]);
@@ -38,7 +38,7 @@ fn captures_of_any_interface_have_netlink_among_others() {
                 reader.by_ref().map(|captured| captured.unwrap().message).collect();
             assert_eq!(messages, [Message::first(&NOOP).unwrap()]);
             assert_eq!(reader.skipped_packets(), 2);
-            // Without any packet of netlink it is a capture of something else, unless it has no packet at all.
+            // Without any netlink packet it is a capture of something else, unless it has no packets at all.
             assert_eq!(all(&form(&[ip, ip])).1, [WrongLinkType(link_type.into())]);
             assert_eq!((all(&form(&[ip, route])).1, all(&form(&[])).1), (vec![], vec![]));
         }
@@ -47,7 +47,7 @@ fn captures_of_any_interface_have_netlink_among_others() {
     check(276, &sll2);
 }
 
-/// A packet captured in part gives one error; those behind it go on.
+/// A packet captured in part gives one error; reading continues after it.
 #[test]
 fn a_snapped_packet_does_not_end_the_file() {
     let (whole, snapped) = (cooked(4, &NOOP), cooked(4, &netlink_header(200)));
@@ -59,7 +59,7 @@ fn a_snapped_packet_does_not_end_the_file() {
     assert_eq!(errors, [BadLength { length: 200, have: 16 }, Truncated { need: 16, have: 7 }]);
 }
 
-/// dumpcap writes what it lost: after each packet that is behind a gap, in the statistics at the end, or in both.
+/// dumpcap records what it lost: after each packet that follows a gap, in the statistics at the end, or in both.
 #[test]
 fn packets_that_the_capture_lost_are_counted_once() {
     for order in [Order::Little, Order::Big] {
@@ -93,7 +93,7 @@ fn packets_that_the_capture_lost_are_counted_once() {
             let messages = reader.by_ref().filter(Result::is_ok).count();
             let packets = blocks.iter().filter(|block| block[0].max(block[3]) != 5).count();
             assert_eq!((messages, reader.dropped_packets()), (packets, expected));
-            // Two sections have lost what both have.
+            // Two sections have lost the sum of both.
             let file = [&file[..], &file].concat();
             let mut reader = read(&file).unwrap();
             reader.by_ref().for_each(drop);
@@ -104,7 +104,7 @@ fn packets_that_the_capture_lost_are_counted_once() {
         check(&[old_packet(2), old_packet(0xffff), packet(1)], 3);
         check(&[statistics(0, &[option(5, 2)]), statistics(0, &[option(5, 3), option(7, 4)])], 7);
         check(&[packet(2), statistics(0, &[option(5, 2)])], 2);
-        // Of another interface, of none, and of a length that is none.
+        // Of another interface, of no interface, and with an invalid length.
         check(&[statistics(1, &[option(5, 2)]), statistics(7, &[option(5, 2)])], 0);
         check(&[statistics(0, &[option(5, 2)[..8].to_vec()]), block(order, 5, &[0; 3])], 0);
         check(&[packet(u64::MAX), packet(1)], u64::MAX);
@@ -124,7 +124,7 @@ fn a_host_of_the_other_byte_order_is_named() {
     assert_eq!(forms.iter().filter(|form| form.contains(says)).count(), 1, "{forms:?}");
 }
 
-/// A cut packet gives the messages that are whole in it, and one error; a whole one that the capture kept only in part too.
+/// A truncated packet gives its complete messages and one error; so does a packet captured only in part.
 #[test]
 fn a_packet_cut_by_the_end_of_the_file_gives_its_whole_messages() {
     let packet = cooked(4, &[NOOP, NOOP, NOOP].concat());
@@ -146,17 +146,17 @@ fn a_packet_cut_by_the_end_of_the_file_gives_its_whole_messages() {
         let mut reader = read(file).unwrap();
         assert_eq!((reader.by_ref().filter(Result::is_ok).count(), reader.is_cut()), (3, false));
     }
-    // All messages are there, and the end of the block around them is not.
+    // All messages are there, but not the end of the block around them.
     let mut reader = read(&of_pcapng[..of_pcapng.len() - 4]).unwrap();
     assert_eq!(reader.by_ref().partition::<Vec<_>, _>(Result::is_ok).0.len(), 3);
     assert!(reader.is_cut());
-    // Of another protocol it is skipped, and cut all the same.
+    // A packet of another protocol is skipped, but the file still counts as truncated.
     let file = pcap(order, 0xa1b2_c3d4, 253, &[(0, 0, &cooked(0, &NOOP))]);
     let mut reader = read(&file[..file.len() - 1]).unwrap();
     assert_eq!((reader.by_ref().count(), reader.skipped_packets(), reader.is_cut()), (1, 1, true));
 }
 
-/// Where a capture keeps only the first bytes of packets, what it lacks may begin where a message ends.
+/// If a capture keeps only the first bytes of packets, the missing part may begin where a message ends.
 #[test]
 fn a_packet_snapped_between_two_messages_is_not_whole() {
     let mut file = pcap(Order::Little, 0xa1b2_c3d4, 253, &[(0, 0, &cooked(4, &NOOP))]);
@@ -166,12 +166,12 @@ fn a_packet_snapped_between_two_messages_is_not_whole() {
     original(48, &mut file);
     let (messages, errors) = all(&file);
     assert_eq!((messages.len(), errors), (1, vec![BadLength { length: 48, have: 32 }]));
-    // A capture says nothing of its own, and is not cut either.
+    // A partial packet gives no error by itself, and the file does not count as truncated either.
     let mut reader = read(&file).unwrap();
     assert!(reader.by_ref().count() == 2 && !reader.is_cut());
     original(32, &mut file);
     assert_eq!(all(&file).1, []);
-    // Of a packet that is not looked at nothing is missed.
+    // Nothing is missing from a packet that is skipped.
     let mut file = pcap(Order::Little, 0xa1b2_c3d4, 253, &[(0, 0, &cooked(0, &NOOP))]);
     original(48, &mut file);
     assert_eq!(all(&file).1, []);
@@ -200,7 +200,7 @@ fn formats_that_are_known_and_not_read_are_named() {
     }
     let error = WrongLinkType(1).to_string();
     assert!(error.contains("1 (Ethernet)"), "{error}");
-    // A capture of something else that breaks off is one of something else all the same.
+    // A truncated capture of something else is still reported as something else.
     let order = Order::Little;
     let file = [section(order), interface(order, 1, &[]), enhanced(order, 0, 0, b"x")].concat();
     assert_eq!(all(&file[..file.len() - 6]).1, [WrongLinkType(1)]);

@@ -1,4 +1,4 @@
-//! Messages written out byte by byte: every attribute, every truncation, lengths that lie.
+//! Messages written out byte by byte: every attribute, every truncation, wrong lengths.
 use crate::support::{address, body};
 use wire::DecodeError::{self, BadLength, BadText, ShortAttribute, Truncated, UnknownFamily};
 use wire::inet_diag::attribute as kind;
@@ -51,7 +51,7 @@ fn a_listener() {
     assert_eq!(encode_header(&message), LISTENER[..72]);
 }
 
-/// Where whole attributes end, a cut message is a shorter message; anywhere else it is one error of one class.
+/// Cut at the end of an attribute, a message is a shorter message; cut anywhere else, it gives one error of one class.
 #[test]
 #[cfg(target_endian = "little")]
 fn every_truncation_of_a_listener() {
@@ -66,7 +66,7 @@ fn every_truncation_of_a_listener() {
             Err(other) => panic!("{end}: {other:?}"),
         }
     }
-    // After the header; after each attribute and, where padding follows, after each byte of it.
+    // After the header; after each attribute and, if padding follows, after each byte of it.
     assert_eq!(whole, 1 + 4 + 4 + 4 + 1 + 3 + 3);
 }
 
@@ -100,7 +100,7 @@ fn unknown_states_and_timers_are_kept() {
     }
 }
 
-/// Each attribute's structure: length of the shortest form, and a message with it.
+/// Attributes with structures, and the length of their shortest form.
 const STRUCTURES: &[(u16, usize)] = &[
     (kind::MEMINFO, 16),
     (kind::INFO, 104),
@@ -177,7 +177,7 @@ fn words_are_read_in_order() {
     assert_eq!((message.mark, message.class_id), (Some(2), Some(3)));
 }
 
-/// Linux before 4.7 sends eight words: a capture of such a kernel is read, and does not claim that nothing was dropped.
+/// Linux before 4.7 sends eight words: a capture from such a kernel can be read, and does not claim zero drops.
 #[test]
 fn memory_of_a_kernel_that_does_not_count_drops_has_none() {
     let words: Vec<u8> = (1..=9_u32).flat_map(u32::to_ne_bytes).collect();
@@ -257,7 +257,7 @@ fn mptcp_subflows_and_their_absence() {
     assert_eq!((mptcp.token_remote, mptcp.token_local), (Some(0xaabb_ccdd), Some(5)));
     assert_eq!((mptcp.map_sequence, mptcp.subflow_flags), (Some(6), Some(0x41)));
     assert_eq!((mptcp.id_remote, mptcp.id_local, mptcp.map_data_bytes), (Some(7), Some(8), None));
-    // A listener's has the name alone.
+    // A listener's has only the name.
     let bytes = ulp_body(|out| {
         out.text(1, "mptcp").attribute(77, &[0]);
     });
@@ -338,11 +338,11 @@ fn redacting_takes_the_keys_and_leaves_the_rest() {
     let mut expected = whole.clone();
     expected[at..at + 6].fill(0);
     assert_eq!(redacted, expected);
-    // Behind a length that lies nothing is trusted.
+    // After a wrong length nothing is trusted.
     whole[at - 4..at - 2].copy_from_slice(&[3, 0]);
     redact(&mut whole);
     assert!(whole[at - 4..].iter().all(|byte| *byte == 0));
-    // What is not an answer is left alone, and so is what is not a message.
+    // Messages that are not replies, and bytes that are not messages, are left alone.
     for other in [&mut [7; 90][..], &mut expected.clone()[..40]] {
         let before = other.to_vec();
         redact(other);
@@ -434,7 +434,7 @@ fn words_of_states() {
     check("big", Some(!States::BUCKET));
     check("new-syn-recv", None);
     check("", None);
-    // As `ss -h` lists them: connected is all but listening, closed (and bound); synchronized not syn-sent either.
+    // As listed by `ss -h`: connected is all except listening, closed (and bound); synchronized also excludes syn-sent.
     assert_eq!(States::CONNECTED.bits(), 0b01_1011_0111_1111);
     assert_eq!(States::SYNCHRONIZED.iter().count(), States::CONNECTED.iter().count() - 1);
     assert!(States::of(State::Unknown(77)).is_empty() && !States::ALL.contains(State::Unknown(20)));

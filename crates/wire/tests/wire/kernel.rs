@@ -1,4 +1,4 @@
-//! What a real kernel sent, against what `ss` makes of the same bytes.
+//! Messages of a real kernel, compared with how `ss` prints the same bytes.
 use std::collections::BTreeMap;
 
 use crate::support::{BOTH, BOTH_TEXT, DESTROY, SS, decoded, sockets};
@@ -16,7 +16,7 @@ fn the_dump_ends_well() {
     assert_eq!(answers.len(), 22);
 }
 
-/// The kernel's own bytes come back, but for keys and for the order of nested attributes.
+/// Encoding reproduces the kernel's bytes, except for keys and the order of nested attributes.
 #[test]
 fn encoding_gives_the_bytes_that_were_decoded() {
     let mut same = 0;
@@ -36,7 +36,7 @@ fn encoding_gives_the_bytes_that_were_decoded() {
     assert_eq!(same, 19 + 18);
 }
 
-/// One line of `ss`, as words behind their names.
+/// One line of `ss`, as values by name.
 struct Line<'a> {
     columns: Vec<&'a str>,
     fields: BTreeMap<&'a str, &'a str>,
@@ -61,7 +61,7 @@ impl Line<'_> {
         self.fields.get(name).map(|text| text.parse().unwrap())
     }
 
-    /// Milliseconds with a fraction, in microseconds.
+    /// Parses milliseconds with a fraction into microseconds.
     fn micros(text: &str) -> u64 {
         (text.parse::<f64>().unwrap() * 1000.0).round() as u64
     }
@@ -85,7 +85,7 @@ fn check_header(socket: &SocketMessage<'_>, line: &Line<'_>) {
     let [state, receive, send, src, dst] = line.columns[..] else { panic!("{}", line.text) };
     assert_eq!(state, socket.state.printed());
     assert_eq!((receive.parse(), send.parse()), (Ok(socket.receive_queue), Ok(socket.send_queue)));
-    // `ss` writes a dual-stack wildcard as `*`, and port 0 as `*`.
+    // `ss` prints a dual-stack wildcard as `*`, and port 0 as `*`.
     let shown = |address: std::net::SocketAddr| {
         let any = socket.family == Family::Inet6
             && address.ip().is_unspecified()
@@ -170,7 +170,7 @@ fn check_attributes(socket: &SocketMessage<'_>, line: &Line<'_>) {
     assert_eq!(line.fields.contains_key("bbr"), socket.bbr.is_some());
 }
 
-/// The figures that `ss` prints as they are. It leaves out those that are 0.
+/// Checks the figures that `ss` prints unchanged. It omits those that are 0.
 fn check_tcp_info(socket: &SocketMessage<'_>, line: &Line<'_>) {
     let Some(info) = socket.tcp_info else {
         assert!(matches!(socket.state, State::TimeWait | State::Closed));

@@ -1,4 +1,4 @@
-//! Bytes of the kernel, of files, and of nobody, to types and back.
+//! Bytes from the kernel, from files and from random mutation, to types and back.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Messages of a kernel with bytes changed, cut, doubled and glued: each gives exactly one outcome, and what decodes says what
-//! was in the bytes. `WEIR_MUTATIONS` sets how many.
+//! Messages of a kernel with bytes changed, removed, duplicated and joined: each has exactly one outcome, and what decodes
+//! agrees with the bytes. `WEIR_MUTATIONS` sets how many.
 use std::collections::BTreeMap;
 
 use crate::support::files::{self, Order};
@@ -17,7 +17,7 @@ pub(crate) fn mutations() -> u64 {
     }
 }
 
-/// Real messages, and one with each attribute that the machine of the captures did not send.
+/// Real messages, and one with every attribute that the capturing machine did not send.
 fn seeds() -> Vec<Vec<u8>> {
     let words = [1; 52];
     let mut seeds: Vec<Vec<u8>> = [BOTH, SS, DESTROY]
@@ -33,7 +33,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// One to four changes: a bit, a byte, a length field, a cut, a doubled piece, or the tail of another message.
+/// Makes one to four changes: a bit, a byte, a length field, a cut, a duplicated piece, or the tail of another message.
 pub(crate) fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.index(4) {
         if bytes.is_empty() {
@@ -64,7 +64,7 @@ pub(crate) fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     }
 }
 
-/// What the fixed part says, without the words that IPv4 does not use.
+/// The fixed part, without the words that IPv4 does not use.
 fn used(bytes: &[u8]) -> [u8; SOCKET_HEADER_BYTES] {
     let mut head = *bytes.first_chunk::<SOCKET_HEADER_BYTES>().unwrap();
     if head[0] == Family::Inet.number() {
@@ -74,7 +74,7 @@ fn used(bytes: &[u8]) -> [u8; SOCKET_HEADER_BYTES] {
     head
 }
 
-/// Decodes, and gives the outcome's one name.
+/// Decodes, and returns the name of the outcome.
 fn outcome(bytes: &[u8], written: &mut Vec<u8>) -> &'static str {
     let message = match decode(bytes) {
         Ok(message) => message,
@@ -123,7 +123,7 @@ fn class_of(meaning: Meaning) -> &'static str {
     }
 }
 
-/// Whole files, through the readers of all formats and through what takes keys out.
+/// Complete files, through the readers of all formats and through redaction.
 #[test]
 fn every_mutated_capture_ends() {
     let mut pcap = Vec::new();

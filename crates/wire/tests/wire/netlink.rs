@@ -1,4 +1,4 @@
-//! Netlink framing: bytes written out, truncations, lengths that lie.
+//! Netlink framing: annotated bytes, truncations, wrong lengths.
 
 use wire::DecodeError::{self, BadLength, Truncated};
 use wire::netlink::{Attributes, MessageWriter, Messages, done_status, error_of};
@@ -53,7 +53,7 @@ fn every_truncation_of_messages() {
     for end in 16..22 {
         check_messages(&TWO[..end], 0, Some(BadLength { length: 22, have: end as u32 }));
     }
-    // The padding of a last message may be missing.
+    // The padding of the last message may be missing.
     for end in 22..=24 {
         check_messages(&TWO[..end], 1, None);
     }
@@ -105,7 +105,7 @@ fn every_truncation_of_attributes() {
         let expected = match end {
             0 => (0, 0),
             1..=4 => (0, 1),
-            // Payload of one byte, and padding that may be missing.
+            // A payload of one byte, and padding that may be missing.
             5..=8 => (1, 0),
             9..=15 => (1, 1),
             _ => (2, 0),

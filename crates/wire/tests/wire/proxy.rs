@@ -1,4 +1,4 @@
-//! Headers of the PROXY protocol, written by hand after its section 2.2, and messages that get their sender's address.
+//! PROXY protocol headers, written by hand from section 2.2, and messages that get their sender's address.
 
 use std::net::{IpAddr, SocketAddr};
 use testkit::Random;
@@ -23,12 +23,12 @@ fn check(datagram: &[u8], sender: Option<&str>, header_bytes: usize) {
 #[test]
 fn headers_are_read() {
     check(&[V4, b"text"].concat(), Some("10.1.2.3:40000"), 28);
-    // Streams and what is neither are as good: the address counts.
+    // Streams and unspecified transports are accepted too: the address counts.
     check(&with(13, b"\x11"), Some("10.1.2.3:40000"), 28);
     check(&with(13, b"\x10"), Some("10.1.2.3:40000"), 28);
     // An extension: type 4 (no operation), 1 byte.
     check(&[&with(15, b"\x10")[..], b"\x04\x00\x01.text"].concat(), Some("10.1.2.3:40000"), 32);
-    // The one in front speaks for itself, or cannot say.
+    // The proxy speaks for itself, or cannot name the sender.
     check(&with(12, b"\x20"), None, 28);
     check(&with(13, b"\x00"), None, 28);
     check(b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00", None, 16);
@@ -91,7 +91,7 @@ fn no_bytes_panic() {
     }
 }
 
-/// The message with its sender's address, or nothing where that has no place.
+/// The message with its sender's address, or `None` if there is no place for it.
 fn with_origin(message: &str, sender: &str) -> Option<String> {
     let mut room = [0; ORIGIN_BYTES_MAX];
     let place = write_origin(message.as_bytes(), sender.parse().unwrap(), &mut room)?;

@@ -1,4 +1,4 @@
-//! Which reply answers which request: what the messages of a capture are, told from bytes and from a real kernel's.
+//! Which reply answers which request: the meaning of captured messages, from hand-written bytes and a real kernel.
 use std::collections::BTreeMap;
 
 use crate::support::{BOTH, DESTROY, PROTOCOLS, SS, body};
@@ -23,7 +23,7 @@ fn message(kind: u16, flags: u16, port: u32, sequence: u32, body: &[u8]) -> Vec<
     bytes
 }
 
-/// `struct inet_diag_req_v2` of a protocol, or with `family` the begin of another family's.
+/// `struct inet_diag_req_v2` of a protocol, or with `family` the beginning of another family's request.
 fn request(port: u32, sequence: u32, family: u8, protocol: u8) -> Vec<u8> {
     let mut request = [0; 56];
     (request[0], request[1]) = (family, protocol);
@@ -44,7 +44,7 @@ fn error(port: u32, code: i32, request: &[u8]) -> Vec<u8> {
     message(2, 0, port, sequence, &[&code.to_ne_bytes()[..], request].concat())
 }
 
-/// What each message is, and whose requests are left without an answer.
+/// The meaning of each message, and the protocols of unanswered requests.
 fn judged(messages: &[Vec<u8>]) -> (Vec<Meaning>, Vec<Option<Protocol>>) {
     let mut replies = Replies::new(None);
     let meanings = judged_by(&mut replies, messages);
@@ -56,7 +56,7 @@ fn judged_by(replies: &mut Replies, messages: &[Vec<u8>]) -> Vec<Meaning> {
     messages.map(|message| replies.judge(&message).unwrap()).collect()
 }
 
-/// What the messages behind the first are, of which none is left open.
+/// Checks the meaning of the messages after the first, none of which is left open.
 #[track_caller]
 fn check(messages: &[Vec<u8>], expected: &[Meaning]) {
     let (meanings, unanswered) = judged(messages);
@@ -85,7 +85,7 @@ fn a_reply_is_of_the_protocol_that_was_asked_for() {
         let expected = Other(Protocol::Family(family));
         check(&[request(0, 5, family, 0), other, done(77, 5, 0)], &[expected, End]);
     }
-    // The number in the attribute counts, and the byte is what of it fits.
+    // The number in the attribute counts; the byte is its lowest eight bits.
     let mut bytes = Vec::new();
     let kind = wire::inet_diag::Kind::Family(wire::inet_diag::Family::Inet);
     Request { kind, protocol: 262, ..Request::dump(5) }.encode(&mut bytes);
@@ -93,7 +93,7 @@ fn a_reply_is_of_the_protocol_that_was_asked_for() {
         &[bytes, row(77, 5, &[MPTCP_INFO]), bare(), done(77, 5, 0)],
         &[Other(MPTCP), Other(MPTCP), End],
     );
-    // The older request is TCP's, and its answers are of its type.
+    // The older request is TCP's, and its replies have its type.
     let old = message(18, NLM_F_REQUEST | NLM_F_DUMP, 0, 5, &[2; 60]);
     check(&[old, message(18, 2, 77, 5, &body(&[])), done(77, 5, 0)], &[Tcp, End]);
     let dccp = message(19, NLM_F_REQUEST | NLM_F_DUMP, 0, 5, &[2; 60]);
@@ -101,7 +101,7 @@ fn a_reply_is_of_the_protocol_that_was_asked_for() {
     check(&[dccp, message(19, 2, 77, 5, &body(&[])), done(77, 5, 0)], &[expected, End]);
 }
 
-/// A request for a socket's bytes that are damaged stays one for TCP: decoding says what is wrong with it.
+/// A damaged reply to a TCP request stays TCP: decoding says what is wrong with it.
 #[test]
 fn a_damaged_reply_is_of_the_protocol_that_was_asked_for() {
     let mut damaged = row(77, 5, &[]);
@@ -129,10 +129,10 @@ fn a_reply_without_a_request_is_judged_by_what_it_says() {
         (row(77, 5, &[MPTCP_INFO]), Other(MPTCP)),
         (row(77, 5, &[(12, &[0; 128]), INFO]), Other(SCTP)),
         (row(77, 5, &[(13, &[0; 128])]), Other(SCTP)),
-        // The kernel says the number in replies of raw sockets only, even of those for TCP's own.
+        // The kernel includes the number only in replies for raw sockets, even for those of TCP's own protocol.
         (row(77, 5, &[(10, &[6])]), Other(RAW)),
         (unix, Other(UNIX)),
-        // UDP, or TCP of a dump that did not ask for more.
+        // UDP, or TCP in a dump that did not ask for more.
         (row(77, 5, &[]), Untold),
         (row(77, 5, &[(7, &[0; 36]), (8, &[0])]), Untold),
     ] {
@@ -142,7 +142,7 @@ fn a_reply_without_a_request_is_judged_by_what_it_says() {
         let in_a_dump_of_ss = judged_by(&mut replies, &[reply])[0];
         assert_eq!(in_a_dump_of_ss, if expected == Untold { Tcp } else { expected });
     }
-    // Each for itself: where an end is not captured, those of the next dump seem to follow.
+    // Each judged by itself: if an end was not captured, the rows of the next dump seem to follow.
     let rows =
         [row(77, 5, &[INFO]), row(77, 5, &[]), row(77, 5, &[MPTCP_INFO]), row(77, 5, &[INFO])];
     let (meanings, unanswered) = judged(&rows);
@@ -182,12 +182,12 @@ fn two_requests_at_once_are_told_apart_where_the_capture_tells_them() {
     let (tcp, udp, unix) = (request(0, 5, 2, 6), request(0, 5, 2, 17), request(0, 5, 1, 0));
     let mut of_unix = row(9, 5, &[]);
     of_unix[16] = 1;
-    // By the family.
+    // Told apart by family.
     check(
         &[tcp.clone(), unix, of_unix, row(8, 5, &[]), done(9, 5, 0), row(8, 5, &[]), done(8, 5, 0)],
         &[Meaning::Request, Other(UNIX), Tcp, End, Tcp, End],
     );
-    // By the number.
+    // Told apart by sequence number.
     check(
         &[
             request(0, 6, 2, 17),
@@ -199,7 +199,7 @@ fn two_requests_at_once_are_told_apart_where_the_capture_tells_them() {
         ],
         &[Meaning::Request, Other(UDP), Tcp, End, End],
     );
-    // By the port, where the request has it.
+    // Told apart by port, if the request has it.
     check(
         &[
             request(8, 5, 2, 6),
@@ -211,7 +211,7 @@ fn two_requests_at_once_are_told_apart_where_the_capture_tells_them() {
         ],
         &[Meaning::Request, Other(UDP), Tcp, End, End],
     );
-    // Not at all: each by itself, and never as TCP what may be UDP.
+    // Not told apart: each is judged by itself, and what may be UDP is never taken for TCP.
     check(
         &[
             tcp,
@@ -227,7 +227,7 @@ fn two_requests_at_once_are_told_apart_where_the_capture_tells_them() {
     );
 }
 
-/// A monitor may lose a message too: the next dump of the same socket is not taken for the rest of the one before.
+/// A monitor may lose a message too: the next dump of the same socket is not taken for the rest of the previous one.
 #[test]
 fn a_dump_whose_end_was_not_captured_does_not_go_on_as_the_next() {
     let messages = [
@@ -270,14 +270,14 @@ fn what_fails_says_what_was_asked() {
         &[Tcp, failed(Some(Protocol::Tcp), Dump, 12)],
     );
     check(&[tcp.clone(), error(8, -22, &tcp)], &[failed(Some(Protocol::Tcp), Dump, 22)]);
-    // Only the header comes back where the socket wants it so.
+    // Only the header comes back if the socket asked for that.
     check(&[tcp.clone(), error(8, -22, &tcp[..16])], &[failed(Some(Protocol::Tcp), Dump, 22)]);
-    // Without a request the error has it.
+    // Without a request, the error contains it.
     let udp = request(0, 5, 10, 17);
     assert_eq!(judged(&[error(8, -2, &udp)]).0, [failed(Some(UDP), Dump, 2)]);
     assert_eq!(judged(&[error(8, -2, &udp[..16])]).0, [failed(None, Dump, 2)]);
     assert_eq!(judged(&[done(8, 5, i32::MIN)]).0, [failed(None, Dump, i32::MAX)]);
-    // A socket that is busy with one dump is refused the next, and the first goes on.
+    // While a socket is busy with one dump, the next is refused, and the first continues.
     check(
         &[
             tcp.clone(),
@@ -289,7 +289,7 @@ fn what_fails_says_what_was_asked() {
         ],
         &[Tcp, Meaning::Request, failed(Some(Protocol::Tcp), Dump, 16), Tcp, End],
     );
-    // `ss --kill`: what is refused there is no dump.
+    // `ss --kill`: the refused request is not a dump.
     let mut kill = request(0, 5, 2, 6);
     kill[4..6].copy_from_slice(&21_u16.to_ne_bytes());
     check(
@@ -334,27 +334,27 @@ fn dumps_without_begin_or_end_or_disturbed_are_counted() {
     ];
     judged_by(&mut replies, &messages);
     assert_eq!((replies.interrupted_dumps(), replies.unanswered().count()), (2, 0));
-    // Answers alone, as `ss -D` writes them, do not have a begin.
+    // Replies alone, as written by `ss -D`, have no beginning.
     assert_eq!(replies.headless_dumps(), 0);
     judged_by(
         &mut replies,
         &[request(0, 7, 2, 6), row(8, 7, &[]), row(9, 9, &[]), request(0, 3, 1, 0)],
     );
-    // Of another protocol's nothing is missing that would be shown.
+    // For another protocol, nothing that would be shown is missing.
     judged_by(&mut replies, &[row(9, 10, &[MPTCP_INFO]), done(9, 10, 0)]);
     assert_eq!(replies.headless_dumps(), 2);
     assert_eq!(replies.unanswered().collect::<Vec<_>>(), [Some(Protocol::Tcp), None, Some(UNIX)]);
-    // Where a program writes the end of a dump, it may leave the port out.
+    // A program that writes the end of a dump may leave the port out.
     let rows = [row(8, 11, &[INFO]), done(0, 11, 0), row(8, 12, &[INFO]), done(9, 12, 0)];
     let mut written = Replies::new(None);
     judged_by(&mut written, &rows);
     assert_eq!(written.unanswered().collect::<Vec<_>>(), [Some(Protocol::Tcp)]);
-    // The end that a file of ours has is one for everything.
+    // The end of a file that we wrote ends everything.
     assert_eq!(judged_by(&mut replies, &[done(0, 0, 0)]), [End]);
     assert_eq!(replies.unanswered().count(), 0);
 }
 
-/// What `ss --all` asks for, by a real kernel: TCP's sockets are TCP's, and no other is.
+/// What `ss --all` asks for, from a real kernel: TCP sockets are recognized as TCP, and no others.
 #[test]
 fn a_capture_of_every_protocol() {
     let mut replies = Replies::new(None);
@@ -397,7 +397,7 @@ fn a_capture_of_every_protocol() {
     assert_eq!((replies.headless_dumps(), replies.interrupted_dumps()), (0, 0));
 }
 
-/// Without its requests, no socket of the same capture is taken for TCP's that is not: less is known, nothing wrong.
+/// Without its requests, no other socket of the same capture is taken for TCP: less is known, but nothing is wrong.
 #[test]
 fn a_capture_of_every_protocol_without_its_requests() {
     let mut with = Replies::new(None);
@@ -413,11 +413,11 @@ fn a_capture_of_every_protocol_without_its_requests() {
             known += u64::from(is_socket && alone == meaning);
         }
     }
-    // All but those of UDP.
+    // All except those of UDP.
     assert_eq!(known, 30);
 }
 
-/// More than a host can have open at once: what is forgotten counts as unanswered, and memory and time stay bounded.
+/// More than a host can have open at once: forgotten requests count as unanswered, and memory and time stay bounded.
 #[test]
 fn requests_without_answers_are_bounded() {
     let mut replies = Replies::new(None);
@@ -428,7 +428,7 @@ fn requests_without_answers_are_bounded() {
     assert_eq!(judged_by(&mut replies, &[row(8, 0, &[]), row(8, 999, &[])]), [Untold, Tcp]);
 }
 
-/// A dump of `ss -D` and one of ours, each whole, and each without its end.
+/// A dump of `ss -D` and one of ours, each complete, and each without its end.
 #[test]
 fn whole_files_leave_nothing_open() {
     for (file, sockets) in [(SS, 21), (BOTH, 22)] {

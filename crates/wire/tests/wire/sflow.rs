@@ -1,4 +1,4 @@
-//! sFlow: every structure written and read back, every trap that agents and other decoders are known for, every cut.
+//! sFlow: every structure written and read back, every known trap of agents and other decoders, every truncation.
 
 mod broken;
 mod bytes;
@@ -11,7 +11,7 @@ mod traps;
 
 use wire::sflow::{Datagram, FlowRecord, Malformed, Sample};
 
-/// What a datagram holds.
+/// The contents of a datagram.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Survey {
     pub(crate) samples: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Survey {
     pub(crate) malformed: Vec<Malformed>,
 }
 
-/// Reads everything that there is to read in a datagram.
+/// Reads everything in a datagram.
 pub(crate) fn survey(bytes: &[u8]) -> Survey {
     let mut survey = Survey::default();
     match Datagram::parse(bytes) {

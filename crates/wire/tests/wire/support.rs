@@ -1,4 +1,4 @@
-//! Fixtures and builders that the tests of this crate share.
+//! Shared fixtures and builders for the tests of this crate.
 
 pub(crate) mod files;
 
@@ -9,7 +9,7 @@ use wire::netlink::{Message, MessageWriter, Messages};
 
 /// 22 sockets, see testdata/README.md.
 pub(crate) const BOTH: &[u8] = include_bytes!("../../testdata/both-6.18.bin");
-/// What `ss` prints of them.
+/// The output of `ss` for them.
 pub(crate) const BOTH_TEXT: &str = include_str!("../../testdata/both-6.18.txt");
 /// What `ss -D` wrote.
 pub(crate) const SS: &[u8] = include_bytes!("../../testdata/ss-6.18.bin");
@@ -30,7 +30,7 @@ pub(crate) fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// A body of a message: the fixed part of an IPv4 connection in ESTABLISHED, and these attributes.
+/// A message body: the fixed part of an IPv4 connection in ESTABLISHED, and these attributes.
 pub(crate) fn body(attributes: &[(u16, &[u8])]) -> Vec<u8> {
     let id = inet_diag::SocketId::between(address("10.0.0.1:80"), address("10.0.0.2:4000"));
     let message = SocketMessage::new(inet_diag::Family::Inet, inet_diag::State::Established, id);

@@ -1,4 +1,4 @@
-//! Lines as real senders write them, each with what it says, written by hand.
+//! Lines from real senders, each with its expected parts, written by hand.
 
 use testkit::Random;
 use wire::syslog::{Arrival, Format, Syslog, parse};
@@ -7,7 +7,7 @@ use wire::syslog::{Arrival, Format, Syslog, parse};
 const NOON: u64 = 1_795_348_800;
 const ARRIVAL: Arrival = Arrival { unix_ns: NOON * 1_000_000_000, zone_offset_seconds: 0 };
 
-/// What a line should say: `None` where it says nothing.
+/// The expected parts of a line; `None` where there is none.
 #[derive(Default)]
 struct Said {
     priority: Option<u8>,
@@ -43,7 +43,7 @@ fn check_at(arrival: Arrival, format: Format, line: &str, said: Said) {
     assert_eq!(parse(line.as_bytes(), arrival), wanted, "{line}");
 }
 
-/// Seconds as nanoseconds, and a fraction.
+/// Seconds and nanoseconds as nanoseconds.
 const fn at(seconds: u64, nanoseconds: u64) -> Option<u64> {
     Some(seconds * 1_000_000_000 + nanoseconds)
 }
@@ -145,7 +145,7 @@ fn rfc5424_of_programs() {
             message: Some("User 'user' entering configuration mode"),
         },
     );
-    // Nothing known, nothing said; escapes; a space before the bracket; no space before the line's end.
+    // Nothing known; escapes; a space before the bracket; no space before the end of the line.
     let only = |data, message| Said { priority: Some(0), data, message, ..Said::default() };
     check(Format::Rfc5424, "<0>1 - - - - - -", only(None, None));
     check(Format::Rfc5424, "<0>1 - - - - - -\n", only(None, None));
@@ -179,7 +179,7 @@ fn rfc5424_that_is_none() {
     unparsed("<34>1 - - - - -");
 }
 
-/// A program and its text behind a host, in October.
+/// A program and its text after a host, in October.
 fn october(
     priority: u8,
     hostname: &'static str,
@@ -322,7 +322,7 @@ fn rfc3164_of_cisco_devices() {
         "<189>: 2026 Oct 11 22:14:15.123 UTC: %VSHD-5-VSHD_SYSLOG_CONFIG_I: Configured",
         cisco(None, "VSHD-5-VSHD_SYSLOG_CONFIG_I", "Configured"),
     );
-    // ASA: with a host, with a time alone, with neither.
+    // ASA: with a host, with only a time, with neither.
     let built = "Built outbound TCP connection 9";
     for (line, hostname) in [
         (
@@ -343,7 +343,7 @@ fn rfc3164_of_cisco_devices() {
         "<189>45: %SYS-5-RESTART: System restarted --",
         Said { time: None, ..cisco(None, "SYS-5-RESTART", "System restarted --") },
     );
-    // A zone that has no one meaning is taken as that of the listener.
+    // An ambiguous zone counts as the listener's.
     let vienna = Arrival { zone_offset_seconds: 3_600, ..ARRIVAL };
     check_at(
         vienna,
@@ -371,7 +371,7 @@ fn rfc3164_with_parts_missing() {
     // FortiGate.
     let forti = "date=2026-10-11 time=22:14:15 devname=\"FG\" level=\"notice\"";
     check(Format::Rfc3164, &format!("<13>{forti}"), only(Some(forti)));
-    // CEF, behind a host.
+    // CEF, after a host.
     check(
         Format::Rfc3164,
         "<13>Oct 11 22:14:15 host CEF:0|Vendor|Product|1.0|100|x|10|src=192.0.2.1",
@@ -397,7 +397,7 @@ fn rfc3164_with_parts_missing() {
         "<13>Oct 11 22:14:15 hello",
         Said { time: at(OCTOBER, 0), ..only(Some("hello")) },
     );
-    // No times.
+    // Not times.
     check(Format::Rfc3164, "<13>Oct 32 22:14:15 x", only(Some("Oct 32 22:14:15 x")));
     check(Format::Rfc3164, "<13>Oct 11 22:14:15x", only(Some("Oct 11 22:14:15x")));
     check(Format::Rfc3164, "<13>oct 11 22:14:15 x", only(Some("oct 11 22:14:15 x")));
@@ -430,7 +430,7 @@ fn what_is_no_syslog() {
     ] {
         check(Format::Unparsed, line, Said::default());
     }
-    // Bytes of any kind behind a priority are its text.
+    // After a priority, any bytes are the text.
     let said = parse(b"<13>\xff\xfe \0\x01", ARRIVAL);
     assert_eq!((said.format, said.message), (Format::Rfc3164, Some(&b"\xff\xfe \0\x01"[..])));
 }
@@ -450,14 +450,14 @@ fn a_time_without_a_year_is_of_the_nearest() {
     assert_eq!(of("Jan 1 00:00:01", new_year, 0), Some(new_year + 1));
     assert_eq!(of("Jan 01 01:00:01", new_year, 3_600), Some(new_year + 1));
     assert_eq!(of("Dec 31 18:00:00", new_year, -21_600), Some(new_year));
-    // Only a leap year has this day: 2028 has, and neither 2026, 2025 nor 2027.
+    // Only a leap year has this day: 2028 does, but not 2026, 2025 or 2027.
     assert_eq!(of("Feb 29 00:00:00", new_year, 0), Some(1_835_395_200));
     assert_eq!(of("Feb 29 00:00:00", NOON, 0), None);
-    // Before 1970 there is no time.
+    // Times before 1970 are refused.
     assert_eq!(of("1969-12-31T23:59:59Z", new_year, 0), None);
     assert_eq!(of("1970-01-01T00:00:00Z", new_year, 0), Some(0));
     assert_eq!(of("Dec 31 23:00:00", 0, 0), None);
-    // A leap second, and what signed 64 bits hold.
+    // A leap second, and the limit of signed 64 bits.
     assert_eq!(of("2016-12-31T23:59:60Z", new_year, 0), Some(1_483_228_800));
     assert_eq!(of("9999-12-31T23:59:59Z", new_year, 0), None);
     assert_eq!(of("2262-04-11T23:47:16Z", new_year, 0), Some(9_223_372_036));

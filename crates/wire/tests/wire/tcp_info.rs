@@ -4,12 +4,13 @@ use wire::DecodeError;
 use wire::inet_diag::tcp_info::{FIELDS, Field, TCP_INFO_BYTES, TCP_INFO_MIN_BYTES, Unit};
 use wire::inet_diag::{AccEcn, AccEcnLayout, TcpInfo};
 
-/// Bytes that are all different from their neighbours and from zero.
+/// Bytes that all differ from their neighbors and from zero.
 fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251 + 1) as u8).collect()
 }
 
-/// What `tcp_info` ends with in which kernel: facts of the headers, so that a wrong offset in the table shows.
+/// The last field of `tcp_info` in each kernel, from the headers, so that a wrong offset in the table is
+/// detected.
 const LADDER: &[(usize, &str, &str)] = &[
     (104, "2.6", "total_retrans_segments"),
     (120, "3.15", "max_pacing_rate_bytes_per_sec"),
@@ -88,7 +89,7 @@ fn names_end_in_their_unit() {
     }
 }
 
-/// Every length, and not only those that kernels have: a field is there if all its bytes are.
+/// Every length, not only those of real kernels: a field is present if all its bytes are.
 #[test]
 fn every_length_from_104_on() {
     for len in TCP_INFO_MIN_BYTES..=320 {
@@ -163,7 +164,7 @@ fn accessors_read_their_bytes() {
     assert_eq!((info.total_rto(), info.total_rto_recoveries()), (Some(0x0201), Some(0x0403)));
 }
 
-/// The two forms of `include/uapi/linux/tcp.h`, by hand.
+/// The two layouts of `include/uapi/linux/tcp.h`, by hand.
 #[test]
 #[cfg(target_endian = "little")]
 fn accurate_ecn_is_read_in_the_layout_of_the_kernel_that_wrote_it() {

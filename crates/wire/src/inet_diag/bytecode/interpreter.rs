@@ -1,20 +1,20 @@
-//! The kernel's check and run of a program, by its rules (`net/ipv4/inet_diag.c`).
+//! Checks and runs programs by the kernel's rules (`net/ipv4/inet_diag.c`).
 //!
-//! For captures, where no kernel is at hand, and to hold [`compile`](super::compile) against.
+//! For captures, where no kernel is involved, and for testing [`compile`](super::compile).
 
 use super::{ADDRESS_FAMILY_INET, ADDRESS_FAMILY_INET6, ADDRESS_FAMILY_UNSPECIFIED, code};
 use std::net::IpAddr;
 
-/// What a program sees of a socket (`struct inet_diag_entry`).
+/// What a program can see of a socket (`struct inet_diag_entry`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Local address. Both addresses are of one family; an IPv4-mapped one stays IPv6.
+    /// Local address. Both addresses have the same family; an IPv4-mapped one stays IPv6.
     pub source: IpAddr,
-    /// Peer's address; all zero where there is no peer.
+    /// The peer's address; all zero without a peer.
     pub destination: IpAddr,
     /// Local port, in host byte order.
     pub source_port: u16,
-    /// Peer's port, in host byte order; 0 where there is no peer.
+    /// The peer's port, in host byte order; 0 without a peer.
     pub destination_port: u16,
     /// Interface that the socket is bound to; 0 for none.
     pub interface_index: u32,
@@ -29,7 +29,7 @@ pub struct Entry {
 /// Why the kernel would refuse a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditError {
-    /// EINVAL: at this offset an operation is unknown, cut short, or jumps to where no operation begins.
+    /// EINVAL: the operation at this offset is unknown, truncated, or jumps to a place where no operation begins.
     Invalid(usize),
     /// EPERM: a condition on the mark without CAP_NET_ADMIN.
     Forbidden,
@@ -58,7 +58,7 @@ impl<'a> Operation<'a> {
         Some(Self { code, yes: yes.into(), no: u16::from_ne_bytes([low, high]).into(), data })
     }
 
-    /// Bytes that the operation needs, header included; `None` for an unknown one or a wrong address.
+    /// Bytes that the operation needs, including its header; `None` for an unknown operation or a wrong address.
     fn size(&self) -> Option<usize> {
         let data = match self.code {
             code::NOP | code::JUMP | code::AUTOBOUND => 0,
@@ -88,7 +88,7 @@ impl<'a> Operation<'a> {
 ///
 /// # Errors
 ///
-/// [`AuditError`] is the error the request would get.
+/// [`AuditError`] is the error that the request would get.
 pub fn audit(program: &[u8], privilege: Privilege) -> Result<(), AuditError> {
     let len = program.len();
     let mut offset = 0;
@@ -108,9 +108,9 @@ pub fn audit(program: &[u8], privilege: Privilege) -> Result<(), AuditError> {
         let fits = |distance: usize| {
             distance >= size && distance <= left + 4 && distance.is_multiple_of(4)
         };
-        // Beyond the program there is no operation to land on: a jump there accepts or rejects.
+        // There are no operations beyond the program: a jump there accepts or rejects.
         let lands = operation.no >= left || begins_operation(program, offset + operation.no);
-        // The kernel does not look at the `no` of a NOP.
+        // The kernel ignores the `no` of a NOP.
         if !fits(operation.yes) || (operation.code != code::NOP && !(fits(operation.no) && lands)) {
             return Err(refused);
         }
@@ -121,7 +121,7 @@ pub fn audit(program: &[u8], privilege: Privilege) -> Result<(), AuditError> {
     if offset == len { Ok(()) } else { Err(AuditError::Invalid(len)) }
 }
 
-/// `valid_cc`: the walk by `yes` arrives at this offset.
+/// `valid_cc`: whether the walk by `yes` reaches this offset.
 fn begins_operation(program: &[u8], target: usize) -> bool {
     let mut offset = 0;
     while offset < target {
@@ -135,15 +135,15 @@ fn begins_operation(program: &[u8], target: usize) -> bool {
     offset == target
 }
 
-/// Whether a program accepts a socket (`inet_diag_bc_run`). An empty program accepts all; one that [`audit`] refuses
-/// gives an answer without meaning.
+/// Whether a program accepts a socket (`inet_diag_bc_run`). An empty program accepts all; the result for a program
+/// that [`audit`] refuses is meaningless.
 #[must_use]
 pub fn run(program: &[u8], entry: &Entry) -> bool {
     let mut offset = 0;
     while offset < program.len() {
         let Some(operation) = Operation::at(program, offset) else { return false };
         let yes = holds(&operation, entry).unwrap_or(false);
-        // A program that passed the check moves at least four bytes on; one that did not must not spin.
+        // An audited program advances at least four bytes; an unaudited one must not loop forever.
         offset += if yes { operation.yes } else { operation.no }.max(4);
     }
     offset == program.len()
@@ -165,7 +165,7 @@ fn holds(operation: &Operation<'_>, entry: &Entry) -> Option<bool> {
         code::DEVICE => entry.interface_index == word(data, 0)?,
         code::MARK => entry.mark & word(data, 4)? == word(data, 0)?,
         code::CGROUP => entry.cgroup_id.to_ne_bytes().as_slice() == data.get(..8)?,
-        // A jump takes its `no`; the kernel's check lets nothing else come here.
+        // A jump takes its `no`; the kernel's check lets nothing else get here.
         _ => false,
     })
 }

@@ -1,7 +1,7 @@
 use super::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A small xorshift generator: the same cases on every run.
+/// A small xorshift generator, so that every run has the same cases.
 struct Random(u64);
 
 impl Random {
@@ -104,7 +104,7 @@ impl Random {
     }
 }
 
-/// What an expression means, said a second time and without bytes.
+/// The meaning of an expression, implemented independently without bytecode.
 fn meaning(expression: &Expression, entry: &Entry) -> bool {
     match expression {
         Expression::Constant(value) => *value,

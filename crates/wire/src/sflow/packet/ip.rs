@@ -1,17 +1,17 @@
-//! IP and the ports behind it.
+//! IP and the ports after it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::bytes::at;
 
-/// An IP header, and the first fields of what it carries.
+/// An IP header, and the first fields of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip {
     /// Source.
     pub src: IpAddr,
     /// Destination.
     pub dst: IpAddr,
-    /// What it carries; of IPv6, behind the extension headers that were sampled.
+    /// The protocol of its payload; in IPv6, after the extension headers that were sampled.
     pub protocol: u8,
     /// Time to live, hop limit.
     pub ttl: u8,
@@ -19,11 +19,11 @@ pub struct Ip {
     pub tos: u8,
     /// The flow label of IPv6.
     pub flow_label: u32,
-    /// Length of the packet with this header, in bytes; 0 where the sender left that to its network card.
+    /// Length of the packet including this header, in bytes; 0 if the sender left it to its network card.
     pub length_bytes: u32,
-    /// The part that this is, of a packet in parts.
+    /// Which fragment this is, if the packet is fragmented.
     pub fragment: Option<Fragment>,
-    /// Ports of TCP, UDP, SCTP and DCCP. Absent in fragments but the first.
+    /// Ports of TCP, UDP, SCTP and DCCP. Absent in all fragments but the first.
     pub ports: Option<Ports>,
     /// Flags of TCP: FIN is 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
     pub tcp_flags: Option<u8>,
@@ -31,14 +31,14 @@ pub struct Ip {
     pub icmp: Option<Icmp>,
 }
 
-/// A part of a packet.
+/// A fragment of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// What the parts of one packet share.
+    /// Shared by the fragments of one packet.
     pub id: u32,
-    /// Where in the packet it belongs.
+    /// Its offset in the packet.
     pub offset_bytes: u16,
-    /// Whether parts behind it are to come.
+    /// Whether more fragments follow.
     pub has_more: bool,
 }
 
@@ -76,19 +76,19 @@ impl Ip {
         self.tos >> 2
     }
 
-    /// The bits of explicit congestion notification: 0 not capable, 1 and 2 capable, 3 congestion was met.
+    /// The ECN bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
     #[must_use]
     pub const fn ecn(&self) -> u8 {
         self.tos & 3
     }
 
-    /// Whether this is a part of a packet that does not begin with its transport header.
+    /// Whether this is a fragment without a transport header.
     #[must_use]
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.is_some_and(|fragment| fragment.offset_bytes > 0)
     }
 
-    /// Reads an IP header of either version into its place, and gives what it carries. `None` if it is not IP, or not whole.
+    /// Parses an IP header of either version into `place`, and returns its payload. `None` if it is not IP, or incomplete.
     #[inline]
     pub(super) fn read<'p, 'a>(
         bytes: &'a [u8],
@@ -156,7 +156,7 @@ impl Ip {
             ttl: header[7],
             tos: (first >> 20) as u8,
             flow_label: first & 0xf_ffff,
-            // A jumbogram says 0.
+            // A jumbogram has length 0.
             length_bytes: if length == 0 { 0 } else { length + HEADER_BYTES as u32 },
             fragment: None,
             ports: None,
@@ -167,11 +167,11 @@ impl Ip {
         Some((ip, payload))
     }
 
-    /// Goes over extension headers (RFC 8200), and gives what is behind them. Where one is cut off, `protocol` is its number and
-    /// nothing is behind it.
+    /// Skips extension headers (RFC 8200), and returns what follows them. If one is truncated, `protocol` is its number and
+    /// nothing follows.
     #[inline]
     fn extensions<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
-        // Each has a length of eight bytes at least, so the bytes bound how many there are.
+        // Each is at least eight bytes long, so the bytes limit their number.
         loop {
             let Some(header) = bytes.first_chunk::<8>() else {
                 return if is_extension(self.protocol) { &[] } else { bytes };
@@ -225,7 +225,7 @@ fn v6_fragment(header: &[u8; 8]) -> Fragment {
     let offset = u16::from_be_bytes(at::<2, 2, _>(header));
     Fragment {
         id: u32::from_be_bytes(at::<4, 4, _>(header)),
-        // The lowest three bits are not the offset's, which counts units of eight bytes.
+        // The lowest three bits are not part of the offset, which counts in units of eight bytes.
         offset_bytes: offset & !7,
         has_more: offset & 1 != 0,
     }

@@ -1,4 +1,4 @@
-//! What comes before IP: Ethernet, VLAN tags, MPLS labels, PPP.
+//! The layers before IP: Ethernet, VLAN tags, MPLS labels, PPP.
 
 use super::{Next, Packet};
 use crate::sflow::Mac;
@@ -9,10 +9,10 @@ pub(super) const MPLS: u16 = 0x8847;
 pub(super) const ETHERNET: u16 = 0x6558;
 const MPLS_MULTICAST: u16 = 0x8848;
 const PPPOE_SESSION: u16 = 0x8864;
-/// Below it stands a length instead of a type (IEEE 802.3).
+/// Below this, the field is a length instead of a type (IEEE 802.3).
 const FIRST_ETHERTYPE: u16 = 0x600;
 
-/// Where a frame comes from and goes to.
+/// The two addresses of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MacPair {
     /// Source.
@@ -31,7 +31,7 @@ pub struct Vlan {
 }
 
 impl Vlan {
-    /// The VLAN; 0 is none, where the tag is for the priority alone.
+    /// The VLAN; 0 means none, when the tag only carries a priority.
     #[must_use]
     pub const fn id(self) -> u16 {
         self.tci & 0xfff
@@ -44,7 +44,7 @@ impl Vlan {
     }
 }
 
-/// MPLS labels, the outermost first.
+/// MPLS labels, outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MplsStack {
     entries: [u32; Self::KEPT],
@@ -52,15 +52,15 @@ pub struct MplsStack {
 }
 
 impl MplsStack {
-    /// Entries that are kept; of deeper stacks, those behind them are counted only.
+    /// Entries that are kept; the rest of a deeper stack is only counted.
     pub const KEPT: usize = 4;
 
-    /// The labels that are kept, the outermost first.
+    /// The kept labels, outermost first.
     pub fn labels(&self) -> impl Iterator<Item = u32> + '_ {
         self.entries.iter().take(self.count.into()).map(|entry| entry >> 12)
     }
 
-    /// How many entries the stack has, as far as it was sampled.
+    /// The number of entries in the stack, as far as it was sampled.
     #[must_use]
     pub const fn count(&self) -> u8 {
         self.count
@@ -74,7 +74,7 @@ impl MplsStack {
     }
 }
 
-/// Reads up to the network header, and gives the bytes from there on; none if what follows is not IP.
+/// Parses up to the network header, and returns the bytes starting there; none if what follows is not IP.
 #[inline]
 pub(super) fn read<'a>(next: Next<'a>, packet: &mut Packet) -> &'a [u8] {
     let next = match next {
@@ -121,13 +121,13 @@ fn ethernet<'a>(bytes: &'a [u8], packet: &mut Packet) -> Option<(u16, &'a [u8])>
     }
 }
 
-/// The type behind an 802.2 header with SNAP and without an organization.
+/// The type after an 802.2 header with SNAP and without an organization.
 fn snap(bytes: &[u8]) -> Option<(u16, &[u8])> {
     u16_of(bytes.strip_prefix(&[0xaa, 0xaa, 3, 0, 0, 0])?)
 }
 
-/// What PPP carries, by Ethernet's number; with or without HDLC's address and control in front (RFC 1661, RFC 1662), or as
-/// Cisco's HDLC does.
+/// The ethertype of what PPP carries; with or without HDLC's address and control field before it (RFC 1661, RFC 1662), or in
+/// Cisco's HDLC format.
 fn ppp(bytes: &[u8]) -> Option<(u16, &[u8])> {
     if let Some(bytes) = bytes.strip_prefix(&[0x0f, 0]) {
         return u16_of(bytes);
@@ -142,7 +142,7 @@ fn ppp(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((ethertype, bytes))
 }
 
-/// Reads labels up to the bottom of the stack. What follows does not say what it is: if it is no IP, its first four bits tell.
+/// Reads labels up to the bottom of the stack. Nothing declares what follows; the first four bits identify IP.
 fn labels<'a>(mut bytes: &'a [u8], mpls: &mut MplsStack) -> &'a [u8] {
     const BOTTOM: u32 = 1 << 8;
     while let Some((entry, rest)) = bytes.split_first_chunk() {

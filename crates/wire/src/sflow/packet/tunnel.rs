@@ -4,14 +4,15 @@ use super::Next;
 use super::ip::{Ip, UDP};
 use super::link::{ETHERNET, IPV4, IPV6};
 
-/// What a packet carries another one in.
+/// The tunnel that carries another packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tunnel {
     /// IP in IP: 4in4, 6in4, 4in6, 6in6.
     Ip,
     /// GRE (RFC 2784, RFC 2890), NVGRE.
     Gre {
-        /// What the sender tells flows apart by. Its upper 24 bits are the virtual network, if Ethernet follows (RFC 7637).
+        /// The sender's key for telling flows apart. Its upper 24 bits are the virtual network if Ethernet follows (RFC
+        /// 7637).
         key: Option<u32>,
         /// The virtual network, if Ethernet follows.
         vni: Option<u32>,
@@ -44,11 +45,11 @@ const IP_IN_IP: u8 = 4;
 const IPV6_IN_IP: u8 = 41;
 const GRE: u8 = 47;
 const VXLAN_PORT: u16 = 4789;
-/// Linux took this one before there was a number.
+/// Linux used this port before one was assigned.
 const VXLAN_LINUX_PORT: u16 = 8472;
 const GENEVE_PORT: u16 = 6081;
 
-/// The tunnel that `ip` is, by its protocol and destination port, and what is in it.
+/// The tunnel in `ip`, by its protocol and destination port, and its contents.
 #[inline]
 pub(super) fn read<'a>(ip: &Ip, payload: &'a [u8]) -> Option<(Tunnel, Next<'a>)> {
     if ip.is_later_fragment() {
@@ -110,7 +111,7 @@ fn vxlan(bytes: &[u8]) -> Option<(Tunnel, Next<'_>)> {
 
 fn geneve(bytes: &[u8]) -> Option<(Tunnel, Next<'_>)> {
     let (&[first, _, c, d, e, f, g, _], rest) = bytes.split_first_chunk()?;
-    // The upper two bits are the version, which is 0; the others the length of the options, in words.
+    // The upper two bits are the version, 0; the others the length of the options, in words.
     if first >> 6 != 0 {
         return None;
     }

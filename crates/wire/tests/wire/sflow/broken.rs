@@ -1,4 +1,5 @@
-//! Cuts, lengths that lie, and changed bytes: nothing panics, and each broken thing is one fault of one class.
+//! Truncations, wrong lengths, and changed bytes: nothing panics, and each broken part is one fault of one
+//! class.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ fn every_cut_is_one_fault() {
     }
 }
 
-/// Where each sample of a datagram ends.
+/// The end offset of each sample of a datagram.
 fn ends(bytes: &[u8]) -> Vec<usize> {
     let mut ends = vec![28];
     while let Some(head) = bytes.get(ends[ends.len() - 1]..).and_then(|rest| rest.first_chunk()) {
@@ -39,7 +40,8 @@ fn ends(bytes: &[u8]) -> Vec<usize> {
     ends.split_off(1)
 }
 
-/// Every word of a datagram replaced by what lengths, counts and types may lie: the samples before it stay.
+/// Replaces every word of a datagram with wrong lengths, counts and types: the samples before it are
+/// unaffected.
 #[test]
 fn every_word_may_lie() {
     let whole = everything(2);
@@ -88,7 +90,7 @@ fn counts_of_samples_and_records_may_lie() {
     assert_eq!(found.malformed, [Fault::Truncated { need: 8, have: 0 }.at(place)]);
     assert_eq!(found.samples, 2);
 
-    // Of items that are not there.
+    // Counts of items that are not there.
     let found = survey(&datagram(&[&flow(&[
         &tlv(1012, &words(&[u32::MAX, 1])),
         &tlv(1036, &words(&[1])),

@@ -1,13 +1,13 @@
-//! Datagrams by hand, byte for byte: the encoder has no part in these.
+//! Hand-written datagrams, byte by byte, without using the encoder.
 
 use wire::sflow::{Address, DataSource, Datagram, Direction, FlowRecord, Form, Interface, Sample};
 
-/// Words in network order.
+/// Words in network byte order.
 pub(super) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// A datagram of 10.0.0.1 with these samples, as they are.
+/// A datagram of 10.0.0.1 with these encoded samples.
 pub(super) fn datagram(samples: &[&[u8]]) -> Vec<u8> {
     let mut bytes = words(&[5, 1, 0x0a00_0001, 7, 100, 60_000, samples.len() as u32]);
     samples.iter().for_each(|sample| bytes.extend_from_slice(sample));
@@ -21,7 +21,7 @@ pub(super) fn tlv(format: u32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A compact flow sample with these records, as they are.
+/// A compact flow sample with these encoded records.
 pub(super) fn flow(records: &[&[u8]]) -> Vec<u8> {
     let mut body = words(&[9, 3, 1000, 9000, 2, 3, 4, records.len() as u32]);
     records.iter().for_each(|record| body.extend_from_slice(record));

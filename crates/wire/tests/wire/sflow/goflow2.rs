@@ -1,4 +1,4 @@
-//! goflow2, a decoder that shares nothing with ours, reads what we write and what real switches sent.
+//! goflow2, an independent decoder, reads what we write and what real switches sent.
 
 use std::process::Command;
 
@@ -15,8 +15,8 @@ use super::made;
 const COMPACT: &[u8] = include_bytes!("../../../testdata/sflow-172.bin");
 const EXPANDED: &[u8] = include_bytes!("../../../testdata/sflow-1500.bin");
 
-/// What goflow2 calls the fields of the structures that it knows, in the order of our tables. Without `sampled_ethernet` (2),
-/// whose padding behind addresses goflow2 2.2.6 takes for the next field.
+/// goflow2's names for the fields of the structures that it knows, in the order of our tables. Without `sampled_ethernet`
+/// (2), because goflow2 2.2.6 takes the padding after addresses for the next field.
 const FLOW_NAMES: &[(u32, &[&str])] = &[
     (1, &["protocol", "frame-length", "stripped", "header-data"]),
     (3, &["length", "protocol", "src-ip", "dst-ip", "src-port", "dst-port", "tcp-flags", "tos"]),
@@ -85,7 +85,7 @@ const COUNTER_NAMES: &[(u32, &[&str])] = &[
     ),
 ];
 
-/// What goflow2 says of one datagram, in so many lines; `produce` is `raw` or `sample`.
+/// goflow2's output for one datagram, of this many lines; `produce` is `raw` or `sample`.
 fn goflow2(produce: &str, datagram: &[u8], lines: usize) -> Vec<Json> {
     let folder = TempDir::new();
     let out = folder.file("out");
@@ -95,7 +95,7 @@ fn goflow2(produce: &str, datagram: &[u8], lines: usize) -> Vec<Json> {
     command.args(["-listen", &format!("sflow://127.0.0.1:{port}")]);
     let mut process = Process::start(command);
 
-    // A datagram to a port that nobody listens on makes the next one fail.
+    // A datagram to a port without a listener makes the next one fail.
     let socket = sender(([127, 0, 0, 1], port).into());
     wait_for("goflow2 to listen", || {
         assert!(process.is_running(), "goflow2 has ended: {}", process.said());
@@ -117,7 +117,7 @@ fn goflow2(produce: &str, datagram: &[u8], lines: usize) -> Vec<Json> {
     said
 }
 
-/// A field as goflow2 has it.
+/// A field in goflow2's representation.
 fn field(value: Value<'_>) -> Json {
     match value {
         Value::U32(value) => json!(value),
@@ -127,7 +127,7 @@ fn field(value: Value<'_>) -> Json {
         Value::Address(Address::Unknown) => json!(""),
         Value::Address(value) => json!(value.to_string()),
         Value::Text(value) => json!(value.to_string()),
-        // With the padding, which goflow2 takes for a part of the header.
+        // Including the padding, which goflow2 takes for part of the header.
         Value::Bytes(value) => {
             let mut padded = value.to_vec();
             padded.resize(value.len().next_multiple_of(4), 0);
@@ -150,7 +150,7 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).map(group).collect()
 }
 
-/// Holds one record to what goflow2 says of it. A structure without names is one that it does not know.
+/// Compares one record with goflow2's output. A structure without names is one that goflow2 does not know.
 fn check_record(
     names: &[(u32, &[&str])],
     format: DataFormat,
@@ -167,7 +167,7 @@ fn check_record(
     assert_eq!(fields.next(), None);
 }
 
-/// Holds all that we read of a datagram to what goflow2 says; returns the number of records.
+/// Compares everything we read from a datagram with goflow2's output; returns the number of records.
 fn check_raw(bytes: &[u8]) -> usize {
     let said = &goflow2("raw", bytes, 1)[0]["message"];
     let datagram = Datagram::parse(bytes).unwrap();
@@ -218,7 +218,7 @@ fn check_flow(flow: &FlowSample<'_>, theirs: &Json) {
     assert_eq!(theirs["sampling-rate"], json!(flow.sampling_rate));
     assert_eq!(theirs["sample-pool"], json!(flow.sample_pool));
     assert_eq!(theirs["drops"], json!(flow.drops));
-    // Of the cases here, interfaces by index alone are written alike in both forms.
+    // In these cases, only interfaces by index occur, which both forms encode alike.
     let [input, output] = match flow.form {
         Form::Compact => ["input", "output"],
         Form::Expanded => ["input-if-value", "output-if-value"],
@@ -246,7 +246,7 @@ fn check_flow_records<'a>(
     records.len()
 }
 
-/// Bodies of the structures of a table that goflow2 knows. Of a way, it reads the first segment.
+/// Bodies of the structures in a table that goflow2 knows. Of an AS path, it reads only the first segment.
 fn bodies(kinds: &[Kind], names: &[(u32, &[&str])]) -> Vec<(DataFormat, Vec<u8>)> {
     let known = |kind: &&Kind| names.iter().any(|(number, _)| *number == kind.format.0);
     let body = |kind: &Kind| match kind.format.0 {
@@ -258,7 +258,7 @@ fn bodies(kinds: &[Kind], names: &[(u32, &[&str])]) -> Vec<(DataFormat, Vec<u8>)
     kinds.iter().filter(known).map(|kind| (kind.format, body(kind))).collect()
 }
 
-/// A datagram of every form of sample with every structure that goflow2 knows.
+/// A datagram with every form of sample and every structure that goflow2 knows.
 fn ours() -> Vec<u8> {
     let flows = bodies(FlowRecord::KINDS, FLOW_NAMES);
     let flows: Vec<_> = flows
@@ -317,7 +317,7 @@ fn goflow2_reads_what_we_write_and_what_switches_send_as_we_do() {
     assert!(check_raw(EXPANDED) > 5);
 }
 
-/// The headers of packets that real switches sampled.
+/// Packet headers that real switches sampled.
 #[test]
 fn goflow2_reads_sampled_headers_as_we_do() {
     if !need_tool("goflow2") {
@@ -340,7 +340,7 @@ fn goflow2_reads_sampled_headers_as_we_do() {
     }
 }
 
-/// Without ICMP's type, which goflow2 2.2.6 leaves at 0 in tagged frames.
+/// Does not compare ICMP's type, which goflow2 2.2.6 leaves at 0 in tagged frames.
 fn check_packet(flow: &FlowSample<'_>, theirs: &Json) {
     let header = flow.records().find_map(|record| match record {
         Ok(FlowRecord::SampledHeader(header)) => Some(header),

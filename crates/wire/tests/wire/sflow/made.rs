@@ -1,17 +1,17 @@
-//! Bytes of every structure, made from the types that the tables state.
+//! Bytes of every structure, generated from the types in the tables.
 
 use testkit::Random;
 use wire::sflow::{CounterRecord, FlowRecord, Kind};
 
 use super::bytes::{datagram, tlv, words};
 
-/// Bytes of a field of this type, as XDR has them.
+/// Random XDR bytes for a field of this type.
 fn field(kind: &str, random: &mut Random) -> Vec<u8> {
     let mut word = || (random.next() as u32).to_be_bytes();
     let mut some = |count: usize| (0..count).flat_map(|_| word()).collect::<Vec<u8>>();
     match kind {
         "u32" | "i32" | "counter32" | "IPv4" | "4 bytes" => some(1),
-        // Not a number would not be equal to itself.
+        // A NaN would not equal itself.
         "f32" => 1.5_f32.to_be_bytes().to_vec(),
         "u64" | "counter64" => some(2),
         "IPv6" | "16 bytes" => some(4),
@@ -43,12 +43,12 @@ fn list(random: &mut Random, words_each: usize) -> Vec<u8> {
     words(&list)
 }
 
-/// Bytes of a structure, with every field that later editions added.
+/// Bytes of a structure, including every field added by later editions.
 pub(super) fn body(kind: &Kind, random: &mut Random) -> Vec<u8> {
     kind.fields.iter().flat_map(|(_, kind)| field(kind, random)).collect()
 }
 
-/// Records of all structures of a table.
+/// Records of all structures in a table.
 pub(super) fn records(kinds: &[Kind], random: &mut Random) -> Vec<Vec<u8>> {
     kinds.iter().map(|kind| tlv(kind.format.0, &body(kind, random))).collect()
 }

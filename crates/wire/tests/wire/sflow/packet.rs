@@ -1,4 +1,4 @@
-//! Sampled headers, byte for byte.
+//! Sampled headers, byte by byte.
 
 use std::net::IpAddr;
 
@@ -61,7 +61,7 @@ fn frame(parts: &[&[u8]]) -> Packet {
     Packet::parse(ETHERNET, &parts.concat())
 }
 
-/// The IP header in a frame of these parts, behind Ethernet's type.
+/// The IP header in a frame with these parts after the ethertype.
 fn ip_of(ethertype: u16, parts: &[&[u8]]) -> Ip {
     frame(&[&ethernet(ethertype), &parts.concat()]).ip.unwrap()
 }
@@ -154,7 +154,7 @@ fn other_ways_to_carry_ip() {
 fn what_is_not_ip_is_left() {
     let arp = frame(&[&ethernet(0x0806), &[0; 28]]);
     assert_eq!((arp.ethertype, arp.ip), (Some(0x0806), None));
-    // Neither is a version nor type that IP would not have.
+    // Neither has a version or type that IP could have.
     assert_eq!(frame(&[&ethernet(0x0800), &[0x55; 40]]).ip, None);
 }
 
@@ -171,7 +171,7 @@ fn parts_of_packets() {
     let last = part(185);
     assert_eq!(last.fragment, Some(Fragment { id: 7, offset_bytes: 1480, has_more: false }));
     assert!(last.ports.is_none() && last.is_later_fragment());
-    // "Do not fragment" is no part.
+    // "Do not fragment" does not make a fragment.
     assert_eq!(part(0x4000).fragment, None);
 
     let v6_part = |word: [u8; 2]| {
@@ -195,12 +195,12 @@ fn extension_headers_of_ipv6_are_skipped() {
         [&v6(0, 100), &hop_by_hop, &routing, &authentication, &options, &udp(53)];
     let found = ip_of(0x86dd, &parts);
     assert_eq!((found.protocol, found.ports.unwrap().dst), (17, 53));
-    // Cut within one: the number of the one that is cut.
+    // Cut inside a header: the protocol is the number of the truncated one.
     let found = ip_of(0x86dd, &[&v6(0, 100), &hop_by_hop, &routing[..9]]);
     assert_eq!((found.protocol, found.ports), (43, None));
 }
 
-/// What is in a tunnel: TCP over IPv4.
+/// The contents of a tunnel: TCP over IPv4.
 fn inside() -> Vec<u8> {
     [&v4(6, 60)[..], &tcp()].concat()
 }
@@ -287,7 +287,7 @@ fn tunnels_in_tunnels_are_counted() {
     assert_eq!(packet.further_tunnels, 3);
 }
 
-/// Each cut shows what is left and never more than the whole has.
+/// Each truncation shows what is left and never more than the whole has.
 #[test]
 fn cut_headers_show_what_is_there() {
     let vxlan = [8, 0, 0, 0, 1, 2, 3, 0];
@@ -317,14 +317,14 @@ fn length_at_layer_three() {
     };
     let with_ip = [&ethernet(0x0800)[..], &v4(17, 1400), &udp(53)].concat();
     check(&with_ip, 1418, 4, 1400);
-    // Even if the rest does not fit to it.
+    // Even if the rest does not match it.
     check(&with_ip, 9000, 0, 1400);
     let by_card = [&ethernet(0x0800)[..], &v4(17, 0), &udp(53)].concat();
     check(&by_card, 1418, 4, 1400);
     let arp = [&ethernet(0x0806)[..], &[0; 28]].concat();
     check(&arp, 64, 4, 46);
     check(&arp, 68, 8, 46);
-    // All that is behind the sampled bytes is called stripped.
+    // Everything beyond the sampled bytes is reported as stripped.
     check(&arp, 1042, 1000, 1024);
     check(&arp, 0, 0, 0);
     check(&[], 100, u32::MAX, 0);

@@ -1,4 +1,4 @@
-//! The tables against the specifications, and every structure read and written.
+//! The tables compared with the specifications, and every structure read and written.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use wire::sflow::{
 
 use super::made;
 
-/// Bytes of the structures that have a fixed length, from the specifications.
+/// Sizes of the structures with a fixed length, from the specifications.
 const FLOW_BYTES: &[(u32, usize)] = &[
     (2, 24),
     (3, 32),
@@ -101,7 +101,7 @@ fn no_number_and_no_name_is_taken_twice() {
     }
 }
 
-/// Bytes made from the table, through the types, and back.
+/// Bytes generated from the table, through the types, and back.
 #[test]
 fn every_structure_is_written_as_it_was_read() {
     for seed in 0..50 {
@@ -111,7 +111,7 @@ fn every_structure_is_written_as_it_was_read() {
     }
 }
 
-/// The datagram, with each of its samples and records decoded and written.
+/// The datagram, with each of its samples and records decoded and re-encoded.
 pub(super) fn written(datagram: &Datagram<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::begin(&mut out, datagram);
@@ -159,7 +159,7 @@ fn visitors_see_the_fields_of_the_table_in_order() {
         assert!(kind.fields.iter().map(|(name, _)| *name).eq(seen), "{}", kind.name);
     }
 
-    // Of an interface, the numbers too: words that count up.
+    // For an interface, the numbers too: words that count up.
     let words: Vec<u32> = (1..=22).collect();
     let body = super::bytes::words(&words);
     let record = RawRecord { format: DataFormat::new(0, 1), body: &body };

@@ -1,4 +1,4 @@
-//! What agents do, and what decoders are known to get wrong.
+//! Quirks of agents, and known mistakes of decoders.
 
 use wire::sflow::flow::Gateway;
 use wire::sflow::{
@@ -25,7 +25,7 @@ fn records(flow: FlowSample<'_>) -> Vec<Result<FlowRecord<'_>, Malformed>> {
     flow.records().collect()
 }
 
-/// As an agent of Arista's sends it. Decoders that read six bytes say 00:00:01:00:5e:2a.
+/// As sent by an Arista agent. Decoders that read six bytes report 00:00:01:00:5e:2a.
 #[test]
 fn macs_have_two_bytes_of_padding() {
     let body = [
@@ -74,7 +74,7 @@ fn samples_and_records_of_others_are_skipped() {
     }
 }
 
-/// Beside metrics of InMon's, other decoders lose the datagram.
+/// With InMon's metrics in it, other decoders lose the datagram.
 #[test]
 fn metrics_stand_beside_flow_samples() {
     let metrics = tlv(4300 << 12 | 1002, &super::made::metrics());
@@ -94,7 +94,7 @@ fn a_value_of_unknown_type_ends_the_values_alone() {
     };
 }
 
-/// The whole way counts, not its first segment; and systems are what they are called.
+/// The whole path counts, not its first segment; and systems have the names of the specification.
 #[test]
 fn the_destination_is_at_the_end_of_the_last_segment() {
     let path = [2, 2, 2, 65_001, 65_002, 2, 2, 65_003, 65_004];
@@ -150,7 +150,7 @@ fn text_is_padded_between_fields_and_may_lack_its_padding_at_the_end() {
     }
 }
 
-/// The way goes by the declared length of each, never by what was read.
+/// The reader advances by declared lengths, never by what was decoded.
 #[test]
 fn bytes_behind_fields_and_behind_records_are_skipped() {
     let grown = tlv(1036, &words(&[5, 77, 78]));
@@ -184,12 +184,12 @@ fn brocade_wraps_samples_of_access_lists() {
     assert_eq!(found.malformed[0].class(), "short");
 }
 
-/// A flow sample of this source, input and output in the compact form.
+/// A flow sample with this source, input and output in the compact form.
 fn compact(source: u32, input: u32, output: u32) -> Vec<u8> {
     datagram(&[&tlv(1, &words(&[9, source, 1000, 9000, 2, input, output, 0]))])
 }
 
-/// As [`compact`], in the expanded form.
+/// Like [`compact`], in the expanded form.
 fn expanded(source: [u32; 2], input: [u32; 2], output: [u32; 2]) -> Vec<u8> {
     let [class, index] = source;
     let head = [9, class, index, 1000, 9000, 2, input[0], input[1], output[0], output[1], 0];
@@ -254,7 +254,7 @@ fn a_source_has_a_class() {
     assert_eq!(DataSource::interface(7).if_index(), Some(7));
 }
 
-/// SONiC's counters of a format whose length does not fit: the others stay.
+/// SONiC's counters in a format whose length does not fit: the others are unaffected.
 #[test]
 fn counters_that_are_broken_leave_those_beside_them() {
     let pfc = tlv(11, &words(&[1, 2, 3, 4, 5]));
@@ -275,7 +275,7 @@ fn counters_that_are_broken_leave_those_beside_them() {
     }
 }
 
-/// The length of a header is the agent's, and an attacker's.
+/// An agent, or an attacker, chooses the length of a header.
 #[test]
 fn a_header_that_is_longer_than_its_record_is_refused_alone() {
     for length in [9, 12, 0x7fff_ffff, u32::MAX, u32::MAX - 3] {

@@ -1,9 +1,9 @@
-//! Bytes of captures, written out.
+//! Hand-written capture files.
 
 use wire::DecodeError;
 use wire::capture::{Captured, read};
 
-/// The messages of a file, each with its time, and the error that ended it.
+/// The messages of a file, each with its time, and the errors.
 pub(crate) fn all(file: &[u8]) -> (Vec<Captured<'_>>, Vec<DecodeError>) {
     let (messages, errors): (Vec<_>, Vec<_>) = read(file).unwrap().partition(Result::is_ok);
     (
