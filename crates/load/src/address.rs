@@ -2,10 +2,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where datagrams go, or where they are received.
+/// A destination for datagrams, or an address to receive them at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// UDP over IPv4 or IPv6; a multicast group is joined when listening.
+    /// UDP over IPv4 or IPv6; a listener joins a multicast group.
     Udp(SocketAddr),
     /// A unix datagram socket's path.
     Unix(PathBuf),

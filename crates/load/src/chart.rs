@@ -1,4 +1,4 @@
-//! Two small charts in Unicode blocks: datagrams over time, and how long they took.
+//! Two small charts in Unicode block characters: datagrams over time, and the distribution of latencies.
 
 use crate::{LatencyReport, Timeline};
 use text::{grouped, time};
@@ -6,8 +6,8 @@ use text::{grouped, time};
 const WIDTH: usize = 64;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// One line of columns, each the average rate of its share of the time, and the highest one in figures. Empty for runs
-/// too short to have a course.
+/// A line of columns, each showing the average rate over its part of the run, and the highest rate as a number. Empty
+/// for runs too short to chart.
 pub fn rate_over_time(timeline: &Timeline) -> String {
     let intervals = &timeline.datagrams;
     if intervals.len() < 3 {
@@ -16,7 +16,7 @@ pub fn rate_over_time(timeline: &Timeline) -> String {
 
     let per_column = intervals.len().div_ceil(WIDTH);
     let column_seconds = |column: &[u64]| column.len() as f64 * timeline.interval_ns as f64 / 1e9;
-    // The last interval is seldom whole; alone in a column it would look like a drop of the rate.
+    // The last interval is seldom complete; alone in a column it would look like a drop in the rate.
     let whole = &intervals[..intervals.len() - 1];
 
     let rates: Vec<f64> = whole
@@ -33,7 +33,7 @@ fn column(value: f64, top: f64) -> char {
     if value <= 0.0 || top <= 0.0 {
         return EIGHTHS[0];
     }
-    // Anything above zero shows.
+    // Anything above zero is visible.
     EIGHTHS[((value / top * 8.0).round() as usize).clamp(1, 8)]
 }
 
@@ -58,7 +58,7 @@ pub fn latency(report: &LatencyReport) -> String {
     bars.collect()
 }
 
-/// Bucket edges are round numbers.
+/// Bucket edges are round numbers, so trailing zeros are dropped.
 fn edge_text(edge_ns: u64) -> String {
     time(edge_ns as f64).replace(".00", "").replace(".0", "")
 }

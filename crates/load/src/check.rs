@@ -1,4 +1,4 @@
-//! The check data that every datagram carries, and the payloads that carry it.
+//! The check data in every datagram, and the payloads that carry it.
 //!
 //! The header is 48 bytes, big-endian:
 //!
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! A binary payload is the header and filler. The other payloads are text: a fixed prefix, the header as 96 lower-case
-//! hexadecimal digits, a fixed suffix, and filler. The CRC covers the text as it is, without the CRC's own eight digits.
+//! hexadecimal digits, a fixed suffix, and filler. The CRC covers the text as sent, without the CRC's own eight digits.
 
 mod payload;
 
@@ -32,57 +32,58 @@ const VERSION: u8 = 1;
 const CRC_AT: usize = 16;
 const CRC_BYTES: usize = 4;
 
-/// What a datagram is for.
+/// The purpose of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// Counted and checked.
+    /// Data: counted and checked.
     Data = 0,
-    /// Says how many data datagrams were sent so far, so that loss shows before the next one arrives.
+    /// Reports how many data datagrams were sent so far, so that loss shows before the next one arrives.
     Heartbeat = 1,
-    /// The same, and no more will come.
+    /// The same, and no more will follow.
     End = 2,
 }
 
 /// The check data of one datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Check {
-    /// Random for each run of the generator, so that an old run is never taken for this one.
+    /// Random for each run of the generator, so that an old run is not mistaken for this one.
     pub run: u64,
     /// Index of the sending thread.
     pub sender: u16,
     /// Index of the source socket within the run.
     pub flow: u16,
-    /// Streams of this run that go to the same target, so that a receiver knows when it has heard them all.
+    /// Streams of this run that go to the same target, so that a receiver knows when it has received all of them.
     pub streams: u16,
     pub kind: Kind,
-    /// Position in the stream (run, sender, flow), from 0. In heartbeats the number of data datagrams sent so far.
+    /// Position in the stream (run, sender, flow), from 0. In heartbeats, the number of data datagrams sent so far.
     pub sequence: u64,
     /// When the datagram was made, in nanoseconds since 1970-01-01 UTC.
     pub stamp_ns: u64,
-    /// Heartbeats sent so far in this stream, this one included; in [`Kind::End`] all that there will have been.
+    /// Heartbeats sent so far in this stream, including this one; in [`Kind::End`], the total including those still to
+    /// come.
     pub heartbeats: u32,
 }
 
-/// A datagram whose check data holds.
+/// A datagram with valid check data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram {
     pub check: Check,
     pub payload: Payload,
 }
 
-/// Why a datagram's check data does not hold.
+/// Why a datagram's check data is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reject {
     /// No check data of this version.
     Foreign,
-    /// It says that it is longer than it is.
+    /// The declared length exceeds the actual one.
     Truncated,
-    /// A byte changed, or bytes were added.
+    /// Bytes were changed or added.
     Corrupt,
 }
 
-/// Writes filler over a whole buffer, once before any number of [`encode`] calls on it.
+/// Fills a whole buffer with filler, once before any number of [`encode`] calls on it.
 pub fn fill(payload: Payload, buffer: &mut [u8]) {
     for (idx, byte) in buffer.iter_mut().enumerate() {
         *byte = match payload {
@@ -92,8 +93,8 @@ pub fn fill(payload: Payload, buffer: &mut [u8]) {
     }
 }
 
-/// Writes check data into a datagram: the first [`Payload::size_min_bytes`] bytes and up to three behind them. The rest
-/// is filler, which stays as it is and is covered by the CRC.
+/// Writes check data into a datagram: into the first [`Payload::size_min_bytes`] bytes and up to three after them. The
+/// rest is filler, which is not changed and is covered by the CRC.
 ///
 /// # Panics
 /// If the datagram is shorter than the payload's minimum or longer than 4 GiB.
@@ -117,10 +118,10 @@ pub fn encode(payload: Payload, check: &Check, datagram: &mut [u8]) {
     }
 }
 
-/// Reads and checks a datagram of any payload.
+/// Decodes and checks a datagram with any payload.
 ///
 /// # Errors
-/// What is wrong with it. Never panics, whatever the bytes.
+/// Why the datagram is invalid. Never panics, whatever the bytes.
 pub fn decode(datagram: &[u8]) -> Result<Datagram, Reject> {
     if datagram.starts_with(&MAGIC) && datagram.get(4) == Some(&VERSION) {
         let header = datagram.first_chunk::<HEADER_BYTES>().ok_or(Reject::Truncated)?;
@@ -195,7 +196,7 @@ fn checked(
     })
 }
 
-/// CRC of all bytes but `len` at `at`.
+/// CRC of all bytes except the `len` bytes at `at`.
 fn crc_without(datagram: &[u8], at: usize, len: usize) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&datagram[..at]);
@@ -212,7 +213,7 @@ fn write_hex(bytes: &[u8], digits: &mut [u8]) {
     }
 }
 
-/// Lower case only: the CRC's own digits are outside the CRC, and `a` and `A` differ in one bit.
+/// Accepts only lower case: the CRC does not cover its own digits, and `a` and `A` differ in a single bit.
 fn read_hex(digits: &[u8]) -> Option<[u8; HEADER_BYTES]> {
     fn nibble(digit: u8) -> Option<u8> {
         match digit {
@@ -250,7 +251,7 @@ mod tests {
         bytes
     }
 
-    /// Round trip at several sizes; every truncation, extension and flipped bit is seen.
+    /// Checks the round trip at several sizes; every truncation, extension and flipped bit is detected.
     fn check_payload(payload: Payload) {
         let min = payload.size_min_bytes();
         for size in [min, min + 1, min + 2, min + 100, 1_472, 65_507] {

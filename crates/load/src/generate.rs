@@ -1,8 +1,8 @@
 //! The generator: sends marked datagrams on an absolute schedule.
 //!
-//! Each sending thread owns source sockets ("flows") to every target and gives the slots of its schedule to them in turn.
-//! A slot that comes late is sent at once and its lateness recorded; nothing is skipped to catch up. A datagram counts
-//! as sent when the kernel took it; one that the kernel refused is tried again with the same sequence number.
+//! Each sending thread owns source sockets ("flows") to every target and assigns the slots of its schedule to them in
+//! turn. A late slot is sent at once and its lateness recorded; nothing is skipped to catch up. A datagram counts as sent
+//! when the kernel has accepted it; one that the kernel refused is retried with the same sequence number.
 
 mod flow;
 mod options;
@@ -48,10 +48,10 @@ pub enum Error {
     },
 }
 
-/// Sends until the limit is reached or `stop` is set, then the end heartbeats, and reports.
+/// Sends until the limit is reached or `stop` is set, then sends the end heartbeats, and returns a report.
 ///
 /// # Errors
-/// The options contradict each other or a socket cannot be opened. Nothing was sent then.
+/// The options contradict each other, or a socket cannot be opened. In either case nothing was sent.
 pub fn run(options: &Options, stop: &AtomicBool, progress: &Progress) -> Result<Report, Error> {
     options.validate()?;
     let run = options.run.unwrap_or_else(random::fresh_run_id);

@@ -1,7 +1,8 @@
 //! Joins what a listener received with a relay's ledger: at which hop, and why, each datagram was lost.
 //!
-//! Everything that was sent is in one place: `sent = arrived + our own socket's drops + the relay's drops by hop and
-//! reason + what the relay still holds + what no counter knows`. The last is lost between the hosts, and 0 on one host.
+//! Every datagram sent is counted in exactly one place: `sent = arrived + our own socket's drops + the relay's drops by
+//! hop and reason + what the relay still holds + unexplained`. The unexplained ones were lost between hosts; there are
+//! none on a single host.
 
 mod summary;
 
@@ -11,19 +12,19 @@ use crate::verify::ListenerReport;
 use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
 use serde::Serialize;
 
-/// What one listener of ours knows by itself; heartbeats are datagrams here, as they are to the relay.
+/// What one of our listeners knows by itself; heartbeats count as datagrams here, as they do for the relay.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
-    /// What the generators say that they sent.
+    /// Datagrams sent, according to the generators.
     pub sent: u64,
-    /// All that was read from the socket.
+    /// Datagrams read from the socket.
     pub arrived: u64,
-    /// What the kernel dropped at the socket.
+    /// Datagrams that the kernel dropped at the socket.
     pub kernel_dropped: u64,
 }
 
 impl Observed {
-    /// The datagrams of a listener's report.
+    /// The datagrams in a listener's report.
     pub fn of(report: &ListenerReport) -> Observed {
         Observed {
             sent: report.counts.expected.saturating_add(report.counts.heartbeats_expected),
@@ -33,27 +34,27 @@ impl Observed {
     }
 }
 
-/// A target of the relay, by the names in its ledger.
+/// A target of the relay, by its names in the ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Route {
     pub listener: String,
     pub target: String,
 }
 
-/// Where the datagrams of one listener of ours went.
+/// Where the datagrams of one of our listeners went.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Join {
     #[serde(flatten)]
     pub route: Route,
     pub sent: u64,
     pub arrived: u64,
-    /// In the order of the path; places that lost nothing are absent.
+    /// In the order of the data path; places without losses are absent.
     pub losses: Vec<Loss>,
-    /// What the relay held when it was asked.
+    /// What the relay held at the second snapshot.
     pub in_flight: u64,
     /// Sent and not in any counter.
     pub unexplained: u64,
-    /// Arrived or counted and not sent by the runs as we know them: other senders, duplicates, a lost end of a run.
+    /// Arrived or counted, but not sent by the known runs: other senders, duplicates, or a run whose end was lost.
     pub surplus: u64,
 }
 
@@ -62,14 +63,14 @@ pub struct Join {
 pub struct Loss {
     /// `before the relay`, the name of one of its hops, `behind the relay`, or `own socket`.
     pub place: &'static str,
-    /// The ledger's reason; absent where none is known.
+    /// The ledger's reason; absent if unknown.
     pub reason: Option<Reason>,
     pub datagrams: u64,
 }
 
-/// The relay's target that sends to the listener at `address`: the one named so, or the only one there is.
+/// The relay's target that sends to the listener at `address`: the one that was named, or the only one.
 ///
-/// `wanted` is a target's name, or `listener/target`. The error is a sentence that names the targets there are.
+/// `wanted` is a target's name, or `listener/target`. The error is a sentence that lists the targets.
 pub fn route(ledger: &Snapshot, address: &str, wanted: Option<&str>) -> Result<Route, String> {
     let routes: Vec<Route> = ledger
         .hops
@@ -97,8 +98,8 @@ pub fn route(ledger: &Snapshot, address: &str, wanted: Option<&str>) -> Result<R
     }
 }
 
-/// Joins the counts that grew between two snapshots with what was observed. Without `before`, or when the relay was
-/// started anew since, all that `after` has counts.
+/// Joins the growth of the counts between two snapshots with the observations. Without `before`, or when the relay was
+/// restarted in between, uses all counts of `after`.
 pub fn join(
     before: Option<&Snapshot>,
     after: &Snapshot,
@@ -148,7 +149,7 @@ pub fn join(
         sent: observed.sent,
         arrived: observed.arrived,
         losses,
-        // What was inside before the run is the run's to push out, so that only the difference belongs to it.
+        // What was inside before the run does not belong to it, so only the difference counts.
         in_flight: hops.iter().map(|hop| grown(hop, |hop| hop.in_flight.count)).sum(),
         unexplained,
         surplus: reached.saturating_sub(observed.sent) + at_our_socket.saturating_sub(left),
@@ -180,7 +181,7 @@ mod tests {
         dropped.iter().fold(hop, add).finish(amount(received))
     }
 
-    /// A relay with targets `a` and `b` that has got `received` datagrams and lost some on the way to `a`.
+    /// A relay with targets `a` and `b` that received `received` datagrams and lost some on the way to `a`.
     fn snapshot(run_id: &str, received: u64, socket: u64, queue: u64, refused: u64) -> Snapshot {
         let read = received - socket;
         let sent = read - queue;
@@ -207,7 +208,7 @@ mod tests {
     fn every_loss_has_its_place() {
         let before = snapshot("r", 5_000, 100, 10, 1);
         let after = snapshot("r", 15_000, 400, 60, 21);
-        // 10,000 reached the relay: 300 + 50 + 20 lost there, 9,630 left, 30 of them at our own socket.
+        // 10,000 reached the relay: it lost 300 + 50 + 20, and 9,630 left, of which our own socket dropped 30.
         let observed = Observed { sent: 10_000, arrived: 9_600, kernel_dropped: 30 };
         let joined = join(Some(&before), &after, &to_a(), observed);
         assert_eq!(

@@ -1,7 +1,7 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longest time recorded, in nanoseconds; longer ones are counted as this.
+/// Longest time recorded, in nanoseconds; longer ones count as this.
 const TIME_MAX_NS: u64 = 100_000_000_000;
 
 /// Times in nanoseconds, kept to three significant digits.
@@ -9,7 +9,7 @@ const TIME_MAX_NS: u64 = 100_000_000_000;
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// None yet.
+    /// No samples yet.
     #[expect(
         clippy::new_without_default,
         reason = "it allocates half a megabyte, which one should see"
@@ -23,12 +23,12 @@ impl Latencies {
         self.0.saturating_record(time_ns);
     }
 
-    /// Takes those of another in.
+    /// Adds the samples of another one.
     pub fn add(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("all histograms here have the same bounds");
     }
 
-    /// Their quantiles and how they are spread.
+    /// Quantiles and distribution of the samples.
     pub fn report(&self) -> LatencyReport {
         LatencyReport {
             samples: self.0.len(),
@@ -44,7 +44,7 @@ impl Latencies {
         }
     }
 
-    /// Counts between the edges 1, 2, 5, 10, ... microseconds; empty buckets at both ends are left out.
+    /// Counts between the edges 1, 2, 5, 10, ... microseconds; empty buckets at both ends are omitted.
     fn distribution(&self) -> Vec<Bucket> {
         let edges_ns = (3..11).flat_map(|exp| [1, 2, 5].map(|digit| digit * 10_u64.pow(exp)));
         let mut from_ns = 0;
@@ -64,7 +64,7 @@ impl Latencies {
     }
 }
 
-/// How long something took, over many samples. Values are exact to three significant digits; 0 when there are no samples.
+/// Statistics of a duration over many samples. Values are exact to three significant digits; 0 without samples.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LatencyReport {
     pub samples: u64,
@@ -76,11 +76,11 @@ pub struct LatencyReport {
     pub p99_9_ns: u64,
     pub p99_99_ns: u64,
     pub max_ns: u64,
-    /// Samples by size, from the smallest bucket in use to the largest.
+    /// Samples by bucket, from the smallest in use to the largest.
     pub distribution: Vec<Bucket>,
 }
 
-/// Samples below `up_to_ns` and not in an earlier bucket. The edges are 1, 2, 5, 10, ... microseconds.
+/// Samples below `up_to_ns` that are not in an earlier bucket. The edges are 1, 2, 5, 10, ... microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bucket {
     pub up_to_ns: u64,

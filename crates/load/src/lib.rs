@@ -1,14 +1,14 @@
 //! Load for a path that carries datagrams: a generator that marks every datagram and a receiver that checks every mark.
 //!
-//! Both prove a relay's promise from outside, so they share no code with it but the system calls (`sys`): a bug that
-//! tool and judge share cannot be seen.
+//! Both verify a relay's promise from outside, so they share no code with it except the system calls (`sys`): a bug
+//! shared by the tool and its judge cannot be seen.
 //!
 //! - [`check`]: the check data in every datagram, and the payloads that carry it.
 //! - [`generate`]: sends marked datagrams on an absolute schedule, with heartbeats that carry the running total.
-//! - [`verify`]: receives, and says what is missing, duplicate, reordered, corrupt, truncated or late.
-//! - [`spin`]: offers load and receives it on one thread, at the highest rates.
-//! - [`search`]: which rate to try next, in a search for the highest one.
-//! - [`join`]: what was received, held against a relay's ledger: where each datagram was lost.
+//! - [`verify`]: receives, and reports what is missing, duplicate, reordered, corrupt, truncated or late.
+//! - [`spin`]: sends and receives on one thread, at the highest rates.
+//! - [`search`]: chooses the next rate in a search for the highest one.
+//! - [`join`]: compares what was received with a relay's ledger: where each datagram was lost.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-/// SplitMix64 (Steele, Lea, Flood 2014): small, fast, and the same on every machine for one seed.
+/// SplitMix64 (Steele, Lea, Flood 2014): small, fast, and deterministic for a seed on every machine.
 pub struct Random(u64);
 
 impl Random {
@@ -22,14 +22,14 @@ impl Random {
 }
 
 impl Random {
-    /// A number from 0 up to 1, without 1.
+    /// A number from 0 (inclusive) to 1 (exclusive).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// A number that no other run has, with a probability that needs no thought: the hasher keys of the standard library
-/// come from the system's random source.
+/// A number that no other run has, for all practical purposes: the hasher keys of the standard library come from the
+/// system's random source.
 pub(crate) fn fresh_run_id() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one((sys::clock::realtime_ns(), std::process::id()))

@@ -1,26 +1,26 @@
-//! The highest rate at which nothing is lost: which rate to try next, and what all that were tried say.
+//! Searches for the highest rate without loss: chooses the next rate, and evaluates the results.
 
 use serde::Serialize;
 
-/// Which rates are tried, in datagrams per second.
+/// Which rates to try, in datagrams per second.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rates {
-    /// From `first`, doubling until something is lost, and then halving the interval in which loss begins until it is no
+    /// From `first`, doubling until there is loss, and then halving the interval in which loss begins until it is no
     /// wider than an eighth of its lower end.
     Search { first: u64, highest: u64 },
-    /// This range, of which something is known, halved `steps` times by ratio. Where that does not find both a rate with
-    /// and one without loss, the range was wrong: down from there, or up, until it does.
+    /// An interval that is expected to contain the knee, halved `steps` times by ratio. If that finds no lossy rate or
+    /// no lossless one, the interval was wrong: continue beyond it, downward or upward, until both are found.
     Around { low: u64, high: u64, steps: usize },
-    /// These, in this order. The knee is then the highest of them below the first that lost.
+    /// These rates, in this order. The knee is then the highest rate below the first lossy one.
     List(Vec<u64>),
 }
 
-/// What a rate turned out to be.
+/// The result of a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Lossless,
     Lossy,
-    /// Nothing was lost, but the sender did not send so fast.
+    /// Nothing was lost, but the sender did not reach the rate.
     NotReached,
 }
 
@@ -28,13 +28,13 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum Knee {
-    /// At `lossless_per_sec` no more than the tolerance was missing, at `lossy_per_sec` more was.
+    /// At `lossless_per_sec` no more than the tolerance was lost, at `lossy_per_sec` more was.
     Between { lossless_per_sec: u64, lossy_per_sec: u64 },
-    /// No rate that was tried lost more than the tolerance.
+    /// No tested rate lost more than the tolerance.
     Above { lossless_per_sec: u64 },
-    /// The sender did not reach this rate; what it reached below it, got through.
+    /// The sender did not reach a higher rate; everything below got through.
     SenderLimit { lossless_per_sec: u64 },
-    /// The lowest rate lost already.
+    /// Even the lowest rate had loss.
     Below { lossy_per_sec: u64 },
     /// Nothing was measured.
     Unknown,
@@ -62,17 +62,17 @@ impl Knee {
     }
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Clone, Debug)]
 pub struct Search {
     rates: Rates,
     tried: Vec<(u64, Verdict)>,
 }
 
-/// Rates that are no further apart than this share are one.
+/// Rates closer together than this fraction count as equal.
 const WIDTH: f64 = 0.125;
 
-/// Rates beyond these are not looked for around a range.
+/// Limits of the search outside an interval.
 const AROUND_MIN: u64 = 100;
 const AROUND_MAX: u64 = 10_000_000;
 
@@ -82,7 +82,7 @@ impl Search {
         Search { rates, tried: Vec::new() }
     }
 
-    /// The next rate to measure; `None` when all is known.
+    /// The next rate to measure; `None` when the search is complete.
     pub fn next_rate(&self) -> Option<u64> {
         match self.rates {
             Rates::List(ref rates) => rates.get(self.tried.len()).copied(),
@@ -99,7 +99,7 @@ impl Search {
     fn doubled_or_halved(&self, first: u64, highest: u64) -> Option<u64> {
         match (self.lossless(), self.failed().map(|(rate, _)| rate)) {
             (None, None) => Some(first.min(highest.max(1))),
-            // Not even the first: look for where it does get through, as far as it is worth it.
+            // Even the first rate failed: search downward for one that gets through, within reason.
             (None, Some(failed)) => (failed > (first / 8).max(1)).then_some(failed / 2),
             (Some(lossless), None) => {
                 (lossless < highest).then(|| lossless.saturating_mul(2).min(highest))
@@ -111,7 +111,7 @@ impl Search {
         }
     }
 
-    /// The ends of the range first, and then out of it.
+    /// First the ends of the interval, and then rates outside it.
     fn beyond(&self, low: u64, high: u64) -> Option<u64> {
         let scaled = |rate: u64, factor: f64| (rate as f64 * factor) as u64;
 
@@ -124,19 +124,19 @@ impl Search {
                 let rate = if passed < high { high } else { scaled(passed, 1.12) };
                 (rate < AROUND_MAX).then_some(rate)
             }
-            // Both are known, or the sender sends no faster.
+            // Both are known, or the sender is at its limit.
             _ => None,
         }
     }
 
-    /// The lowest rate that lost something.
+    /// The lowest rate with loss.
     fn lost(&self) -> Option<u64> {
         let lost = self.tried.iter().filter(|(_, verdict)| *verdict == Verdict::Lossy);
         lost.map(|(rate, _)| *rate).min()
     }
 
-    /// The highest rate below that at which nothing was lost, however fast the sender was: around a known range, that it
-    /// was slow for once does not make the relay slower.
+    /// The highest rate below it without loss, whether or not the sender reached it: around a known interval, a sender
+    /// that was slow once does not make the relay slower.
     fn passed(&self) -> Option<(u64, Verdict)> {
         let end = self.lost().unwrap_or(u64::MAX);
         let passed =
@@ -144,12 +144,12 @@ impl Search {
         passed.copied().max_by_key(|(rate, _)| *rate)
     }
 
-    /// What came out of a rate.
+    /// Records the result of a rate.
     pub fn learn(&mut self, rate: u64, verdict: Verdict) {
         self.tried.push((rate, verdict));
     }
 
-    /// Where loss begins, by all that was tried.
+    /// The knee, according to all rates tried.
     pub fn knee(&self) -> Knee {
         match (self.lossless(), self.failed()) {
             (Some(lossless_per_sec), None) => Knee::Above { lossless_per_sec },
@@ -168,7 +168,7 @@ impl Search {
         failed.copied().min_by_key(|(rate, _)| *rate)
     }
 
-    /// The highest rate that got through, below all that did not: a higher one was lucky.
+    /// The highest rate that got through, below all that did not: a higher one was luck.
     fn lossless(&self) -> Option<u64> {
         let end = self.failed().map_or(u64::MAX, |(rate, _)| rate);
         let lossless = self.tried.iter().filter(|(_, verdict)| *verdict == Verdict::Lossless);
@@ -180,7 +180,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// A relay that loses above `capacity`, and a sender that ends at `reach`.
+    /// A relay that loses above `capacity`, and a sender whose limit is `reach`.
     fn search(rates: Rates, capacity: u64, reach: u64) -> (Knee, Vec<u64>) {
         let mut search = Search::new(rates);
         let mut tried = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
         let (knee, tried) = search(AROUND, 125_000, u64::MAX);
         assert_eq!(tried[3..], [120_000, 134_400]);
         assert_eq!(knee, Knee::Between { lossless_per_sec: 120_000, lossy_per_sec: 134_400 });
-        // A sender at its limit is not asked for more, but one that was slow for once is.
+        // A sender at its limit is not asked for more, but one that was slow only once is.
         let (knee, tried) = search(AROUND, u64::MAX, 121_000);
         assert_eq!(tried[3..], [120_000, 134_400]);
         assert_eq!(knee, Knee::SenderLimit { lossless_per_sec: 120_000 });

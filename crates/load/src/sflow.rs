@@ -1,7 +1,7 @@
-//! sFlow of agents that do not exist: known traffic, sampled at random, as datagrams.
+//! sFlow from simulated agents: known traffic, sampled at random, as datagrams.
 //!
-//! Every figure that a collector can show of it is known beforehand: each flow has a fixed rate and a fixed size of frames. What is
-//! random is only which frames are sampled, as in a switch: each with the same chance, whatever came before.
+//! Every figure that a collector can derive from it is known in advance: each flow has a fixed rate and frame size. Only the
+//! choice of sampled frames is random, as in a switch: each has the same probability, independent of earlier ones.
 
 mod packet;
 
@@ -21,44 +21,44 @@ use wire::sflow::{
     FlowSample, Form, Interface, Writer,
 };
 
-/// Samples wait for others for so long at most (sFlow version 5, section 4.3).
+/// How long samples may wait for others (sFlow version 5, section 4.3).
 const HOLD: Duration = Duration::from_secs(1);
 
-/// A flow of UDP or TCP over IPv4 that never changes.
+/// A constant UDP or TCP flow over IPv4.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TrueFlow {
-    /// Where it comes from.
+    /// Source address.
     pub src: Ipv4Addr,
-    /// Where it goes.
+    /// Destination address.
     pub dst: Ipv4Addr,
-    /// 6 or 17.
+    /// IP protocol: 6 or 17.
     pub protocol: u8,
-    /// The source port.
+    /// Source port.
     pub src_port: u16,
-    /// The destination port.
+    /// Destination port.
     pub dst_port: u16,
-    /// Bytes of each frame, with the check sequence: 64 to 9,216.
+    /// Frame size in bytes, including the check sequence: 64 to 9,216.
     pub frame_bytes: u32,
-    /// Frames in a second.
+    /// Frames per second.
     pub frames_per_s: f64,
 }
 
-/// Who sends the datagrams.
+/// Options of a simulated agent.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AgentOptions {
-    /// The agent's address, as it says.
+    /// The address that the agent reports.
     pub address: IpAddr,
-    /// Its part.
+    /// Its part of the agent.
     pub sub_agent: u32,
-    /// One in so many frames is sampled.
+    /// One in this many frames is sampled.
     pub sampling_rate: u32,
-    /// The interface at which frames come in and are sampled.
+    /// The interface at which frames arrive and are sampled.
     pub if_index: u32,
-    /// What the interface says it can carry.
+    /// The speed that the interface reports.
     pub speed_bits_per_s: u64,
-    /// Samples in a datagram at most.
+    /// Most samples in a datagram.
     pub samples_max: usize,
-    /// How often the interface's counters are sent.
+    /// How often to send the interface's counters.
     pub counters_every: Duration,
 }
 
@@ -82,14 +82,14 @@ pub struct Agent {
     flows: Vec<TrueFlow>,
     /// The first bytes of a frame of each flow, and its size.
     frames: Vec<(Vec<u8>, u32)>,
-    /// For each flow, the share of frames that belong to it or to one before it.
+    /// For each flow, the cumulative share of frames up to and including it.
     shares: Vec<f64>,
     frames_per_s: f64,
     bytes_per_s: f64,
-    /// That have come in so far.
+    /// Octets received so far.
     octets: f64,
     random: Random,
-    /// Since the agent began: the moment of the last sample, and frames up to it.
+    /// Time of the last sample since the agent started; `pool` counts the frames up to it.
     now_s: f64,
     pool: u64,
     sequence: u32,
@@ -99,7 +99,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that has sent nothing yet. The same seed gives the same datagrams.
+    /// An agent that has not sent anything. The same seed gives the same datagrams.
     pub fn new(options: AgentOptions, flows: Vec<TrueFlow>, seed: u64) -> Agent {
         let mut agent = Agent {
             options,
@@ -121,14 +121,15 @@ impl Agent {
         agent
     }
 
-    /// From now on this flows through the interface. At least one flow.
+    /// Replaces the traffic through the interface by these flows. At least one.
     pub fn set_flows(&mut self, flows: Vec<TrueFlow>) {
         let streams = flows.iter().map(|flow| (Packet::from(flow), flow.frames_per_s));
         self.set_packets(&streams.collect::<Vec<_>>());
         self.flows = flows;
     }
 
-    /// From now on these packets, each so many times a second, flow through the interface, and no [`TrueFlow`]. At least one.
+    /// Replaces the traffic through the interface by these packets with their rates per second, instead of [`TrueFlow`]s. At
+    /// least one.
     pub fn set_packets(&mut self, streams: &[(Packet, f64)]) {
         self.flows.clear();
         self.frames_per_s = streams.iter().map(|(_, per_s)| per_s).sum();
@@ -145,17 +146,17 @@ impl Agent {
         self.frames = frames.collect();
     }
 
-    /// What flows through the interface, if [`set_packets`](Self::set_packets) did not say it.
+    /// The flows through the interface, unless [`set_packets`](Self::set_packets) replaced them.
     pub fn flows(&self) -> &[TrueFlow] {
         &self.flows
     }
 
-    /// Since the agent began, at its last datagram.
+    /// Time of its last datagram, since the agent started.
     pub fn now(&self) -> Duration {
         Duration::from_secs_f64(self.now_s)
     }
 
-    /// Writes the next datagram to `out`, which is emptied. Returns when it leaves, since the agent began.
+    /// Writes the next datagram to `out`, which is cleared first. Returns its time of sending, since the agent started.
     pub fn next_datagram(&mut self, out: &mut Vec<u8>) -> Duration {
         let mut picked = Vec::with_capacity(self.options.samples_max);
         let until_s = self.now_s + HOLD.as_secs_f64();
@@ -212,13 +213,13 @@ impl Agent {
         self.now()
     }
 
-    /// How many frames pass up to the one that is sampled, which is the last of them: each has the same chance.
+    /// How many frames pass up to and including the next sampled one: each frame has the same probability.
     fn until_next_sample(&mut self) -> u64 {
         if self.options.sampling_rate <= 1 {
             return 1;
         }
         let chance = 1.0 / f64::from(self.options.sampling_rate);
-        // Between 0, never met, and 1.
+        // From just above 0, never 0, to 1.
         let unit = 1.0 - self.random.unit();
         (unit.ln() / (1.0 - chance).ln()).floor() as u64 + 1
     }

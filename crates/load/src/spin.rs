@@ -1,11 +1,11 @@
-//! The generator and the receivers of a search for the highest rate: one thread that spins.
+//! The generator and receivers for finding the highest rate: one spinning thread.
 //!
-//! It sends what is due and then empties the receivers, in turn, without ever sleeping. So the load costs one processor
-//! whatever the rate is, no wake-up of a receiver is charged to the relay, and generator and receivers never wait for each
-//! other. Every datagram carries a sequence number and the time at which it was sent; every receiver checks number, order and
-//! length of all of them. [`crate::generate`] and [`crate::verify`] check every byte as well. With one processor for the load and
-//! one for the C loop of `bench/`, 200 bytes to two receivers, both sustain about what that loop takes (300,000 datagrams a
-//! second and more); what this adds is that a run knows when its last datagram arrived, and so whether the relay kept up.
+//! In turn, it sends what is due and then empties the receivers, without ever sleeping. So the load costs one CPU at any rate,
+//! the relay does not pay for waking up a receiver, and generator and receivers never wait for each other. Every datagram carries
+//! a sequence number and its time of sending; every receiver checks number, order and length of all of them. [`crate::generate`]
+//! and [`crate::verify`] also check every byte. With one CPU for the load and one for the C loop of `bench/`, and 200 bytes to
+//! two receivers, both sustain about what that loop can take (300,000 datagrams per second and more). In addition, a run here
+//! knows when its last datagram arrived, and so whether the relay kept up.
 
 mod receiver;
 mod sender;
@@ -23,8 +23,8 @@ use sys::clock::monotonic_ns;
 /// Bytes at the start of every datagram: run (4), sequence number (8), time of sending (8).
 pub const HEADER_BYTES: usize = 20;
 
-/// What stands behind the header, from any place of its first 256 bytes on and over and over: a receiver knows the rest of a
-/// datagram by its first byte.
+/// The bytes after the header, repeated, starting anywhere within the first 256 bytes: a receiver can derive the rest of a
+/// datagram from its first byte.
 const PATTERN: [u8; 512] = {
     let mut bytes = [0; 512];
     let mut n = 0;
@@ -35,14 +35,14 @@ const PATTERN: [u8; 512] = {
     bytes
 };
 
-/// Sending ends after this many times the offer's duration: the generator cannot offer so much.
+/// Sending stops after this many times the offer's duration: the generator cannot sustain the rate.
 const PATIENCE: u32 = 2;
 
-/// How long the datagrams are.
+/// Sizes of the datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Sizes {
     Equal(usize),
-    /// Evenly spread over this range, in bytes, both ends included. No two neighbors are likely to be equal.
+    /// Uniform over this range in bytes, inclusive. Neighbors are unlikely to be equal.
     Varying {
         min: usize,
         max: usize,
@@ -50,26 +50,26 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// Length of the datagram with this sequence number, in bytes.
+    /// Size in bytes of the datagram with this sequence number.
     pub fn datagram_bytes(self, sequence: u64) -> usize {
         match self {
             Sizes::Equal(bytes) => bytes,
             Sizes::Varying { min, max } => {
-                // Fibonacci hashing: consecutive numbers spread over the whole range.
+                // Fibonacci hashing: spreads consecutive numbers over the whole range.
                 let hash = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
                 min + hash as usize % (max - min + 1)
             }
         }
     }
 
-    /// Length of the longest, in bytes.
+    /// Largest size in bytes.
     pub fn max_bytes(self) -> usize {
         match self {
             Sizes::Equal(bytes) | Sizes::Varying { max: bytes, .. } => bytes,
         }
     }
 
-    /// Length in the mean, in bytes.
+    /// Average size in bytes.
     pub fn mean_bytes(self) -> usize {
         match self {
             Sizes::Equal(bytes) => bytes,
@@ -77,13 +77,13 @@ impl Sizes {
         }
     }
 
-    /// Datagrams handed to the kernel with one call: few enough to be no burst, enough to be cheap.
+    /// Datagrams to pass to the kernel per call: few enough not to be bursty, enough to be cheap.
     pub fn burst(self) -> usize {
         (45_000 / self.max_bytes()).clamp(1, 32)
     }
 }
 
-/// What is offered to a relay, or to a receiver directly.
+/// The load offered to a relay, or directly to a receiver.
 #[derive(Clone, Debug)]
 pub struct Offer {
     pub to: Address,
@@ -92,30 +92,30 @@ pub struct Offer {
     pub rate_per_sec: f64,
     pub duration: Duration,
     pub sizes: Sizes,
-    /// Datagrams that are due are sent once there are this many of them; at most [`sys::send::BATCH`].
+    /// Due datagrams are sent once there are this many; at most [`sys::send::BATCH`].
     pub burst: usize,
-    /// What is still missing this long after the last arrival is lost.
+    /// A datagram that is still missing this long after the last arrival is lost.
     pub quiet: Duration,
     pub times: Times,
 }
 
-/// Whether receivers note how long each datagram took.
+/// Whether receivers record latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     Note,
     Ignore,
 }
 
-/// What became of an offer.
+/// The result of an offer.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     pub offered_per_sec: f64,
-    /// What the generator managed; below the offer when its processor was not fast enough or not its own.
+    /// The rate that the generator achieved; below the offer if its CPU was too slow or not exclusive.
     pub sent_per_sec: f64,
     pub sent: u64,
-    /// Datagrams a second at the slowest receiver during the last four fifths of the time.
+    /// Datagrams per second at the slowest receiver during the last four fifths of the time.
     pub delivered_per_sec: f64,
-    /// From the last datagram sent to the last one received.
+    /// Time from the last datagram sent to the last one received.
     pub drain_ms: f64,
     pub elapsed_ns: u64,
     #[serde(rename = "sinks")]
@@ -123,23 +123,23 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Different copies that arrived, all receivers together.
+    /// Distinct copies that arrived, over all receivers.
     pub fn copies(&self) -> u64 {
         self.receivers.iter().map(|tally| tally.received).sum()
     }
 
-    /// Copies that did not arrive, all receivers together.
+    /// Copies that did not arrive, over all receivers.
     pub fn lost(&self) -> u64 {
         (self.sent * self.receivers.len() as u64).saturating_sub(self.copies())
     }
 
-    /// Whether every receiver got each datagram once, in order, whole.
+    /// Whether every receiver got each datagram once, in order, intact.
     pub fn is_complete(&self) -> bool {
         self.receivers.iter().all(|tally| tally.is_complete(self.sent))
     }
 }
 
-/// Why load cannot be offered.
+/// Why the load could not be offered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot listen on {address}")]
@@ -162,10 +162,11 @@ pub enum Error {
     },
 }
 
-/// Offers load and receives all of it, on the calling thread, until all has arrived, nothing arrives any more, or `stop` is set.
+/// Sends the load and receives all of it, on the calling thread, until everything has arrived, nothing arrives any more, or
+/// `stop` is set.
 ///
 /// # Errors
-/// A socket cannot be opened, or takes nothing.
+/// A socket cannot be opened, or accepts nothing.
 pub fn run(
     offer: &Offer,
     run: u32,
@@ -182,7 +183,7 @@ pub fn run(
     let warm_ns = begin_ns + offer.duration.as_nanos() as u64 / 5;
     let give_up_ns = begin_ns + (offer.duration * PATIENCE).as_nanos() as u64;
     let (mut sent, mut last_ns) = (0, begin_ns);
-    // When, and how many the slowest receiver had by then.
+    // A time, and how many datagrams the slowest receiver had by then.
     let (mut warm, mut end) = (None, None);
     loop {
         let now_ns = monotonic_ns();
@@ -226,7 +227,7 @@ pub fn run(
     })
 }
 
-/// Takes one batch from every receiver; returns what the slowest has by now.
+/// Receives one batch on every receiver; returns the count of the slowest one.
 fn drain(receivers: &mut [Receiver], now_ns: u64, last_ns: &mut u64) -> u64 {
     let mut fewest = u64::MAX;
     for receiver in receivers {
@@ -319,7 +320,7 @@ mod tests {
         for damage in damages {
             let relay = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             relay.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-            // Room for everything: on a busy machine it may have no turn while all of it is sent.
+            // Room for everything: on a busy machine it may not run while all of it is sent.
             sys::socket::set_receive_buffer(relay.as_fd(), 4 << 20).unwrap();
             let mut receivers = [receiver()];
             let to = receivers[0].address().to_string();

@@ -1,9 +1,9 @@
 use serde::Serialize;
 
-/// Most intervals kept; when they are full, adjacent ones are added up and the interval doubles.
+/// Most intervals to keep; when they are full, adjacent ones are merged and the interval doubles.
 const INTERVALS_MAX: usize = 128;
 
-/// Datagrams over time, in at most 128 intervals of equal length, whatever the length of the run.
+/// Datagrams over time, in at most 128 equal intervals, whatever the length of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timeline {
     /// Length of one interval in nanoseconds.
@@ -19,7 +19,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds datagrams that came so long after the first one.
+    /// Adds datagrams that arrived this long after the first one.
     pub(crate) fn add(&mut self, age_ns: u64, datagrams: u64) {
         while age_ns / self.interval_ns >= INTERVALS_MAX as u64 {
             self.datagrams = self.datagrams.chunks(2).map(|pair| pair.iter().sum()).collect();

@@ -1,7 +1,7 @@
-//! The receiver: takes marked datagrams and says what is missing, duplicate, reordered, corrupt, truncated or late.
+//! The receiver: reads marked datagrams and reports what is missing, duplicate, reordered, corrupt, truncated or late.
 //!
-//! Each listener has its own thread and socket and judges for itself: two targets of a relay each get every datagram.
-//! Memory is bounded: a bitmap window for each stream, at most [`Options::streams_max`] streams.
+//! Each listener has its own thread and socket and judges independently, because each of a relay's targets gets every
+//! datagram. Memory is bounded: a bitmap window for each stream, and at most [`Options::streams_max`] streams.
 
 mod listener;
 mod report;
@@ -25,24 +25,24 @@ pub(crate) use stream::Stream;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listeners: Vec<Address>,
-    /// Interface that joins a multicast group: a name, or for IPv4 its address.
+    /// Interface on which to join a multicast group: a name or, for IPv4, its address.
     pub multicast_interface: Option<String>,
-    /// Receive buffer to ask for, in bytes of the kernel's accounting. The report says what was granted.
+    /// Receive buffer size to request, in bytes of the kernel's accounting. The report has the size granted.
     pub receive_buffer_bytes: usize,
     pub until: Until,
     /// Age at which a datagram counts as late.
     pub late_after: Duration,
-    /// Streams (run, sender, flow) followed on each listener; datagrams of further ones are only counted. Each costs
-    /// an eighth of the window in bytes.
+    /// Most streams (run, sender, flow) to track on each listener; datagrams of further ones are only counted. Each
+    /// costs an eighth of the window in bytes.
     pub streams_max: usize,
-    /// How far behind the highest sequence number duplicates are distinguished from late arrivals, in datagrams.
+    /// How far behind the highest sequence number duplicates can be told from late arrivals, in datagrams.
     pub window: usize,
-    /// Pause between two system calls. Longer: fewer wake-ups, so less CPU; the latencies then include it.
+    /// Pause between system calls. A longer pause means fewer wake-ups and less CPU, but is included in the latencies.
     pub read_interval: Duration,
 }
 
 impl Options {
-    /// Options as `weir verify` has them.
+    /// The default options of `weir verify`.
     pub fn on(listeners: Vec<Address>) -> Options {
         Options {
             listeners,
@@ -57,26 +57,26 @@ impl Options {
     }
 }
 
-/// When a listener stops: as soon as one of these holds, or when its stop flag is set.
+/// When a listener stops: when any of these holds, or its stop flag is set.
 #[derive(Clone, Debug, Default)]
 pub struct Until {
     /// This long after the start.
     pub duration: Option<Duration>,
-    /// This many different data datagrams have arrived.
+    /// When this many distinct data datagrams have arrived.
     pub count: Option<u64>,
-    /// The senders have said that this was all.
+    /// When the senders have announced their end.
     pub done: Option<Done>,
 }
 
-/// When the senders are done.
+/// When the senders count as done.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// Runs that have to end.
+    /// Number of runs that must end.
     pub runs: usize,
-    /// Silence after the last end heartbeat, for datagrams that come late; at most 50 ms when none is outstanding.
+    /// Silence after the last end heartbeat, for late datagrams; at most 50 ms if none is outstanding.
     pub idle: Duration,
-    /// Silence after the first datagram that means that the end heartbeats are lost. The report then says that the
-    /// end was not seen.
+    /// Silence after the first datagram that means the end heartbeats are lost. The report then says that the end was
+    /// not seen.
     pub silence: Duration,
 }
 
@@ -107,10 +107,10 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Binds all listeners. What arrives from here on is counted.
+    /// Binds all listeners. Everything that arrives from now on is counted.
     ///
     /// # Errors
-    /// An address that cannot be listened on.
+    /// An address cannot be listened on.
     pub fn bind(options: Options) -> Result<Verifier, Error> {
         if options.listeners.is_empty() {
             return Err(Error::NoListener);
@@ -129,12 +129,12 @@ impl Verifier {
         Ok(Verifier { options, bound, progress })
     }
 
-    /// Where the listeners are bound, with the ports that the kernel chose for port 0.
+    /// The addresses of the listeners, with the ports that the kernel chose for port 0.
     pub fn addresses(&self) -> Vec<Address> {
         self.bound.iter().map(|bound| bound.address.clone()).collect()
     }
 
-    /// Receive buffer that was granted to each listener, in bytes of the kernel's accounting.
+    /// Receive buffer size granted to each listener, in bytes of the kernel's accounting.
     pub fn receive_buffers_bytes(&self) -> Vec<usize> {
         self.bound.iter().map(|bound| bound.receive_buffer_bytes).collect()
     }
@@ -144,7 +144,7 @@ impl Verifier {
         Arc::clone(&self.progress)
     }
 
-    /// Receives until it is time to stop or `stop` is set.
+    /// Receives until a limit is reached or `stop` is set.
     pub fn run(self, stop: &AtomicBool) -> Report {
         let Verifier { options, bound, progress } = self;
         let options = &options;
@@ -154,15 +154,15 @@ impl Verifier {
                 .zip(&*progress)
                 .map(|(bound, progress)| scope.spawn(move || bound.run(options, stop, progress)))
                 .collect();
-            // A panic of a listener's thread is ours.
+            // A panic in a listener's thread is passed on.
             threads.into_iter().map(|t| t.join().expect("a listener does not panic")).collect()
         });
         Report::new(share_totals(finished).into_iter().map(|one| one.report(options)).collect())
     }
 }
 
-/// What one listener has heard about how a stream ended, the others know too: behind a relay, all of them get the same
-/// streams, and a lost end must not make one's streams look shorter than they were.
+/// Shares what one listener has learned about the end of a stream with the others: behind a relay, all of them get the
+/// same streams, and a lost end must not make one's streams look shorter than they were.
 fn share_totals(mut finished: Vec<Finished>) -> Vec<Finished> {
     let totals: Vec<_> = finished.iter().flat_map(|one| one.tracker.totals()).collect();
     for one in finished.iter_mut().filter(|one| one.should_know_ends()) {

@@ -1,7 +1,7 @@
 use super::{Check, HEADER_BYTES, Kind};
 use text::Civil;
 
-/// How a datagram looks to those who do not check it.
+/// The appearance of a datagram to a receiver that does not check it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payload {
     /// The header and filler.
@@ -16,15 +16,15 @@ pub enum Payload {
     Statsd,
 }
 
-/// A text payload: prefix, the header's digits, suffix, then filler behind a separator.
+/// A text payload: prefix, the header's digits, suffix, then filler after a separator.
 pub(super) struct Text {
-    /// Ends with [`marker`](Self::marker), which is what the payload is recognised by.
+    /// Ends with [`marker`](Self::marker), by which the payload is recognized.
     prefix: &'static [u8],
     marker: &'static [u8],
     suffix: &'static [u8],
-    /// What the filler begins with.
+    /// The beginning of the filler.
     separator: &'static [u8],
-    /// What the filler consists of where it has no room for more than the separator.
+    /// Used as filler if there is not enough room for more than the separator.
     short: u8,
     write_prefix: fn(&Check, &mut [u8]),
 }
@@ -38,7 +38,7 @@ const TEXT: Text = Text {
     write_prefix: |_, _| {},
 };
 
-// 32473 is the enterprise number that RFC 5612 keeps for examples.
+// 32473 is the enterprise number reserved for examples by RFC 5612.
 const SYSLOG: Text = Text {
     prefix: b"<134>1 2000-01-01T00:00:00.000000Z weir weir-gen - - [weir@32473 weir1=\"",
     marker: b"[weir@32473 weir1=\"",
@@ -62,7 +62,7 @@ const STATSD: Text = Text {
     marker: b"|c|#weir1:",
     suffix: b"",
     separator: b",p:",
-    // A tag needs a name and a value; empty lines mean nothing.
+    // A tag needs a name and a value; empty lines are ignored.
     short: b'\n',
     write_prefix: |check, prefix| {
         prefix[9] = if check.kind == Kind::Data { b'1' } else { b'0' };
@@ -73,7 +73,7 @@ const TEXTS: [Payload; 4] =
     [Payload::Text, Payload::Syslog, Payload::SyslogRfc3164, Payload::Statsd];
 
 impl Payload {
-    /// Bytes of the smallest datagram that carries the check data: binary 48, text 102, RFC 5424 170, RFC 3164 138,
+    /// Size of the smallest datagram that can carry the check data: binary 48, text 102, RFC 5424 170, RFC 3164 138,
     /// `StatsD` 116.
     pub const fn size_min_bytes(self) -> usize {
         match self.text() {
@@ -92,7 +92,7 @@ impl Payload {
         }
     }
 
-    /// The text payload that a datagram claims to be, by its marker.
+    /// The text payload whose marker is in a datagram.
     pub(super) fn recognise(datagram: &[u8]) -> Option<(Payload, &'static Text)> {
         TEXTS.into_iter().find_map(|payload| {
             let text = payload.text()?;
@@ -112,7 +112,7 @@ impl Text {
         self.prefix.len() + 2 * HEADER_BYTES + self.suffix.len()
     }
 
-    /// Writes everything but the digits and the filler.
+    /// Writes everything except the digits and the filler.
     pub(super) fn write_frame(&self, check: &Check, datagram: &mut [u8]) {
         let (frame, filler) = datagram.split_at_mut(self.size_min_bytes());
         let prefix = &mut frame[..self.prefix.len()];

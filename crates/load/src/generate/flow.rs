@@ -9,13 +9,13 @@ use sys::poll::{Interest, PollSet};
 use sys::send::{self, Message};
 use sys::socket::{self, SendOptions};
 
-/// Attempts for one datagram whose error means "something else went wrong on this socket" before it is given up.
+/// Attempts to send a datagram when the error may be about something else on the socket.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// Longest wait for room before [`Halt`] is asked again.
+/// Longest wait for room before checking [`Halt`] again.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
 
-/// When to abandon what is still to be sent.
+/// When to stop sending, even if something is left.
 pub(super) struct Halt<'a> {
     pub(super) stop: &'a AtomicBool,
     /// On the monotonic clock.
@@ -39,7 +39,7 @@ pub(super) struct Flow {
     sender: u16,
     flow: u16,
     streams: u16,
-    /// Data datagrams that the kernel took, which is also the next sequence number.
+    /// Data datagrams accepted by the kernel; also the next sequence number.
     pub(super) sent_datagrams: u64,
     pub(super) sent_bytes: u64,
     pub(super) heartbeats: u64,
@@ -49,10 +49,10 @@ pub(super) struct Flow {
     segmentation: Segmentation,
 }
 
-/// How many of a batch's slots are done with.
+/// How many slots of a batch are finished.
 pub(super) struct Outcome {
     pub(super) sent: usize,
-    /// The slot behind the sent ones was given up.
+    /// Slots after the sent ones that were abandoned.
     pub(super) gave_up: usize,
 }
 
@@ -75,7 +75,7 @@ impl Flow {
             payload: options.payload,
             run,
             sender,
-            // `Options::validate` has seen to it that all flows together fit 16 bits.
+            // `Options::validate` has made sure that the number of all flows fits in 16 bits.
             flow: (target_idx * options.flows + flow_idx) as u16,
             streams: options.flows as u16,
             sent_datagrams: 0,
@@ -95,12 +95,12 @@ impl Flow {
     fn check(&self, kind: Kind, sequence: u64) -> Check {
         let (run, sender, flow, streams) = (self.run, self.sender, self.flow, self.streams);
         let stamp_ns = sys::clock::realtime_ns();
-        // Nobody sends 2^32 heartbeats; should it happen, the receiver's count of missing ones is off.
+        // 2^32 heartbeats never occur in practice; if they did, the receiver's count of missing heartbeats would be wrong.
         let heartbeats = self.heartbeats as u32;
         Check { run, sender, flow, streams, kind, sequence, stamp_ns, heartbeats }
     }
 
-    /// Marks and sends one datagram of each size, which lie `stride` bytes apart in `buffer`.
+    /// Marks and sends one datagram for each size; they are `stride` bytes apart in `buffer`.
     pub(super) fn send_data(
         &mut self,
         sizes: &[usize],
@@ -136,7 +136,7 @@ impl Flow {
         let gave_up = match refused {
             None => 0,
             Some(_) if messages[taken].datagrams > 1 => {
-                // The device or the path may take no segments: singles from here on, beginning with these.
+                // The device or the path may not support segmentation: send single datagrams from now on, starting with these.
                 self.segmentation = Segmentation::Off;
                 0
             }
@@ -149,7 +149,7 @@ impl Flow {
     }
 
     /// Sends messages in order; stops at one that the kernel refuses permanently, or when `halt` says so. Returns how many were
-    /// sent and why the next one was refused.
+    /// sent, and why the next one was refused.
     fn send_all(&mut self, messages: &[Message<'_>], halt: &Halt<'_>) -> (usize, Option<Errno>) {
         let mut sent = 0;
         let mut attempts = 0;
@@ -171,9 +171,9 @@ impl Flow {
 
             match errno {
                 Errno::AGAIN => self.wait_for_room(),
-                // A full queue of the device has no event to wait for.
+                // There is no event to wait for when the device's queue is full.
                 Errno::NOBUFS => std::thread::sleep(Duration::from_millis(1)),
-                // These report an earlier datagram's fate, or a peer that is away: this datagram was not sent.
+                // These report the fate of an earlier datagram, or that the peer is gone: this datagram was not sent.
                 Errno::CONNREFUSED
                 | Errno::HOSTUNREACH
                 | Errno::NETUNREACH
@@ -193,11 +193,11 @@ impl Flow {
     fn wait_for_room(&self) {
         let mut set = PollSet::default();
         set.add(self.socket.as_fd(), Interest::Writable);
-        // An error of poll(2) is a signal: the caller asks `Halt` and comes back.
+        // An error of poll(2) means a signal: the caller checks `Halt` and tries again.
         let _ = set.wait(ROOM_WAIT);
     }
 
-    /// Empties the error queue of a UDP socket; opens a unix socket anew, whose receiver may have been replaced.
+    /// Empties the error queue of a UDP socket; reopens a unix socket, because its receiver may have been replaced.
     fn recover(&mut self) {
         match &self.address {
             Address::Udp(_) => while sys::errqueue::take(self.socket.as_fd()).is_some() {},
@@ -209,21 +209,21 @@ impl Flow {
         }
     }
 
-    /// Says how many data datagrams were sent so far, in a heartbeat that `further` ones will follow at the end.
+    /// Reports how many data datagrams were sent so far, in a heartbeat that `further` more will follow at the end.
     pub(super) fn send_heartbeat(&mut self, kind: Kind, further: u32, halt: &Halt<'_>) {
         let mut datagram = [0; HEARTBEAT_BYTES_MAX];
         let datagram = &mut datagram[..self.payload.size_min_bytes()];
         let mut check = self.check(kind, self.sent_datagrams);
         check.heartbeats = check.heartbeats.wrapping_add(1 + further);
         check::encode(self.payload, &check, datagram);
-        // One that is refused is in the errors; its number goes to the next one.
+        // A refused heartbeat is counted as an error; the next one gets its number.
         let (sent, _) = self.send_all(&[Message::single(datagram)], halt);
         self.heartbeats += sent as u64;
         self.heartbeat_bytes += (sent * datagram.len()) as u64;
     }
 }
 
-/// No payload needs more for its check data; [`check`] tests the sizes.
+/// No payload needs more for its check data; a test in [`check`] verifies the sizes.
 const HEARTBEAT_BYTES_MAX: usize = 256;
 
 fn open_socket(address: &Address, options: &Options) -> std::io::Result<OwnedFd> {
@@ -241,7 +241,7 @@ fn open_socket(address: &Address, options: &Options) -> std::io::Result<OwnedFd>
     }
 }
 
-/// Cuts a block of datagrams that lie one behind the other into messages of as many as one message may have.
+/// Splits a block of consecutive datagrams into messages with as many datagrams as one message may hold.
 fn runs<'a>(messages: &mut [Message<'a>], block: &'a [u8], size: usize) -> usize {
     const RUN_BYTES_MAX: usize = 65_507;
     let per_run = (RUN_BYTES_MAX / size).clamp(1, send::SEGMENTS_MAX);

@@ -7,8 +7,8 @@ use std::time::Duration;
 /// Largest UDP payload over IPv4.
 const SIZE_MAX_BYTES: usize = 65_507;
 
-/// What to send, where, and how fast. Rate, count and duration are those of the whole run; the datagrams are dealt out
-/// evenly to senders, targets and flows.
+/// What to send, where, and how fast. Rate, count and duration apply to the whole run; the datagrams are distributed
+/// evenly over senders, targets and flows.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub targets: Vec<Address>,
@@ -16,18 +16,18 @@ pub struct Options {
     pub limit: Limit,
     pub sizes: Sizes,
     pub payload: Payload,
-    /// Source sockets to each target, shared by the senders.
+    /// Source sockets per target, shared by the senders.
     pub flows: usize,
     /// Sending threads.
     pub senders: usize,
-    /// Datagrams sent back to back; the average rate stays the same. At least 1.
+    /// Datagrams sent back to back; does not change the average rate. At least 1.
     pub burst: u64,
-    /// How often each stream says how many datagrams it has sent, and whether it says so at the end.
-    /// `None`: never; then a receiver cannot see that the last datagrams of a stream are lost.
+    /// How often each stream reports how many datagrams it has sent; it also does so at the end. `None`: never, and a
+    /// receiver cannot detect that the last datagrams of a stream are lost.
     pub heartbeat: Option<Duration>,
     pub source_address: Option<IpAddr>,
     pub source_port: Option<u16>,
-    /// Send buffer to ask for, in bytes of the kernel's accounting.
+    /// Send buffer size to request, in bytes of the kernel's accounting.
     pub send_buffer_bytes: Option<usize>,
     pub segmentation: Segmentation,
     pub pacing: Pacing,
@@ -36,7 +36,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Options for one flow of 200-byte binary datagrams, 1,000 a second for 10 seconds, as `weir gen` has them.
+    /// Options for one flow of 200-byte binary datagrams, 1,000 per second for 10 seconds: the defaults of `weir gen`.
     pub fn to(targets: Vec<Address>) -> Options {
         Options {
             targets,
@@ -57,7 +57,8 @@ impl Options {
         }
     }
 
-    /// Segments of one message have one length, and lie one behind the other only if all datagrams have it.
+    /// All datagrams of a segmented message must have the same length, and they are only contiguous if all sizes are
+    /// equal.
     pub(super) fn segmentation_possible(&self) -> Segmentation {
         match self.sizes {
             Sizes::Fixed(_) => self.segmentation,
@@ -105,11 +106,11 @@ pub enum Rate {
     DatagramsPerSec(u64),
     /// Bits of UDP payload.
     BitsPerSec(u64),
-    /// As fast as the kernel takes them.
+    /// As fast as the kernel accepts them.
     Max,
 }
 
-/// When to stop: at whichever comes first. Without either the run ends when its stop flag is set.
+/// When to stop: at whichever limit is reached first. Without limits the run ends when its stop flag is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limit {
     /// Data datagrams of the whole run.
@@ -117,11 +118,11 @@ pub struct Limit {
     pub duration: Option<Duration>,
 }
 
-/// Bytes of a datagram, the check data included.
+/// Size of datagrams in bytes, including the check data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sizes {
     Fixed(usize),
-    /// All sizes from the first to the last are equally likely.
+    /// All sizes from the first to the last, with equal probability.
     Uniform(usize, usize),
     /// Sizes with their weights.
     Mixed(Vec<(usize, u32)>),
@@ -146,7 +147,7 @@ impl Sizes {
         }
     }
 
-    /// The smallest and the largest size; (0, 0) when there is none.
+    /// The smallest and the largest size; (0, 0) if there is none.
     pub fn range(&self) -> (usize, usize) {
         match self {
             Sizes::Fixed(size) => (*size, *size),
@@ -161,19 +162,19 @@ impl Sizes {
     }
 }
 
-/// Whether datagrams of one fixed size leave as `UDP_SEGMENT` messages of up to 64.
+/// Whether datagrams of a fixed size are sent as `UDP_SEGMENT` messages of up to 64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Segmentation {
     Off,
-    /// Where sizes vary, the target is a unix socket, or the kernel refuses, single datagrams are sent instead.
+    /// Falls back to single datagrams if sizes vary, the target is a unix socket, or the kernel refuses.
     Gso,
 }
 
 /// How a sender waits for its next slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pacing {
-    /// Sleeps, which costs no CPU; the kernel's timer slack makes it 50 to 100 microseconds late.
+    /// Sleeps, which costs no CPU; because of the kernel's timer slack it wakes 50 to 100 microseconds late.
     Sleep,
-    /// Spins, which takes a whole CPU and is late by less than a microsecond.
+    /// Spins, which takes a whole CPU; less than a microsecond late.
     Spin,
 }

@@ -8,16 +8,16 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use sys::Errno;
 
-/// What a run has done so far, for a caller that shows progress.
+/// Progress of a run, for a caller that displays it.
 #[derive(Default, Debug)]
 pub struct Progress {
-    /// Data datagrams that the kernel took.
+    /// Data datagrams accepted by the kernel.
     pub sent_datagrams: AtomicU64,
-    /// Slots that were given up because the kernel refused the datagram.
+    /// Slots abandoned because the kernel refused the datagram.
     pub failed_datagrams: AtomicU64,
 }
 
-/// How often which error came, by its name in errno(3).
+/// How often each error occurred, by its name in errno(3).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ErrorCounts(BTreeMap<String, u64>);
@@ -33,12 +33,12 @@ impl ErrorCounts {
         }
     }
 
-    /// Names and counts, by name.
+    /// Names and counts, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }
 
-    /// All of them together.
+    /// The sum of all counts.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
@@ -68,30 +68,30 @@ fn name(errno: Errno) -> String {
     name.to_owned()
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The run id, 16 hexadecimal digits.
     pub run: String,
-    /// From the start to the last data datagram; the end heartbeats come after it.
+    /// From the start to the last data datagram; the end heartbeats follow later.
     pub elapsed_seconds: f64,
-    /// Data datagrams that the kernel took.
+    /// Data datagrams accepted by the kernel.
     pub sent_datagrams: u64,
-    /// Payload bytes of these.
+    /// Their payload bytes.
     pub sent_bytes: u64,
-    /// Heartbeats that the kernel took; a relay counts `sent_datagrams + heartbeats`.
+    /// Heartbeats accepted by the kernel; a relay counts `sent_datagrams + heartbeats`.
     pub heartbeats: u64,
-    /// Payload bytes of these.
+    /// Their payload bytes.
     pub heartbeat_bytes: u64,
     /// Slots abandoned because the kernel refused the datagram permanently; not in `sent_datagrams`.
     pub failed_datagrams: u64,
-    /// Slots that were due before the end and were not reached, because the sender was too slow.
+    /// Slots due before the end that were not reached, because the sender was too slow.
     pub slots_behind: u64,
     pub datagrams_per_sec: f64,
     pub bits_per_sec: f64,
     /// How late slots were sent; empty for unpaced runs.
     pub lateness: LatencyReport,
-    /// CPU time of the process, which may have done other things too.
+    /// CPU time of the process, including anything else that it did.
     pub process_cpu_seconds: f64,
     pub targets: Vec<TargetReport>,
 }
@@ -104,9 +104,9 @@ pub struct TargetReport {
     pub sent_bytes: u64,
     pub heartbeats: u64,
     pub heartbeat_bytes: u64,
-    /// Slots given up, by the error that made it so.
+    /// Slots abandoned, by the error that caused it.
     pub failed: ErrorCounts,
-    /// All errors of send calls. Most are answered by sending the same datagram again.
+    /// All errors of send calls. Most of them only cause a retry of the same datagram.
     pub errors: ErrorCounts,
 }
 

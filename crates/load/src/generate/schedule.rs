@@ -6,18 +6,18 @@ use std::time::Duration;
 /// One slot of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// Bytes of the datagram.
+    /// Size of the datagram in bytes.
     pub(super) size: usize,
     /// When it is due, on the monotonic clock; 0 for unpaced runs.
     pub(super) due_ns: u64,
 }
 
-/// The absolute schedule of one sender: slot times follow from the start and what came before, never from when the last
-/// one was really sent.
+/// The absolute schedule of one sender: slot times are computed from the start and the slots before, never from when
+/// the last one was actually sent.
 pub(super) struct Schedule {
     start_ns: u64,
     pace: Pace,
-    /// Datagrams, or bits, of all slots handed out.
+    /// Datagrams, or bits, of all slots so far.
     spent: u64,
     sizes: Sizes,
     random: Random,
@@ -67,8 +67,8 @@ impl Schedule {
         }
     }
 
-    /// The next slot, which stays the next until [`advance`](Self::advance). `None`: the schedule is over. Unpaced
-    /// schedules do not know when their time is over; ask [`halt_ns`](Self::halt_ns).
+    /// The next slot, which stays the same until [`advance`](Self::advance). `None` when the schedule is over. Unpaced
+    /// schedules do not know when their time is over; use [`halt_ns`](Self::halt_ns).
     pub(super) fn peek(&mut self) -> Option<Slot> {
         if self.next.is_none() && self.slots_left > 0 {
             let size = self.sizes.draw(&mut self.random);
@@ -81,7 +81,7 @@ impl Schedule {
         self.next.filter(|slot| self.end_ns.is_none_or(|end_ns| slot.due_ns < end_ns))
     }
 
-    /// Takes the slot that [`peek`](Self::peek) showed.
+    /// Consumes the slot returned by [`peek`](Self::peek).
     pub(super) fn advance(&mut self) {
         let Some(slot) = self.next.take() else { return };
         self.spent += match self.pace {
@@ -92,7 +92,7 @@ impl Schedule {
         self.slots_left -= 1;
     }
 
-    /// Slots that were due before `now_ns` and the end, less the ones that are done with. 0 where nothing is ever due:
+    /// Slots that were due before `now_ns` and the end, less the finished ones. 0 for schedules without due times:
     /// unpaced, or paced by bits.
     pub(super) fn slots_behind(&self, now_ns: u64, done: u64) -> u64 {
         let Pace::Datagrams { per_sec, senders, .. } = self.pace else { return 0 };
@@ -102,7 +102,7 @@ impl Schedule {
         (due as u64).min(self.slots_all).saturating_sub(done)
     }
 
-    /// When the time is over, however many slots are left: a paced schedule gives late slots a grace.
+    /// When to stop, however many slots are left: a paced schedule allows some grace for late slots.
     pub(super) fn halt_ns(&self, grace: Duration) -> Option<u64> {
         let grace_ns = match self.pace {
             Pace::Unpaced => 0,

@@ -8,21 +8,21 @@ use std::thread;
 use std::time::Duration;
 use sys::send;
 
-/// Most bytes marked before they are sent: more would only wait in our own memory.
+/// Most bytes to mark before sending: more would only wait in our own memory.
 const BATCH_BYTES_MAX: usize = 256 * 1_024;
 
-/// Most slots taken from the schedule at once.
+/// Most slots to take from the schedule at once.
 const ROUND_MAX: usize = 1_024;
 
-/// How long a paced run may go on after its end to send slots that are due and late.
+/// How long a paced run may continue after its end to send late slots.
 const END_GRACE: Duration = Duration::from_millis(50);
 
-/// Longest sleep before [`Halt`] is asked again.
+/// Longest sleep before checking [`Halt`] again.
 const NAP_MAX: Duration = Duration::from_millis(20);
 
 const END_HEARTBEATS: u32 = 5;
 const END_HEARTBEAT_GAP: Duration = Duration::from_millis(50);
-/// Longest time for all end heartbeats; without trouble it is four gaps.
+/// Time limit for all end heartbeats; normally they take four gaps.
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// One sending thread's sockets, buffer and counts.
@@ -35,7 +35,7 @@ pub(super) struct Sender {
     buffer: Vec<u8>,
     stride: usize,
     batch_max: usize,
-    /// Slots taken so far, which decides whose turn it is.
+    /// Slots taken so far, which determines whose turn it is.
     turn: u64,
     start_ns: u64,
     end_ns: u64,
@@ -79,7 +79,7 @@ impl Sender {
         })
     }
 
-    /// From the start of the schedule to the last data datagram.
+    /// Time from the start of the schedule to the last data datagram.
     pub(super) fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.end_ns.saturating_sub(self.start_ns))
     }
@@ -129,12 +129,13 @@ impl Sender {
         }
     }
 
-    /// Gives the slots to the flows in turn, a burst each, and sends each flow's share in batches.
+    /// Assigns the slots to the flows in turn, one burst each, and sends each flow's share in
+    /// batches.
     fn send_round(&mut self, round: &[Slot], halt: &Halt<'_>, progress: &Progress) {
         let flows = self.flows.len();
         let mut sizes = [0; 512];
 
-        // The first burst may be the rest of one that the last round began.
+        // The first burst may continue one that the last round began.
         let begun = (self.turn % self.options.burst) as usize;
         let burst_of = |slot: usize| (slot + begun) / self.options.burst as usize;
         let bursts = burst_of(round.len() - 1) + 1;
@@ -184,9 +185,9 @@ impl Sender {
         }
     }
 
-    /// Says several times that this was all: any one of these may be lost too.
+    /// Announces the end several times, because any of these heartbeats may be lost too.
     fn send_end(&mut self) {
-        // The run is stopping already, and a receiver that is away must not hold the end up for long.
+        // The run is already stopping, and an absent receiver must not delay the end for long.
         let at_ns = Some(sys::clock::monotonic_ns() + END_MAX.as_nanos() as u64);
         let halt = &Halt { stop: &AtomicBool::new(false), at_ns };
         for further in (0..END_HEARTBEATS).rev() {

@@ -1,21 +1,21 @@
-//! What a relay's ledger says that became of a load.
+//! What a relay's ledger says about the fate of a load.
 
 use ledger::{HopKind, Snapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a relay says that it did.
+/// A relay's own account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RelayLedger {
-    /// Datagrams that came to its socket.
+    /// Datagrams that arrived at its socket.
     pub received: u64,
     /// Datagrams that it sent, over all targets.
     pub sent: u64,
-    /// What it lost, by place and reason, the largest first.
+    /// Its losses by place and reason, largest first.
     pub lost: Vec<Lost>,
-    /// Whether its counts add up at every place.
+    /// Whether its counts balance at every hop.
     pub balanced: bool,
-    /// All it said, as it said it.
+    /// The complete ledger snapshot.
     pub snapshot: Snapshot,
 }
 
@@ -29,7 +29,7 @@ pub struct Lost {
 }
 
 impl RelayLedger {
-    /// What a snapshot says of a relay with this many targets.
+    /// The account in a snapshot of a relay with this many targets.
     pub fn of(snapshot: Snapshot, targets: usize) -> RelayLedger {
         let mut lost: BTreeMap<String, u64> = BTreeMap::new();
         for loss in snapshot.unintended_losses() {

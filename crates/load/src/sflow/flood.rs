@@ -1,4 +1,4 @@
-//! sFlow as fast as it can be sent: datagrams that are made once and sent over and over, each time with numbers that go on.
+//! sFlow at the highest rate: datagrams are made once and sent repeatedly, each time with advanced sequence numbers.
 
 use super::{Agent, AgentOptions, TrueFlow};
 use std::net::Ipv4Addr;
@@ -9,36 +9,37 @@ use wire::sflow::{Address, Datagram, FlowRecord, FlowSample, Records, Sample, Wr
 /// Flow samples in each datagram.
 const SAMPLES: usize = 5;
 
-/// Datagrams that are kept, or one of each agent if there are more agents.
+/// Number of datagrams to keep, or one per agent if there are more agents.
 const KEPT: u32 = 4_096;
 
-/// Where numbers are in a datagram of an agent with an IPv4 address (sFlow version 5, section 5.1, `sample_datagram_v5`): behind version,
-/// address type, address and part of the agent.
+/// Offsets of the numbers in a datagram of an agent with an IPv4 address (sFlow version 5, section 5.1, `sample_datagram_v5`):
+/// after version, address type, address and sub-agent.
 const SEQUENCE_AT: usize = 16;
 const UPTIME_AT: usize = 20;
 const SAMPLES_AT: usize = 28;
 
-/// The same in a flow sample (section 5.3, `flow_sample`): behind format and length; the pool behind source and rate.
+/// The same in a flow sample (section 5.3, `flow_sample`): after format and length; the pool after source and rate.
 const SAMPLE_SEQUENCE_AT: usize = 8;
 const SAMPLE_POOL_AT: usize = 20;
 
-/// Datagrams of equal length, in turn from each of many agents.
+/// Datagrams of equal length from many agents in turn.
 pub struct Flood {
     bytes: Vec<u8>,
     datagram_bytes: usize,
-    /// How far each datagram's numbers go on from one turn to the next: datagrams of its agent, and by agent milliseconds and frames.
+    /// How far each datagram's numbers advance per turn: `rounds` for its sequence number and, per agent, milliseconds and
+    /// frames.
     rounds: u32,
     spans: Vec<(u32, u32)>,
 }
 
 impl Flood {
-    /// The datagrams of so many agents, at least one, with addresses from 192.0.2.1 on. Each samples `flows` flows of 10 Gbit/s in all, and no other agent
-    /// has the same.
+    /// The datagrams of this many agents, at least one, with addresses from 192.0.2.1 on. Each samples `flows` flows with 10
+    /// Gbit/s in total, which no other agent has.
     pub fn new(agents: u32, flows: u32) -> Flood {
         let rounds = (KEPT / agents.max(1)).max(1);
         let mut players: Vec<Agent> = (0..agents.max(1)).map(|one| player(one, flows)).collect();
         let (mut bytes, mut datagram, mut made) = (Vec::new(), Vec::new(), Vec::new());
-        // The first datagram has counters.
+        // The first datagram contains counters.
         players.iter_mut().for_each(|agent| _ = agent.next_datagram(&mut made));
         let began: Vec<_> = players.iter().map(|agent| (agent.now(), agent.pool)).collect();
 
@@ -56,17 +57,17 @@ impl Flood {
         Flood { bytes, datagram_bytes: datagram.len(), rounds, spans: spans.collect() }
     }
 
-    /// All datagrams, one behind the other, in the order in which they are to be sent.
+    /// All datagrams, concatenated in sending order.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes of each datagram: about 1,200.
+    /// Size of each datagram: about 1,200 bytes.
     pub fn datagram_bytes(&self) -> usize {
         self.datagram_bytes
     }
 
-    /// Lets all numbers go on, so that the same datagrams are new ones.
+    /// Advances all numbers, so that the same datagrams count as new ones.
     pub fn go_on(&mut self) {
         let sample_bytes = (self.datagram_bytes - SAMPLES_AT) / SAMPLES;
         let datagrams = self.bytes.chunks_exact_mut(self.datagram_bytes);
@@ -81,7 +82,7 @@ impl Flood {
     }
 }
 
-/// Adds to the number at this place.
+/// Adds to the number at this offset.
 fn add(bytes: &mut [u8], at: usize, by: u32) {
     if let Some(place) = bytes[at..].first_chunk_mut() {
         *place = u32::from_be_bytes(*place).wrapping_add(by).to_be_bytes();
@@ -107,7 +108,7 @@ fn player(number: u32, flows: u32) -> Agent {
     Agent::new(options, (0..flows).map(flow).collect(), number.into())
 }
 
-/// The same samples, with this number and the records that a switch that routes adds to each.
+/// Copies the samples, with this sequence number and the records that a routing switch adds to each.
 fn rewrite(made: &[u8], sequence: u32, out: &mut Vec<u8>) {
     out.clear();
     let Ok(from) = Datagram::parse(made) else { return };
@@ -134,7 +135,7 @@ fn rewrite(made: &[u8], sequence: u32, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Sequence, clock, and of each sample its number and pool.
+    /// Sequence, clock, and the number and pool of each sample.
     fn numbers(bytes: &[u8]) -> (u32, u32, Vec<(u32, u32)>) {
         let datagram = Datagram::parse(bytes).unwrap();
         let samples = datagram.samples().map(|sample| {
@@ -154,7 +155,7 @@ mod tests {
 
         let (mut next, mut sample, mut pool, mut clock) = (1, 1, 0, 0);
         for _ in 0..3 {
-            // Those of the second agent.
+            // The datagrams of the second agent.
             let all = flood.bytes().chunks(flood.datagram_bytes()).collect::<Vec<_>>();
             for at in (1..datagrams).step_by(3) {
                 let (sequence, uptime_ms, samples) = numbers(all[at]);

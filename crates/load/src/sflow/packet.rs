@@ -1,51 +1,51 @@
-//! The first bytes of frames, as a switch samples them.
+//! The first bytes of frames, as sampled by a switch.
 
 use super::TrueFlow;
 use std::net::IpAddr;
 
-/// Bytes of a frame that an agent sends (sFlow version 5, section 3.1: the usual size).
+/// Bytes of a frame in a sample (sFlow version 5, section 3.1: the usual size).
 const HEADER_BYTES: usize = 128;
 
-/// IPv6's extension header of fragments (RFC 8200, section 4.5).
+/// IPv6's fragment extension header (RFC 8200, section 4.5).
 const FRAGMENT_HEADER: u8 = 44;
 
-/// A packet over IPv4 or IPv6, as its source has it. Both addresses are of one family.
+/// A packet over IPv4 or IPv6, as its source sends it. Both addresses have the same family.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Packet {
-    /// Where it comes from.
+    /// Source address.
     pub src: IpAddr,
-    /// Where it goes.
+    /// Destination address.
     pub dst: IpAddr,
-    /// The number of what it carries: 6, 17, 1, 58, 47 and so on.
+    /// IP protocol number: 6, 17, 1, 58, 47 and so on.
     pub protocol: u8,
-    /// The source port of UDP and TCP.
+    /// Source port for UDP and TCP.
     pub src_port: u16,
-    /// The destination port.
+    /// Destination port.
     pub dst_port: u16,
-    /// TCP's flags.
+    /// TCP flags.
     pub tcp_flags: u8,
-    /// The type of ICMP and ICMPv6.
+    /// Type for ICMP and ICMPv6.
     pub icmp_type: u8,
-    /// What of a larger packet it is.
+    /// Which fragment of a larger packet it is.
     pub fragment: Fragment,
-    /// Bytes of the frame, with the check sequence: 64 to 9,216.
+    /// Frame size in bytes, including the check sequence: 64 to 9,216.
     pub frame_bytes: u32,
 }
 
-/// What of a packet a frame has.
+/// Which part of a packet a frame contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fragment {
-    /// All of it.
+    /// The whole packet.
     #[default]
     Whole,
-    /// The first part, with the ports.
+    /// The first fragment, with the ports.
     First,
-    /// A later part, without them.
+    /// A later fragment, without ports.
     Later,
 }
 
 impl Fragment {
-    /// The 16 bits of IPv4's flags and offset (RFC 791).
+    /// The 16 bits of flags and offset in IPv4 (RFC 791).
     fn v4(self) -> u16 {
         match self {
             Fragment::Whole => 0,
@@ -54,7 +54,7 @@ impl Fragment {
         }
     }
 
-    /// Those of IPv6's extension header (RFC 8200, section 4.5): the offset, then three bits.
+    /// The same in IPv6's extension header (RFC 8200, section 4.5): the offset, then three bits.
     fn v6(self) -> u16 {
         match self {
             Fragment::Whole => 0,
@@ -96,7 +96,7 @@ impl Packet {
     }
 
     fn put_ip(&self, bytes: &mut Vec<u8>) {
-        // Without Ethernet's header and check sequence.
+        // Without the Ethernet header and check sequence.
         let ip_bytes = self.frame_bytes.saturating_sub(18) as u16;
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -132,7 +132,7 @@ impl Packet {
     fn put_transport(&self, bytes: &mut Vec<u8>) {
         match self.protocol {
             1 | 58 => bytes.extend([self.icmp_type, 0, 0, 0]),
-            // GRE without any option, around IPv4.
+            // GRE without options, around IPv4.
             47 => bytes.extend([0, 0, 0x08, 0x00]),
             6 | 17 => {
                 bytes.extend(self.src_port.to_be_bytes());

@@ -7,32 +7,32 @@ use sys::clock::monotonic_ns;
 use sys::recv::{ReceiveBatch, Received, Wait};
 use sys::socket::mem_info;
 
-/// Room for about 200,000 datagrams of 200 bytes: half a second of anything that is offered here.
+/// Room for about 200,000 datagrams of 200 bytes: half a second at the highest rates used here.
 const RECEIVE_BUFFER_BYTES: usize = 256 << 20;
 
-/// Datagrams within which one that comes late is distinguished from one that comes twice: 128 KiB of memory.
+/// Datagrams within which late arrivals can be distinguished from duplicates: 128 KiB of memory.
 const WINDOW: usize = 1 << 20;
 
 /// What one receiver got in one run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tally {
-    /// Different datagrams.
+    /// Distinct datagrams.
     pub received: u64,
-    /// Datagrams that came once more.
+    /// Repeated arrivals of a datagram.
     pub duplicates: u64,
-    /// Datagrams with a number that was passed already: late or double.
+    /// Datagrams whose number had already been passed: late or duplicate.
     pub out_of_order: u64,
-    /// Datagrams of another length, or with other bytes, than were sent. They are not among those received.
+    /// Datagrams whose length or bytes differ from what was sent. Not included in `received`.
     pub damaged: u64,
-    /// Dropped by the kernel at the receiver's own socket: then the run says nothing about the relay.
+    /// Dropped by the kernel at the receiver's own socket: the run then says nothing about the relay.
     pub own_drops: u32,
-    /// From sending to receiving, if that was asked for.
+    /// Time from sending to receiving, if recorded.
     #[serde(skip)]
     pub latencies: Option<Latencies>,
 }
 
 impl Tally {
-    /// Whether each of `sent` datagrams came once, in order, whole.
+    /// Whether each of `sent` datagrams arrived once, in order, intact.
     pub fn is_complete(&self, sent: u64) -> bool {
         let wrong = self.duplicates + self.out_of_order + self.damaged;
         self.received == sent && wrong == 0
@@ -46,7 +46,7 @@ pub struct Receiver {
     buffer_bytes: usize,
     run: u32,
     sizes: Sizes,
-    /// Datagrams of the run, at most.
+    /// Upper limit of the run's datagrams.
     total: u64,
     stream: Stream,
     drops_at_begin: u32,
@@ -54,8 +54,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Opens a receiver that reads at most `buffer_bytes` of each datagram. Of longer ones it checks the start and that
-    /// there is more: copying all of a 64,000-byte datagram would cost the load more than the relay.
+    /// Opens a receiver that reads at most `buffer_bytes` of each datagram. For longer ones it checks the beginning and
+    /// that there is more: copying whole 64,000-byte datagrams would cost the load more than the relay.
     ///
     /// # Errors
     /// The address cannot be listened on.
@@ -87,7 +87,7 @@ impl Receiver {
         self.stream.received
     }
 
-    /// Starts over for a run of at most `total` datagrams. What arrives of other runs is ignored.
+    /// Resets for a run of at most `total` datagrams. Datagrams of other runs are ignored.
     pub(super) fn begin(&mut self, run: u32, sizes: Sizes, total: u64, times: Times) {
         (self.run, self.sizes) = (run, sizes);
         (self.total, self.stream) = (total, Stream::new(WINDOW));
@@ -96,7 +96,7 @@ impl Receiver {
         self.drops_at_begin = self.drops();
     }
 
-    /// What this run's tally is.
+    /// Returns this run's tally.
     pub(super) fn finish(&mut self) -> Tally {
         let Stream { received, duplicate, reordered, beyond_window, .. } = self.stream;
         Tally {
@@ -112,7 +112,7 @@ impl Receiver {
         mem_info(self.bound.socket.as_fd()).map_or(0, |info| info.dropped_datagrams)
     }
 
-    /// Takes one batch, if there is one, and returns its size.
+    /// Receives one batch, if there is one, and returns its size.
     pub fn receive(&mut self) -> usize {
         let Ok(count) = self.batch.receive(self.bound.socket.as_fd(), Wait::No) else { return 0 };
         let now_ns = monotonic_ns();
@@ -150,8 +150,7 @@ fn header(bytes: &[u8]) -> Option<(u32, u64, u64)> {
     Some((u32::from_le_bytes(*run), u64::from_le_bytes(*sequence), u64::from_le_bytes(*sent_ns)))
 }
 
-/// Whether it has the length that was sent, and behind the header the bytes that [`PATTERN`] has from some place on, as far
-/// as the buffer shows them.
+/// Whether it has the length that was sent and, after the header, bytes from [`PATTERN`], as far as the buffer shows.
 fn is_whole(datagram: &Received<'_>, expected: usize, buffer_bytes: usize) -> bool {
     let bytes = datagram.bytes();
     let has_length = bytes.len() == expected.min(buffer_bytes)

@@ -9,18 +9,18 @@ use sys::clock::monotonic_ns;
 use sys::send::{BATCH, Message, send_messages};
 use sys::socket::{self, SendOptions};
 
-/// Room for what the kernel has not passed on; in its own accounting.
+/// Send buffer size, in the kernel's accounting.
 const SEND_BUFFER_BYTES: usize = 8 << 20;
 
 /// The sockets of an offer.
 pub(super) struct Sender {
     address: Address,
     sockets: Vec<OwnedFd>,
-    /// The socket whose turn it is.
+    /// Index of the socket whose turn it is.
     turn: usize,
     sizes: Sizes,
     run: u32,
-    /// The datagrams of one burst, one behind the other; but for the headers [`PATTERN`], over and over.
+    /// The datagrams of one burst, concatenated; except for the headers, [`PATTERN`] repeated.
     payload: Vec<u8>,
 }
 
@@ -45,8 +45,8 @@ impl Sender {
         Ok(Sender { address: offer.to.clone(), sockets, turn: 0, sizes: offer.sizes, run, payload })
     }
 
-    /// Marks and sends `count` datagrams, at most [`BATCH`], the first of them with this number. Waits for room until
-    /// `give_up_ns` or `stop`, and returns how many the socket took.
+    /// Marks and sends `count` datagrams, at most [`BATCH`], numbered from `first`. Waits for room until `give_up_ns` or
+    /// `stop`, and returns how many the socket accepted.
     pub(super) fn send(
         &mut self,
         first: u64,
@@ -67,9 +67,10 @@ impl Sender {
             start = end;
         }
 
-        // Equal datagrams go as one UDP_SEGMENT message, which the kernel takes apart before it queues them at the relay's
-        // socket (net/ipv4/udp.c, udp_queue_rcv_skb). The relay reads single datagrams as ever, and the generator, which
-        // would be the limit otherwise, needs a fraction of the time. A unix socket would take them for one datagram.
+        // Equal datagrams are sent as one UDP_SEGMENT message, which the kernel splits before it queues them at the
+        // relay's socket (net/ipv4/udp.c, udp_queue_rcv_skb). The relay reads single datagrams as always, and the
+        // generator, which would otherwise be the limit, needs a fraction of the time. A unix socket would send them as
+        // one datagram.
         let is_run =
             matches!((self.sizes, &self.address), (Sizes::Equal(_), Address::Udp(_))) && count > 1;
         let messages: [Message<'_>; BATCH] = std::array::from_fn(|n| {
@@ -84,7 +85,7 @@ impl Sender {
         let in_message = if is_run { count } else { 1 };
         let taken = self.send_all(&messages[..count / in_message], give_up_ns, stop);
 
-        // Lengths vary: the next burst's datagrams have other headers in other places.
+        // With varying lengths, the headers of the next burst are at other offsets.
         for range in &ranges[..count] {
             let header = range.start..range.start + HEADER_BYTES;
             self.payload[header].copy_from_slice(&PATTERN[range.start % 256..][..HEADER_BYTES]);
@@ -102,8 +103,8 @@ impl Sender {
         while taken < messages.len() {
             match send_messages(self.sockets[self.turn].as_fd(), &messages[taken..]) {
                 Ok(count) => taken += count,
-                // Nothing listened there a moment ago, or a buffer is full: the same datagram goes again. What a relay
-                // takes from nobody for the rest of the run is a figure of that run, not the end of all of them.
+                // Nothing was listening a moment ago, or a buffer is full: retry the same datagram. If a relay accepts
+                // nothing for the rest of the run, that is a result of this run, not a reason to end them all.
                 Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::NOBUFS) => {
                     if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
                         break;

@@ -11,23 +11,23 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use sys::socket::{self, ListenOptions, LocalAddress};
 
-/// Longest wait for a datagram before the reasons to stop are looked at again.
+/// Longest wait for a datagram before checking the reasons to stop again.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A listener's socket.
 pub(crate) struct Bound {
     pub(crate) socket: OwnedFd,
-    /// With the port that the kernel chose.
+    /// The bound address, with the port that the kernel chose.
     pub(crate) address: Address,
     pub(super) receive_buffer_bytes: usize,
     /// The kernel's drop counter when the socket was new.
     pub(super) dropped_at_bind: u32,
-    /// Of a unix socket.
+    /// The file of a unix socket.
     file: Option<SocketFile>,
 }
 
-/// The device and the inode of a socket's file: distinguishes it from one that another program has put in its place. The bound
-/// socket holds on to its inode, so that the number is not given to another file meanwhile.
+/// Device and inode of a socket's file: tells it from one that another program has put in its place. The bound socket holds on
+/// to its inode, so the number is not reused meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SocketFile(u64, u64);
 
@@ -77,9 +77,9 @@ impl Bound {
         receiving.finish(ended_by)
     }
 
-    /// Keeps new datagrams out, so that what is queued can be read to its end.
+    /// Refuses new datagrams, so that the queue can be read to its end.
     pub(crate) fn admit_nothing(&self) {
-        // If it fails, the drain is bounded all the same.
+        // If it fails, the time limit still ends the drain.
         let _ = socket::refuse_new_datagrams(self.socket.as_fd());
         if let Address::Unix(path) = &self.address
             && self.file.is_some()

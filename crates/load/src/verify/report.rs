@@ -6,35 +6,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// `truncated`, `foreign`, `heartbeats`, `untracked`. (A heartbeat of an untracked stream counts as a heartbeat.)
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Data datagrams that were sent as far as sequence numbers and heartbeats show.
+    /// Data datagrams sent, as far as sequence numbers and heartbeats show.
     pub expected: u64,
-    /// Different data datagrams that arrived intact.
+    /// Distinct data datagrams that arrived intact.
     pub received: u64,
-    /// Payload bytes of these.
+    /// Their payload bytes.
     pub bytes: u64,
-    /// Data datagrams that had arrived before.
+    /// Data datagrams that had already arrived.
     pub duplicate: u64,
-    /// Data datagrams in `received` that came after one with a higher sequence number.
+    /// Data datagrams in `received` that arrived after one with a higher sequence number.
     pub reordered: u64,
     /// Largest distance in sequence numbers between a reordered datagram and the highest one before it.
     pub reorder_extent_max: u64,
-    /// Data datagrams so far behind that the window cannot show whether they are duplicates. They stay in `missing`.
+    /// Data datagrams so far behind that the window cannot tell whether they are duplicates. They remain in `missing`.
     pub beyond_window: u64,
-    /// Changed on the way. The sequence number they had is missing.
+    /// Changed on the way. Their sequence numbers are missing.
     pub corrupt: u64,
-    /// Shorter than they were sent, or larger than the receive buffer. The sequence number they had is missing.
+    /// Shorter than sent, or larger than the receive buffer. Their sequence numbers are missing.
     pub truncated: u64,
     /// Without check data.
     pub foreign: u64,
     /// Data datagrams in `received` older than the limit.
     pub late: u64,
-    /// Data datagrams in `received` stamped later than they arrived: the clocks differ, or one was set.
+    /// Data datagrams in `received` with a timestamp later than their arrival: the clocks differ, or one was set.
     pub from_future: u64,
     /// Heartbeats, not in any other count.
     pub heartbeats: u64,
-    /// Heartbeats that were sent as far as the datagrams of each stream show.
+    /// Heartbeats sent, as far as the datagrams of each stream show.
     pub heartbeats_expected: u64,
-    /// Payload bytes of these.
+    /// Their payload bytes.
     pub heartbeat_bytes: u64,
     /// Data datagrams of streams beyond the limit.
     pub untracked: u64,
@@ -81,12 +81,13 @@ impl Counts {
     }
 }
 
-/// One listener's counts so far, for a caller that shows progress. Each is right by itself; together they may be a batch apart.
+/// One listener's counts so far, for a caller that displays progress. Each is correct by itself; together they may be a batch
+/// apart.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Different data datagrams that arrived intact.
+    /// Distinct data datagrams that arrived intact.
     pub received: AtomicU64,
-    /// Data datagrams that are known to have been sent and have not arrived.
+    /// Data datagrams known to have been sent that have not arrived.
     pub missing: AtomicU64,
     /// Duplicate, corrupt, truncated and foreign datagrams.
     pub faulty: AtomicU64,
@@ -107,14 +108,14 @@ impl Progress {
 /// What all listeners received.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Something arrived on every listener, nothing is missing, duplicate, corrupt or truncated, and every sender that
-    /// was waited for has said that it is done.
+    /// Whether something arrived on every listener, nothing is missing, duplicate, corrupt or truncated, and every sender that
+    /// was waited for has announced its end.
     pub clean: bool,
-    /// All listeners together.
+    /// The sum over all listeners.
     pub total: Counts,
     /// `total.expected - total.received`.
     pub missing: u64,
-    /// Datagrams, heartbeats among them, that the kernel dropped at our own sockets.
+    /// Datagrams, including heartbeats, that the kernel dropped at our own sockets.
     pub kernel_dropped: u64,
     pub listeners: Vec<ListenerReport>,
 }
@@ -144,8 +145,8 @@ pub struct ListenerReport {
     pub counts: Counts,
     /// `counts.expected - counts.received`.
     pub missing: u64,
-    /// Datagrams, heartbeats among them, that the kernel dropped at this socket from bind to close. Counted modulo 2^32
-    /// by the kernel and added up here.
+    /// Datagrams, including heartbeats, that the kernel dropped at this socket from bind to close. The kernel counts modulo
+    /// 2^32; the differences are added up here.
     pub kernel_dropped: u64,
     /// Errors of receive calls.
     pub receive_errors: u64,
@@ -153,30 +154,30 @@ pub struct ListenerReport {
     pub receive_buffer_bytes: usize,
     /// From the first datagram to the last data datagram.
     pub elapsed_seconds: f64,
-    /// Different data datagrams over that time.
+    /// Distinct data datagrams over that time.
     pub datagrams_per_sec: f64,
     pub bits_per_sec: f64,
-    /// From the stamp in the datagram to the return of the receive call that brought it.
+    /// From the timestamp in the datagram to the return of the receive call.
     pub latency: LatencyReport,
     /// CPU time of this listener's thread.
     pub thread_cpu_seconds: f64,
-    /// Different data datagrams over time.
+    /// Distinct data datagrams over time.
     pub timeline: Timeline,
     pub runs: Vec<RunReport>,
 }
 
-/// One run of a generator, as one listener saw it.
+/// One run of a generator, as seen by one listener.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
     /// 16 hexadecimal digits.
     pub run: String,
-    /// Streams to this target, as its heartbeats say; 0 when none arrived.
+    /// Streams to this target, according to its heartbeats; 0 if none arrived.
     pub streams_announced: u16,
     pub streams_seen: usize,
-    /// Streams that said that they are done. Whether the last datagrams of the others are missing is unknown.
+    /// Streams that announced their end. Whether the last datagrams of the others are missing is unknown.
     pub streams_ended: usize,
     pub senders: Vec<SenderReport>,
-    /// Runs of missing sequence numbers, as far as the window reaches back; the first 32.
+    /// Ranges of missing sequence numbers, as far as the window reaches back; the first 32.
     pub gaps: Vec<Gap>,
     pub gaps_omitted: u64,
 }
@@ -194,7 +195,7 @@ pub struct SenderReport {
     pub beyond_window: u64,
 }
 
-/// Missing sequence numbers of a stream, first and last.
+/// A range of missing sequence numbers of a stream, first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
     pub sender: u16,

@@ -9,13 +9,14 @@ use std::time::Duration;
 use sys::Errno;
 use sys::recv::{ReceiveBatch, Wait};
 
-/// How often the kernel's drop counter is read while datagrams arrive, so that 2^32 drops cannot pass unseen.
+/// How often to read the kernel's drop counter while datagrams arrive, so that 2^32 drops cannot pass
+/// unnoticed.
 const MEM_INFO_EVERY: Duration = Duration::from_millis(100);
 
-/// Silence after the end when nothing is outstanding: only a duplicate may still come.
+/// Silence after the end when nothing is outstanding: only a duplicate may still arrive.
 const COMPLETE_IDLE: Duration = Duration::from_millis(50);
 
-/// Longest reading after the end. A full buffer of 64 MiB takes a tenth of it.
+/// Longest time to read after the end. A full buffer of 64 MiB takes a tenth of it.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// Why a listener stopped.
@@ -28,7 +29,7 @@ pub(super) enum EndedBy {
     Silence,
 }
 
-/// One listener at work.
+/// A running listener.
 pub(super) struct Receiving<'a> {
     bound: &'a Bound,
     options: &'a Options,
@@ -38,9 +39,9 @@ pub(super) struct Receiving<'a> {
     timeline: Timeline,
     start_ns: u64,
     first_ns: Option<u64>,
-    /// The last datagram of any kind.
+    /// Time of the last datagram of any kind.
     last_ns: u64,
-    /// The last data datagram.
+    /// Time of the last data datagram.
     last_data_ns: u64,
     kernel_dropped: u64,
     dropped_before: u32,
@@ -119,7 +120,7 @@ impl<'a> Receiving<'a> {
         (self.first_ns.is_some() && quiet >= done.silence).then_some(EndedBy::Silence)
     }
 
-    /// Reads what is queued, to the end.
+    /// Reads the queue to its end.
     pub(super) fn drain(&mut self) {
         let until_ns = sys::clock::monotonic_ns() + DRAIN_MAX.as_nanos() as u64;
         while self.receive(Wait::No) && sys::clock::monotonic_ns() < until_ns {}
@@ -127,7 +128,7 @@ impl<'a> Receiving<'a> {
         self.progress.publish(&self.tracker.counts, self.kernel_dropped);
     }
 
-    /// Takes one batch; says whether the socket may have more.
+    /// Receives one batch; returns whether the socket may have more.
     fn receive(&mut self, wait: Wait) -> bool {
         match self.batch.receive(self.bound.socket.as_fd(), wait) {
             Ok(_) => {}
@@ -164,7 +165,7 @@ impl<'a> Receiving<'a> {
     }
 
     fn read_kernel_drops(&mut self) {
-        // It cannot fail on an open socket; if it does, the next reading has the difference.
+        // It cannot fail on an open socket; if it does, the next reading includes the difference.
         if let Ok(info) = sys::socket::mem_info(self.bound.socket.as_fd()) {
             let delta = info.dropped_datagrams.wrapping_sub(self.dropped_before);
             self.kernel_dropped += u64::from(delta);
@@ -188,7 +189,7 @@ impl<'a> Receiving<'a> {
     }
 }
 
-/// What a listener that has stopped received.
+/// What a stopped listener received.
 pub(super) struct Finished {
     listen: String,
     receive_buffer_bytes: usize,
@@ -202,7 +203,7 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// Whether it was meant to see the end of every run. One that stopped at a count was not.
+    /// Whether it should have seen the end of every run. One that stopped at a count should not.
     pub(super) fn should_know_ends(&self) -> bool {
         self.ended_by != EndedBy::Count
     }

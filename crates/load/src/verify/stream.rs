@@ -1,12 +1,12 @@
-/// What was seen of one stream: a bitmap of the last sequence numbers, and counts that stay exact beyond it.
+/// State of one stream: a bitmap of the last sequence numbers, and counts that stay exact beyond it.
 pub(crate) struct Stream {
-    /// Bit `s % window` says that sequence number `s` arrived, for those in the window.
+    /// Bit `s % window` is set if sequence number `s` has arrived, for those in the window.
     seen: Box<[u64]>,
     /// Highest sequence number that arrived, plus one.
     next: u64,
-    /// Most that a heartbeat said was sent.
+    /// Highest number of sent datagrams reported by a heartbeat.
     announced: u64,
-    /// Most heartbeats that anything in the stream said were sent.
+    /// Highest number of sent heartbeats reported by anything in the stream.
     pub(super) heartbeats_expected: u64,
     pub(super) has_ended: bool,
     pub(crate) received: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Stream {
     pub(crate) beyond_window: u64,
 }
 
-/// What one data datagram is to its stream.
+/// The classification of a data datagram in its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
     InOrder,
@@ -31,7 +31,7 @@ pub(crate) enum Arrival {
 impl Stream {
     /// A stream whose window holds at least `window` sequence numbers.
     pub(crate) fn new(window: usize) -> Stream {
-        // One word more than asked for: the word that the window enters is cleared as a whole.
+        // One word more than requested, because the word that the window enters is cleared as a whole.
         let words = (window.div_ceil(64) + 1).next_power_of_two();
         Stream {
             seen: vec![0; words].into_boxed_slice(),
@@ -46,17 +46,17 @@ impl Stream {
         }
     }
 
-    /// Datagrams that were sent as far as is known: by the highest sequence number and the heartbeats.
+    /// Datagrams known to have been sent: by the highest sequence number and the heartbeats.
     pub(super) fn expected(&self) -> u64 {
         self.next.max(self.announced)
     }
 
-    /// A heartbeat's total.
+    /// Records a heartbeat's total.
     pub(super) fn announce(&mut self, total: u64) {
         self.announced = self.announced.max(total);
     }
 
-    /// A data datagram. `sequence` is below `u64::MAX`.
+    /// Records a data datagram. `sequence` is below `u64::MAX`.
     pub(crate) fn arrive(&mut self, sequence: u64) -> Arrival {
         let arrival = self.place(sequence);
         match arrival {
@@ -100,7 +100,7 @@ impl Stream {
         Arrival::Reordered { extent: highest - sequence }
     }
 
-    /// Runs of missing sequence numbers within the window, and behind it up to what heartbeats announced; first and last.
+    /// Ranges of missing sequence numbers within the window, and after it up to what heartbeats reported; first and last.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (u64, u64)> {
         let words = self.seen.len() as u64;
         let first_word = (self.next.div_ceil(64)).saturating_sub(words);
@@ -129,7 +129,7 @@ mod tests {
     use crate::random::Random;
     use std::collections::BTreeSet;
 
-    /// The same by a set that never forgets.
+    /// The same with a set that never forgets.
     #[derive(Default)]
     struct Naive {
         seen: BTreeSet<u64>,
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// A stream with loss, duplicates and reordering, all less far apart than the window.
+    /// A stream with loss, duplicates and reordering, all over distances shorter than the window.
     fn check_against_naive(seed: u64) {
         const WINDOW: u64 = 256;
         let mut random = Random::seeded(seed);

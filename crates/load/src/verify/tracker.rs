@@ -4,7 +4,7 @@ use crate::check::{self, Check, Kind, Reject};
 use crate::latency::Latencies;
 use std::collections::{BTreeMap, HashMap};
 
-/// Gaps named for each run; the counts are exact whatever their number.
+/// Most gaps to list for each run; the counts are exact whatever their number.
 const GAPS_MAX: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ struct StreamKey {
 pub(super) struct Tracker {
     streams: Vec<(StreamKey, Stream)>,
     idx_by_key: HashMap<StreamKey, usize>,
-    /// The stream of the last datagram: the next one is most often of the same.
+    /// The stream of the last datagram: the next one usually belongs to the same.
     last: Option<(StreamKey, usize)>,
     runs: BTreeMap<u64, Run>,
     streams_max: usize,
@@ -38,7 +38,7 @@ pub(super) struct Total {
 
 #[derive(Default)]
 struct Run {
-    /// Streams that the run's heartbeats announced for this target.
+    /// Streams to this target, according to the run's heartbeats.
     streams: u16,
     ended: usize,
 }
@@ -58,18 +58,18 @@ impl Tracker {
         }
     }
 
-    /// A datagram that the socket's buffer was too small for.
+    /// Counts a datagram for which the socket's buffer was too small.
     pub(super) fn observe_truncated(&mut self, bytes: &[u8]) {
         self.counts.truncated += 1;
         self.counts.all_bytes += bytes.len() as u64;
     }
 
-    /// A whole datagram, read at `now_ns` of the real-time clock.
+    /// Counts a complete datagram, read at `now_ns` of the real-time clock.
     pub(super) fn observe(&mut self, bytes: &[u8], now_ns: u64) {
         self.counts.all_bytes += bytes.len() as u64;
 
         let check = match check::decode(bytes) {
-            // A stream of 2^63 datagrams takes centuries: such a number is made up.
+            // A stream of 2^63 datagrams would take centuries: such a number is bogus.
             Ok(datagram) if datagram.check.sequence <= i64::MAX as u64 => datagram.check,
             Ok(_) | Err(Reject::Corrupt) => {
                 self.counts.corrupt += 1;
@@ -189,7 +189,8 @@ impl Tracker {
         })
     }
 
-    /// A total that another listener knows. Streams of which nothing arrived here may not be for us.
+    /// Applies a total known to another listener. Ignores streams of which nothing arrived here:
+    /// they may be for others.
     pub(super) fn learn(&mut self, total: &Total) {
         let Some(&idx) = self.idx_by_key.get(&total.key) else { return };
         let stream = &mut self.streams[idx].1;
@@ -202,7 +203,7 @@ impl Tracker {
         self.counts.expected = self.counts.expected.saturating_add(added);
     }
 
-    /// Whether at least `runs` runs were seen, and all streams of all of them have ended.
+    /// Whether at least `runs` runs were seen, and all their streams have ended.
     pub(super) fn has_ended(&self, runs: usize) -> bool {
         self.runs.len() >= runs
             && self.runs.values().all(|run| run.ended > 0 && run.ended >= usize::from(run.streams))

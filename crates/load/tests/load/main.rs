@@ -22,7 +22,7 @@ fn until_done() -> verify::Until {
     verify::Until { done: Some(Done::default()), duration, ..verify::Until::default() }
 }
 
-/// Binds the listeners, lets the generator run against them, and returns both reports.
+/// Binds the listeners, runs the generator against them, and returns both reports.
 fn exchange(
     listeners: Vec<Address>,
     gen_options: impl FnOnce(Vec<Address>) -> generate::Options,
@@ -38,7 +38,7 @@ fn exchange(
     })
 }
 
-/// `count` datagrams at a rate that any machine can take.
+/// `count` datagrams at a rate that any machine can sustain.
 fn paced(targets: Vec<Address>, count: u64) -> generate::Options {
     generate::Options {
         rate: Rate::DatagramsPerSec(50_000),
@@ -129,8 +129,8 @@ fn unix_datagrams_arrive() {
     assert!(!path.exists());
 }
 
-/// Sends to the verifier what a hop in between might make of a run's datagrams. Over unix sockets, which block a sender
-/// rather than lose a datagram.
+/// Sends a run's datagrams to the verifier, altered as a hop in between might alter them. Uses unix sockets, which
+/// block a sender rather than lose a datagram.
 fn through_a_hop(
     name: &str,
     count: u64,
@@ -217,14 +217,14 @@ fn a_dead_target_counts_only_what_was_sent() {
     let options = paced(vec![Address::Udp(dead)], 1_000);
     let stop = AtomicBool::new(false);
     let sent = generate::run(&options, &stop, &generate::Progress::default()).unwrap();
-    // Every refusal is answered by sending the same datagram again, which the kernel takes.
+    // Every refusal is followed by a retry of the same datagram, which the kernel accepts.
     assert_eq!((sent.sent_datagrams, sent.failed_datagrams), (1_000, 0));
     assert!(sent.targets[0].errors.iter().any(|(name, count)| name == "ECONNREFUSED" && count > 0));
 }
 
 #[test]
 fn what_the_socket_drops_is_in_the_account() {
-    // Nobody reads while the generator runs, so that the small buffer overflows.
+    // Nobody reads while the generator runs, so the small buffer overflows.
     let options = verify::Options {
         receive_buffer_bytes: 65_536,
         until: until_done(),
