@@ -1,8 +1,13 @@
 //! The sending end: decides which packets carry which datagrams, what to resend and what to give up, and accounts for all of it.
 
+mod agreement;
 mod allowance;
 mod congestion;
+mod fates;
+mod front;
+mod item;
 mod round_trip;
+mod timing;
 mod transmissions;
 
 use crate::kept::KeptSender;
@@ -10,28 +15,14 @@ use crate::packet::{HEADER_BYTES, PACKET_BYTES_MIN, Part, Report, TAG_BYTES};
 use crate::{Amount, Totals};
 use allowance::Allowance;
 use congestion::{Congestion, Seen};
+pub use fates::{Fates, GivenUp};
+use item::{Item, State, arrive, lose};
 use round_trip::RoundTrip;
 use std::collections::VecDeque;
 use transmissions::{Transmissions, What};
 
 /// Length of the IPv4 and UDP headers around a packet, in bytes. They count against the rate too.
 const FRAME_BYTES: u64 = 28;
-
-/// How long the sender waits for a new datagram before it announces the floor in a packet of its own, in nanoseconds. A new
-/// datagram's packet would carry the floor.
-const QUIET_NS: u64 = 200_000_000;
-
-/// Longest time between two floor packets, in nanoseconds.
-const FLOOR_PAUSE_NS: u64 = 1_000_000_000;
-
-/// Shortest silence, while packets are unreported, after which the sender stops sending, in nanoseconds.
-const SILENCE_NS: u64 = 3_000_000_000;
-
-/// Consecutive timeouts that are normal on a lossy path.
-const SILENCES_USUAL: u32 = 4;
-
-/// Shortest such silence in patience intervals: the longer of the two limits counts.
-const SILENCE_PATIENCES: u64 = 10;
 
 /// Options of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,39 +37,6 @@ pub struct SenderOptions {
     pub window: u32,
     /// Whether to resend unreported datagrams to a receiver that has lost its memory.
     pub redelivers: bool,
-}
-
-/// Why the sender gave up on a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GivenUp {
-    /// Its deadline has passed.
-    Expired,
-    /// Its memory was needed for newer datagrams.
-    Lapped,
-    /// The sender is shutting down.
-    Ended,
-}
-
-/// Row after the [`GivenUp`] reasons: datagrams that were given up but may have been accepted before.
-const UNCERTAIN: usize = 3;
-
-/// What became of the datagrams taken. Those missing from the sum are in flight.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Fates {
-    pub taken: Amount,
-    /// Accepted by the receiver.
-    pub delivered: Amount,
-    pub expired: Amount,
-    pub lapped: Amount,
-    pub ended: Amount,
-    /// Sent, with an outcome that can never be known.
-    pub uncertain: Amount,
-    /// In flight when an earlier process of this end stopped, and not accepted since.
-    pub lost_in_crash: Amount,
-    /// Not part of the sum: datagrams resent to a receiver that may already have them.
-    pub possible_duplicates: u64,
-    /// Reports that cannot be true.
-    pub contradictions: u64,
 }
 
 /// A datagram to send.
@@ -122,46 +80,6 @@ pub enum Next {
     Wait {
         until_ns: u64,
     },
-}
-
-/// State of one sequence number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// Never sent.
-    Fresh,
-    /// Sent in packet `packet`, and possibly in earlier ones.
-    Sent {
-        packet: u64,
-    },
-    /// Waiting to be resent.
-    Lost,
-    /// Arrived, according to a report.
-    Arrived,
-    GivenUp {
-        why: GivenUp,
-        was_sent: bool,
-    },
-    /// Already counted in an earlier life of the receiver.
-    Counted,
-}
-
-/// One sequence number: a datagram, or a part of one.
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    number: u64,
-    expires_ns: u64,
-    /// Length of the whole datagram.
-    bytes: u16,
-    offset: u16,
-    part: Part,
-    state: State,
-    may_be_second: bool,
-}
-
-impl Item {
-    fn is_settled(&self) -> bool {
-        matches!(self.state, State::Arrived | State::GivenUp { .. } | State::Counted)
-    }
 }
 
 /// The sending end of one run.
@@ -359,13 +277,6 @@ impl Sender {
         self.items.is_empty()
     }
 
-    /// Whether the receiver has been silent for so long that the sender stops. The caller then sends a hello now and then.
-    pub fn is_unanswered(&self, now_ns: u64) -> bool {
-        let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
-        let silence_ns = SILENCE_NS.max(SILENCE_PATIENCES * patience_ns);
-        self.unanswered_since_ns.is_some_and(|since_ns| now_ns >= since_ns + silence_ns)
-    }
-
     /// Whether a datagram of this length may be taken now, because it would leave at once.
     pub fn has_room(&mut self, now_ns: u64, bytes: u16) -> bool {
         self.allowance.fill(now_ns);
@@ -502,23 +413,6 @@ impl Sender {
         self.unanswered_since_ns.get_or_insert(now_ns);
     }
 
-    /// When the floor is due in a packet of its own.
-    fn floor_due_ns(&self) -> u64 {
-        // There is nothing to announce, or something in flight will carry the floor.
-        if self.settled == 0 || self.settled < self.items.len() {
-            return u64::MAX;
-        }
-        match self.floor_said_ns {
-            None if self.is_draining => 0,
-            None => self.last_new_ns + QUIET_NS,
-            // Each repeat waits twice as long for an answer.
-            Some(said_ns) => {
-                let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
-                said_ns + (patience_ns << self.floor_repeats.min(16)).min(FLOOR_PAUSE_NS)
-            }
-        }
-    }
-
     fn say_floor(&mut self, now_ns: u64) -> Next {
         let packet = self.sent.add(What::Nothing, now_ns);
         self.note_sent(now_ns);
@@ -526,89 +420,6 @@ impl Sender {
         self.floor_said_ns = Some(now_ns);
         self.allowance.take_other(PACKET_BYTES_MIN as u64 + FRAME_BYTES);
         Next::Floor { packet, floor: self.floor() }
-    }
-
-    /// When the sender next has to act without outside input.
-    fn due_ns(&self, now_ns: u64) -> u64 {
-        let timer_ns = self.timer_ns(now_ns).unwrap_or(u64::MAX);
-        timer_ns.min(self.next_expiry_ns()).min(self.floor_due_ns())
-    }
-
-    fn next_expiry_ns(&self) -> u64 {
-        self.items.get(self.settled).map_or(u64::MAX, |item| item.expires_ns)
-    }
-
-    /// When the oldest unreported packet counts as lost.
-    fn timer_ns(&self, now_ns: u64) -> Option<u64> {
-        let oldest_ns = self.sent.oldest_open_ns()?;
-        let patience_ns = self.patience_ns();
-        // While reports arrive, they decide.
-        let interval_ns = self.peer_interval_ns;
-        let is_streaming = now_ns.saturating_sub(self.last_sent_ns) < interval_ns;
-        let guard_ns = if is_streaming { 4 * interval_ns } else { interval_ns + 500_000 };
-        Some((oldest_ns + patience_ns).max(self.last_report_ns + guard_ns))
-    }
-
-    /// How long to wait for an answer to a packet. After several timeouts the time doubles with each further one: the path may be
-    /// dead, and no report says how much of what is sent is lost.
-    fn patience_ns(&self) -> u64 {
-        let patience_ns = self.round_trip.patience_ns() + self.peer_interval_ns;
-        patience_ns << self.silences.saturating_sub(SILENCES_USUAL).min(10)
-    }
-
-    /// Acts on time alone: gives up expired datagrams, and declares packets lost that were unreported for too long.
-    fn look_at_the_clock(&mut self, now_ns: u64) {
-        self.settle_front(now_ns);
-        if self.timer_ns(now_ns).is_some_and(|due_ns| now_ns >= due_ns) {
-            let patience_ns = self.patience_ns();
-            self.silences += 1;
-            self.sent.lose_until(now_ns.saturating_sub(patience_ns), &mut |sequence, packet| {
-                lose(&mut self.items, &mut self.lost, self.base, sequence, packet);
-            });
-        }
-    }
-
-    /// Gives up expired datagrams at the front, and moves the floor past what is settled.
-    fn settle_front(&mut self, now_ns: u64) {
-        while let Some(item) = self.items.get(self.settled) {
-            if now_ns >= item.expires_ns {
-                self.give_up_front(GivenUp::Expired);
-            } else if !self.front_is_settled() {
-                break;
-            }
-            self.settled += self.front_parts();
-        }
-        self.begun = self.begun.max(self.settled);
-    }
-
-    /// Gives up all datagrams numbered below `number`: their memory has been reused.
-    pub fn give_up_below(&mut self, number: u64) {
-        while self.items.get(self.settled).is_some_and(|item| item.number < number) {
-            self.give_up_front(GivenUp::Lapped);
-            self.settled += self.front_parts();
-        }
-        self.begun = self.begun.max(self.settled);
-    }
-
-    /// Number of parts of the first unsettled datagram. The floor is never inside a datagram, because the receiver forgets
-    /// everything below the floor.
-    fn front_parts(&self) -> usize {
-        let mut parts = self.items.iter().skip(self.settled);
-        parts.position(|item| item.part.ends()).map_or(0, |at| at + 1)
-    }
-
-    fn front_is_settled(&self) -> bool {
-        self.items.iter().skip(self.settled).take(self.front_parts()).all(Item::is_settled)
-    }
-
-    fn give_up_front(&mut self, why: GivenUp) {
-        let parts = self.front_parts();
-        for item in self.items.iter_mut().skip(self.settled).take(parts) {
-            if !item.is_settled() {
-                let was_sent = item.state != State::Fresh;
-                item.state = State::GivenUp { why, was_sent };
-            }
-        }
     }
 
     /// Starts draining: no new datagrams will come, so the floor is announced at once.
@@ -669,296 +480,5 @@ impl Sender {
                 lost_per_million: (lost * 1_000_000 / sent) as u32,
             };
         }
-    }
-
-    /// Counts the datagrams that both ends now agree on.
-    fn confirm(&mut self, totals: Totals) {
-        if totals.floor <= self.base {
-            return;
-        }
-
-        let mut all = Amount::default();
-        let mut given_up = [Amount::default(); 4];
-        for _ in self.base..totals.floor {
-            let Some(item) = self.items.pop_front() else { break };
-            if item.part.begins() {
-                self.front_given_up = None;
-            }
-            if let State::GivenUp { why, .. } = item.state {
-                self.front_given_up = Some(why);
-            }
-            if item.part.ends() && item.state != State::Counted {
-                let amount = Amount::one(item.bytes.into());
-                all += amount;
-                if let Some(why) = self.front_given_up {
-                    // An earlier life of the receiver may have accepted it.
-                    let row = if item.may_be_second { UNCERTAIN } else { why as usize };
-                    given_up[row] += amount;
-                }
-            }
-        }
-        let settled = (totals.floor - self.base) as usize;
-        self.base = totals.floor;
-        self.settled = self.settled.saturating_sub(settled);
-        self.begun = self.begun.saturating_sub(settled);
-
-        let accepted = difference(totals.accepted, self.accepted);
-        self.accepted = totals.accepted;
-        self.count(all, accepted, given_up);
-    }
-
-    /// Counts `all` datagrams, `accepted` of which were accepted. Those given up may be among them, and nobody knows which, so
-    /// the rest is attributed to the reasons in order, the most common first.
-    fn count(&mut self, all: Amount, accepted: Amount, given_up: [Amount; 4]) {
-        let delivered = Amount {
-            datagrams: accepted.datagrams.min(all.datagrams),
-            bytes: accepted.bytes.min(all.bytes),
-        };
-        self.fates.delivered += delivered;
-        if delivered != accepted {
-            self.fates.contradictions += 1;
-        }
-
-        let mut missing = difference(all, delivered);
-        let [expired, lapped, ended, uncertain] = given_up;
-        let rows = [
-            (&mut self.fates.lapped, lapped),
-            (&mut self.fates.ended, ended),
-            (&mut self.fates.expired, expired),
-            (&mut self.fates.uncertain, uncertain),
-        ];
-        for (row, most) in rows {
-            let is_all = most.datagrams >= missing.datagrams;
-            let part = match is_all && most.datagrams > 0 {
-                true => missing,
-                // Which datagrams the missing bytes belong to is not known.
-                false => Amount { bytes: most.bytes.min(missing.bytes), ..most },
-            };
-            *row += part;
-            missing = difference(missing, part);
-        }
-        if missing.datagrams > 0 {
-            // Reported as arrived but not accepted: the receiver contradicts itself.
-            self.fates.uncertain += missing;
-            self.fates.contradictions += 1;
-        }
-    }
-
-    /// Continues in a new session. `known` is what the receiver remembers of this run; `None` means that it has lost its memory,
-    /// and that a new run begins at the sequence number returned.
-    pub fn begin_session(&mut self, now_ns: u64, known: Option<Totals>) -> u64 {
-        self.sent = Transmissions::default();
-        self.loss = Loss::default();
-        self.last_report_ns = now_ns;
-        self.silences = 0;
-        self.unanswered_since_ns = None;
-        self.floor_said_ns = None;
-        self.greets = true;
-        self.peer_window = self.options.window;
-        self.lost.clear();
-
-        if std::mem::take(&mut self.asks_for_earlier) {
-            self.settle_earlier(known);
-        }
-        match known {
-            Some(totals) if totals.floor <= self.floor() => {
-                self.ask_for_parts_again();
-                self.confirm(totals);
-            }
-            Some(_) => {
-                self.fates.contradictions += 1;
-                self.begin_run();
-            }
-            None => self.begin_run(),
-        }
-
-        // Resend everything sent and not reported, oldest first.
-        for (at, item) in self.items.iter_mut().enumerate() {
-            if matches!(item.state, State::Sent { .. } | State::Lost) {
-                item.state = State::Lost;
-                self.lost.push_back(self.base + at as u64);
-            }
-        }
-        self.base
-    }
-
-    /// Settles what earlier processes left open: the receiver has settled everything that they sent.
-    fn settle_earlier(&mut self, known: Option<Totals>) {
-        let open = difference(self.earlier.taken, self.earlier.settled());
-        let Some(totals) = known.filter(|totals| totals.floor == self.base) else {
-            self.earlier.uncertain += open;
-            return;
-        };
-        let accepted = difference(totals.accepted, self.accepted);
-        let delivered = least(accepted, open);
-        self.earlier.delivered += delivered;
-        self.earlier.lost_in_crash += difference(open, delivered);
-        // An earlier process that ended without an answer counted some as uncertain; their outcome is known now.
-        let known_now = least(difference(accepted, delivered), self.earlier.uncertain);
-        self.earlier.delivered += known_now;
-        self.earlier.uncertain = difference(self.earlier.uncertain, known_now);
-        self.accepted = totals.accepted;
-        self.accepted_earlier = totals.accepted;
-    }
-
-    /// Resends the parts of incomplete datagrams: a receiver that restarted from what it kept no longer has them.
-    fn ask_for_parts_again(&mut self) {
-        let mut at = 0;
-        while at < self.items.len() {
-            let number = self.items[at].number;
-            let parts = self.items.iter().skip(at).take_while(|item| item.number == number).count();
-            let items = || self.items.iter().skip(at).take(parts);
-            let has_missing = items()
-                .any(|item| matches!(item.state, State::Sent { .. } | State::Lost | State::Fresh));
-            for item in self.items.iter_mut().skip(at).take(parts) {
-                if has_missing && item.state == State::Arrived {
-                    item.state = State::Lost;
-                }
-            }
-            at += parts;
-        }
-    }
-
-    /// Starts over with a receiver that remembers nothing: what it reported was accepted, and this end decides about the rest.
-    fn begin_run(&mut self) {
-        (self.accepted, self.accepted_earlier) = Default::default();
-        let mut at = 0;
-        while at < self.items.len() {
-            let number = self.items[at].number;
-            let parts = self.items.iter().skip(at).take_while(|item| item.number == number).count();
-            self.settle_datagram(at, parts);
-            at += parts;
-        }
-
-        // Sequence numbers continue. Datagrams already counted at the front need no further agreement.
-        while self.items.front().is_some_and(|item| item.state == State::Counted) {
-            self.items.pop_front();
-            self.base += 1;
-        }
-        self.delivered_before = self.fates.delivered;
-        self.settled = 0;
-        self.begun = self.items.iter().take_while(|item| item.state != State::Fresh).count();
-    }
-
-    /// Decides about one datagram whose receiver has lost its memory.
-    fn settle_datagram(&mut self, at: usize, parts: usize) {
-        let items = || self.items.iter().skip(at).take(parts);
-        let amount = Amount::one(self.items[at].bytes.into());
-        let is_fresh = items().all(|item| item.state == State::Fresh);
-        let is_there = items().all(|item| item.state == State::Arrived);
-        let given_up = items().find_map(|item| match item.state {
-            State::GivenUp { why, .. } => Some(why),
-            _ => None,
-        });
-        let was_sent = items().any(|item| {
-            !matches!(item.state, State::Fresh | State::GivenUp { was_sent: false, .. })
-        });
-        if is_fresh || items().all(|item| item.state == State::Counted) {
-            return;
-        }
-
-        let state = if is_there {
-            self.fates.delivered += amount;
-            State::Counted
-        } else if let Some(why) = given_up.filter(|_| !was_sent) {
-            *self.fates.of(why) += amount;
-            State::Counted
-        } else if given_up.is_some() || !self.options.redelivers {
-            self.fates.uncertain += amount;
-            State::Counted
-        } else {
-            self.fates.possible_duplicates += 1;
-            State::Lost
-        };
-        for item in self.items.iter_mut().skip(at).take(parts) {
-            item.state = state;
-            item.may_be_second = true;
-        }
-    }
-
-    /// Shuts down: reported datagrams count as delivered, unsent ones as ended, and the rest as uncertain.
-    pub fn end(&mut self) {
-        self.options.redelivers = false;
-        for item in &mut self.items {
-            if item.state == State::Fresh {
-                item.state = State::GivenUp { why: GivenUp::Ended, was_sent: false };
-            }
-        }
-        let (mut accepted, before) = (self.accepted, self.fates.delivered);
-        self.begin_run();
-        accepted += difference(self.fates.delivered, before);
-        self.accepted = accepted;
-    }
-}
-
-impl Fates {
-    fn of(&mut self, why: GivenUp) -> &mut Amount {
-        match why {
-            GivenUp::Expired => &mut self.expired,
-            GivenUp::Lapped => &mut self.lapped,
-            GivenUp::Ended => &mut self.ended,
-        }
-    }
-
-    /// All datagrams whose outcome is known, or is known to stay unknown.
-    pub fn settled(&self) -> Amount {
-        let mut all = Amount::default();
-        let Fates { delivered, expired, lapped, ended, uncertain, lost_in_crash, .. } = *self;
-        for one in [delivered, expired, lapped, ended, uncertain, lost_in_crash] {
-            all += one;
-        }
-        all
-    }
-}
-
-impl std::ops::AddAssign for Fates {
-    fn add_assign(&mut self, more: Fates) {
-        self.taken += more.taken;
-        self.delivered += more.delivered;
-        self.expired += more.expired;
-        self.lapped += more.lapped;
-        self.ended += more.ended;
-        self.uncertain += more.uncertain;
-        self.lost_in_crash += more.lost_in_crash;
-        self.possible_duplicates += more.possible_duplicates;
-        self.contradictions += more.contradictions;
-    }
-}
-
-fn least(a: Amount, b: Amount) -> Amount {
-    Amount { datagrams: a.datagrams.min(b.datagrams), bytes: a.bytes.min(b.bytes) }
-}
-
-fn difference(a: Amount, b: Amount) -> Amount {
-    Amount {
-        datagrams: a.datagrams.saturating_sub(b.datagrams),
-        bytes: a.bytes.saturating_sub(b.bytes),
-    }
-}
-
-/// Marks a sequence number as arrived.
-fn arrive(items: &mut VecDeque<Item>, base: u64, sequence: u64) {
-    let at = sequence.checked_sub(base).map(|at| at as usize);
-    if let Some(item) = at.and_then(|at| items.get_mut(at))
-        && matches!(item.state, State::Sent { .. } | State::Lost)
-    {
-        item.state = State::Arrived;
-    }
-}
-
-/// Marks a sequence number as lost with packet `packet`, unless it was sent in another packet since.
-fn lose(
-    items: &mut VecDeque<Item>,
-    lost: &mut VecDeque<u64>,
-    base: u64,
-    sequence: u64,
-    packet: u64,
-) {
-    let at = sequence.checked_sub(base).map(|at| at as usize);
-    if let Some(item) = at.and_then(|at| items.get_mut(at))
-        && item.state == (State::Sent { packet })
-    {
-        item.state = State::Lost;
-        lost.push_back(sequence);
     }
 }
