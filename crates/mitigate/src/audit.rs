@@ -1,4 +1,4 @@
-//! The audit log: one line of JSON for everything that was decided and everything that a speaker answered.
+//! The audit log: one line of JSON for every decision and every answer of a speaker.
 
 use crate::{Decision, Mode, Nlri, Policy, Verdict};
 use serde_json::{Value, json};
@@ -6,24 +6,25 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// One line of it.
+/// One line of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    /// A policy decided something.
+    /// A policy made a decision.
     Decided { mitigation: String, mode: Mode, decision: Decision },
-    /// The speaker has what it was told; `verdict` is `Announce` or `Withdraw`.
+    /// The speaker did what it was told; `verdict` is `Announce` or `Withdraw`.
     Accepted { verdict: Verdict, nlri: Nlri, took_us: u64 },
-    /// The speaker did not accept it; it is told again.
+    /// The speaker refused it; it will be told again.
     Failed { verdict: Verdict, nlri: Nlri, error: String },
-    /// The speaker is there, and is told everything again.
+    /// The speaker is connected, and will be told everything again.
     Connected { speaker: String },
-    /// The speaker is not there; what it had announced is gone with it or stays, as it decides.
+    /// The speaker is gone; whether it keeps what it had announced is up to it.
     Lost { speaker: String, error: String },
-    /// Routes that an earlier life left with the speaker. They are withdrawn if no attack wants them soon.
+    /// Routes that an earlier process left with the speaker. They are withdrawn if no attack wants them
+    /// soon.
     Found { routes: Vec<Nlri> },
-    /// The file of routes could not be written: should Weir be killed, this route is not found again.
+    /// The file of routes could not be written: if Weir is killed, this route will not be found again.
     Unnoted { nlri: Nlri, error: String },
-    /// Routes are left with the speaker at the end: on purpose, or because it did not take the withdrawal.
+    /// Routes left with the speaker at the end: on purpose, or because it did not accept the withdrawal.
     Left { routes: Vec<Nlri>, reason: String },
 }
 
@@ -32,7 +33,7 @@ impl Entry {
         Entry::Decided { mitigation: policy.name.clone(), mode: policy.mode, decision }
     }
 
-    /// The line without its time: an object.
+    /// The line without its time, as a JSON object.
     pub fn to_json(&self) -> Value {
         match self {
             Entry::Decided { mitigation, mode, decision } => {
@@ -84,11 +85,11 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A file that lines are appended to. A line is one write, so that several processes can share it.
+/// A file that lines are appended to. A line is a single write, so several processes can share the file.
 pub struct AuditLog(File);
 
 impl AuditLog {
-    /// Opens the file, or makes it: for its owner alone to write.
+    /// Opens or creates the file, writable only by its owner.
     ///
     /// # Errors
     /// It cannot be opened for appending.
@@ -96,10 +97,10 @@ impl AuditLog {
         OpenOptions::new().append(true).create(true).open(path).map(AuditLog)
     }
 
-    /// Appends one line with its time. It reaches the disk when the kernel writes it.
+    /// Appends one line with its time. It reaches the disk when the kernel writes it back.
     ///
     /// # Errors
-    /// The line, or a part of it, was not written.
+    /// The line, or part of it, was not written.
     pub fn append(&mut self, entry: &Entry, unix_ns: u64) -> io::Result<()> {
         let mut line = json!({ "time_unix_ns": unix_ns });
         if let (Value::Object(line), Value::Object(rest)) = (&mut line, entry.to_json()) {

@@ -1,4 +1,5 @@
-//! The thread that holds engines and a speaker together: what is wanted, what the speaker accepted, and the difference.
+//! The thread that connects engines and a speaker: it compares what is wanted with what the speaker accepted, and sends the
+//! difference.
 
 mod state;
 
@@ -12,85 +13,86 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Most events that wait for the thread.
+/// Most events that may wait for the thread.
 const EVENTS_MAX: usize = 4_096;
 /// How long after its deadline the thread may still wait for the speaker: to connect, and for one answer.
 const LAST_ANSWER: Duration =
     ANSWER_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(1));
-/// Time between two looks at whether the thread has ended.
+/// Interval between checks whether the thread has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What the thread is told of attacks.
+/// News about attacks for the thread.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Raised(Attack),
-    /// The attack of this id is over.
+    /// The attack with this id is over.
     Cleared(String),
-    /// These attacks go on, and no others: what was not told before is made up for.
+    /// Exactly these attacks are in progress: corrects anything missed before.
     GoOn(Vec<Attack>),
 }
 
-/// The thread is behind: the event was not taken.
+/// The thread is behind: the event was not accepted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("mitigation is behind by {EVENTS_MAX} events")]
 pub struct Full;
 
-/// Hears every entry of the audit log.
+/// Receives every entry of the audit log.
 pub type Observer = Box<dyn FnMut(&Entry) + Send>;
 
-/// What takes the place of policies while the thread runs.
+/// Replaces the policies while the thread runs.
 pub struct Change {
-    /// One that is there already goes on with its routes. The routes of one that is not here are withdrawn, on stop kept or not.
+    /// A policy that exists already keeps its routes. Routes of a policy not listed here are withdrawn, even if it keeps them on
+    /// stop.
     pub policies: Vec<Policy>,
     pub observer: Observer,
-    /// Attacks that go on, and no others.
+    /// Exactly the attacks in progress.
     pub attacks: Vec<Attack>,
-    /// Another file of routes; `None`: the one that is in use stays in use.
+    /// Another file of routes; `None` keeps the current one.
     pub journal: Option<Journal>,
 }
 
-/// What the thread is started with.
+/// The options with which the thread is started.
 pub struct Options {
-    /// Of two that announce the same route the first one's actions hold.
+    /// If two policies announce the same route, the first one's actions apply.
     pub policies: Vec<Policy>,
     pub speaker: Box<dyn Speaker>,
     pub observer: Observer,
-    /// Where routes are noted that the speaker may have; what is in it is found again. `None`: nowhere.
+    /// Where to record routes that the speaker may have; recorded routes are found again. `None`: nowhere.
     pub journal: Option<Journal>,
 }
 
-/// The running thread. Dropped, it ends at once, and leaves with the speaker what it has.
+/// The running thread. If dropped, it ends at once, and leaves its routes with the speaker.
 pub struct Control {
     sender: Sender<Message>,
-    /// The number of the last change or stop that it was told.
+    /// Number of the last change or stop sent to it.
     order: AtomicU64,
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
 
-/// What the thread and its owner both see.
+/// State shared by the thread and its owner.
 #[derive(Default)]
 struct Shared {
-    /// Events that wait for the thread.
+    /// Number of events that wait for the thread.
     waiting: AtomicUsize,
-    /// The number of the last stop that was told and for which everything is done.
+    /// Number of the last stop that is complete.
     done: AtomicU64,
 }
 
 enum Message {
     Event(Event),
     Change(u64, Change),
-    /// Withdraw what is to be withdrawn until then, and then nothing more.
+    /// Withdraw what must be withdrawn until this time, and then stop.
     Stop(u64, Instant),
 }
 
 impl Control {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread for it.
+    /// The system cannot start a thread.
     pub fn start(options: Options) -> io::Result<Control> {
-        // What waits in it is bounded: events by `tell`, and the rest is as many as people ask for.
+        // The queue is bounded: events by `tell`, and the rest by how often users ask.
         let (sender, messages) = mpsc::channel();
         let shared = Arc::<Shared>::default();
         let mut state = State::new(options, Arc::clone(&shared));
@@ -99,10 +101,10 @@ impl Control {
         Ok(Control { sender, order: AtomicU64::new(0), shared, thread })
     }
 
-    /// Says that an attack began or ended. Does not wait.
+    /// Reports that an attack began or ended. Does not wait.
     ///
     /// # Errors
-    /// Too many events wait already.
+    /// Too many events are waiting already.
     pub fn tell(&self, event: Event) -> Result<(), Full> {
         if self.shared.waiting.fetch_add(1, Ordering::Relaxed) >= EVENTS_MAX {
             self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -113,13 +115,14 @@ impl Control {
         Ok(())
     }
 
-    /// Goes on with other policies, also after it was told to stop. Does not wait.
+    /// Continues with other policies, even after a stop. Does not wait.
     pub fn change(&self, change: Change) {
         // Fails only if the thread has ended.
         let _ = self.sender.send(Message::Change(self.next_order(), change));
     }
 
-    /// Has it withdraw what the policies do not keep until then, and no more. Said again, an earlier deadline holds. Does not wait.
+    /// Makes it withdraw everything that the policies do not keep until the deadline, and then stop. If repeated, an earlier
+    /// deadline applies. Does not wait.
     pub fn begin_stop(&self, deadline: Instant) {
         // Fails only if the thread has ended.
         let _ = self.sender.send(Message::Stop(self.next_order(), deadline));
@@ -129,14 +132,14 @@ impl Control {
         self.order.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether it has done what a stop takes.
+    /// Whether it has completed a stop.
     pub fn has_stopped(&self) -> bool {
         let done = self.shared.done.load(Ordering::Acquire);
         (done > 0 && done == self.order.load(Ordering::Relaxed)) || self.thread.is_finished()
     }
 
-    /// Stops it and waits for its end: until then, and for a last answer of the speaker, 7 s at most. Returns whether it has ended; else it is
-    /// left behind. `meanwhile` is called all the time.
+    /// Stops the thread and waits for its end, until the deadline plus at most 7 s for a last answer of the speaker. Returns
+    /// whether it has ended; if not, it is left behind. Calls `meanwhile` repeatedly.
     pub fn stop(self, deadline: Instant, mut meanwhile: impl FnMut()) -> bool {
         self.begin_stop(deadline);
         while !self.has_stopped() && Instant::now() < deadline + LAST_ANSWER {

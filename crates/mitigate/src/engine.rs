@@ -1,30 +1,30 @@
-//! What is announced and withdrawn, decided from attacks and the time. No I/O, no clock.
+//! Decides what to announce and withdraw, from attacks and the time. No I/O, no clock.
 
 use crate::policy::{Mode, OnStop, Policy};
 use crate::{Actions, Flow, Nlri};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The window of the limit on new routes.
+/// The period for the limit on new routes.
 const MINUTE: Duration = Duration::from_secs(60);
-/// Most attacks that wait for room. One more is refused.
+/// Most attacks that may wait for room. A further one is refused.
 const WAITING_MAX: usize = 1_000;
-/// Most attacks that one route is held for by name.
+/// Most attacks recorded by name for one route.
 const ATTACKS_PER_ROUTE_MAX: usize = 1_000;
 
-/// Traffic that passed a threshold.
+/// Traffic that exceeded a threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attack {
-    /// Tells it from other attacks, and is what clears it.
+    /// Identifies the attack, and clears it.
     pub id: String,
     /// The threshold's name.
     pub threshold: String,
     pub flow: Flow,
-    /// The figure that passed the threshold, in the threshold's unit.
+    /// The figure that exceeded the threshold, in the threshold's unit.
     pub value: f64,
 }
 
-/// What was decided.
+/// The outcome of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Announce,
@@ -35,13 +35,13 @@ pub enum Verdict {
     Wait,
 }
 
-/// A decision, with why.
+/// A decision and its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub verdict: Verdict,
     /// The attack that it is about; `None` for a route whose attacks have all been cleared.
     pub attack: Option<Attack>,
-    /// The route; `None` where there is none against the attack.
+    /// The route; `None` if there is no route against the attack.
     pub route: Option<(Nlri, Actions)>,
     pub reason: String,
 }
@@ -52,17 +52,17 @@ pub struct Engine {
     policy: Policy,
     held: BTreeMap<Nlri, Held>,
     waiting: VecDeque<Attack>,
-    /// Routes that have expired while their attacks went on, until they may come again.
+    /// Routes that expired during their attacks, until they may come back.
     resting: BTreeMap<Nlri, Resting>,
-    /// When routes began, of the last minute, oldest first.
+    /// When the routes of the last minute began, oldest first.
     begun: VecDeque<Instant>,
 }
 
-/// A route that is announced.
+/// An announced route.
 #[derive(Debug)]
 struct Held {
     actions: Actions,
-    /// The one that it began with.
+    /// The attack that it began with.
     first: Attack,
     attacks: BTreeSet<String>,
     since: Instant,
@@ -70,7 +70,7 @@ struct Held {
     gone_since: Option<Instant>,
 }
 
-/// A route that has expired while its attacks went on.
+/// A route that expired during its attacks.
 #[derive(Debug)]
 struct Resting {
     first: Attack,
@@ -93,18 +93,19 @@ impl Engine {
         &self.policy
     }
 
-    /// What a speaker should have of it at this moment. Nothing in a dry run.
+    /// What a speaker should have of this policy at this moment. Nothing in a dry run.
     pub fn wanted(&self) -> impl Iterator<Item = (&Nlri, &Actions)> {
         let held = (self.policy.mode == Mode::Announce).then_some(&self.held);
         held.into_iter().flatten().map(|(nlri, held)| (nlri, &held.actions))
     }
 
-    /// How many routes it has, in a dry run too.
+    /// Number of its routes, also in a dry run.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// An attack has begun or goes on. One of a threshold that is not the policy's is not for it.
+    /// Notes that an attack has begun or continues. Ignores attacks of thresholds that are not the
+    /// policy's.
     pub fn raise(&mut self, attack: Attack, now: Instant) -> Option<Decision> {
         if !self.policy.thresholds.contains(&attack.threshold) {
             return None;
@@ -121,19 +122,19 @@ impl Engine {
         }
     }
 
-    /// An attack is over.
+    /// Notes that an attack is over.
     pub fn clear(&mut self, id: &str, now: Instant) {
         self.keep(|known| known != id, now);
     }
 
-    /// These attacks go on, and no others: what was missed is made up for.
+    /// Sets the attacks in progress to exactly these, which corrects anything missed.
     pub fn set(&mut self, attacks: &[Attack], now: Instant) -> Vec<Decision> {
         let ids: BTreeSet<&str> = attacks.iter().map(|attack| attack.id.as_str()).collect();
         self.keep(|known| ids.contains(known), now);
         attacks.iter().filter_map(|attack| self.raise(attack.clone(), now)).collect()
     }
 
-    /// Clears the attacks that do not go on.
+    /// Clears the attacks that do not continue.
     fn keep(&mut self, goes_on: impl Fn(&str) -> bool, now: Instant) {
         self.waiting.retain(|attack| goes_on(&attack.id));
         for held in self.held.values_mut() {
@@ -148,7 +149,7 @@ impl Engine {
         });
     }
 
-    /// What the passing of time decides.
+    /// Makes the decisions due at this time.
     pub fn tick(&mut self, now: Instant) -> Vec<Decision> {
         let mut decisions = Vec::new();
         let limits = &self.policy.limits;
@@ -175,7 +176,7 @@ impl Engine {
         for (nlri, Resting { first, attacks, .. }) in
             self.resting.extract_if(.., rested).collect::<Vec<_>>()
         {
-            // The first one may be over; any of them stands for all.
+            // The first attack may be over; any of them represents all.
             let id = attacks.first().cloned().unwrap_or_default();
             decisions.extend(self.raise(Attack { id, ..first }, now));
             if let Some(held) = self.held.get_mut(&nlri) {
@@ -183,7 +184,7 @@ impl Engine {
             }
         }
 
-        // In their order, until one still has to wait.
+        // In order, until one has to keep waiting.
         while self.room(now).is_ok()
             && let Some(attack) = self.waiting.pop_front()
         {
@@ -202,7 +203,7 @@ impl Engine {
         }
     }
 
-    /// Nothing is wanted any more, whatever the policy says about a stop.
+    /// Withdraws everything, whatever the policy says about a stop.
     pub fn withdraw_all(&mut self, reason: &str) -> Vec<Decision> {
         self.waiting.clear();
         self.resting.clear();
@@ -253,7 +254,7 @@ impl Engine {
         Some(Decision { verdict: Verdict::Announce, attack: Some(attack), route, reason })
     }
 
-    /// Whether one more route may begin; else which limit says no.
+    /// Whether one more route may begin; if not, the limit that prevents it.
     fn room(&mut self, now: Instant) -> Result<(), String> {
         let is_old = |at: &Instant| now.saturating_duration_since(*at) >= MINUTE;
         while self.begun.front().is_some_and(is_old) {

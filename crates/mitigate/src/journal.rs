@@ -1,7 +1,8 @@
-//! The routes that a speaker may have of this Weir, in a file: what a life that was killed leaves is found by the next one.
+//! The routes from this Weir that a speaker may have, in a file: if a process is killed, the next one finds its routes.
 //!
-//! One line for each change, `announce ROUTE` before the speaker is told and `withdraw ROUTE` after it has done it. So a route that the
-//! speaker has is always in the file, and one that it has not may be. The file is written anew when most of its lines are old.
+//! One line per change: `announce ROUTE` before the speaker is told, and `withdraw ROUTE` after it has done it. So a route that
+//! the speaker has is always in the file, and a route in the file may be gone. The file is rewritten when most of its lines are
+//! obsolete.
 
 use crate::Nlri;
 use std::collections::BTreeSet;
@@ -9,26 +10,26 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest file that is read. One with all routes that can be, and as many old lines, has less than a tenth.
+/// Longest file to read. One with the most routes possible, and as many obsolete lines, has less than a tenth.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Old lines that are always allowed.
+/// Obsolete lines that are always allowed.
 const OLD_LINES_MIN: usize = 1_000;
 
-/// The file. One process has it at a time.
+/// The file. Only one process can have it at a time.
 pub struct Journal {
     path: PathBuf,
     file: File,
     routes: BTreeSet<Nlri>,
     lines: usize,
-    /// Length of the file up to the end of its last whole line.
+    /// Length of the file up to the end of its last complete line.
     bytes: u64,
 }
 
 impl Journal {
-    /// Opens the file, or makes it, and reads what is in it. Lines that a full disk has cut short are left out.
+    /// Opens or creates the file, and reads it. Skips lines truncated by a full disk.
     ///
     /// # Errors
-    /// It cannot be opened or written, another process has it, or it is another kind of file: one with text, and no line of a route.
+    /// It cannot be opened or written, another process has it, or it is not a journal: it has text, but no line with a route.
     pub fn open(path: &Path) -> io::Result<Journal> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         match file.try_lock() {
@@ -48,7 +49,7 @@ impl Journal {
         let mut this = Journal { path: path.to_owned(), file, routes, lines: 0, bytes: 0 };
         let mut wrong = None;
         for line in text.split_inclusive('\n') {
-            // A line without an end was not written before the speaker was told.
+            // A line without an end was not complete, so the speaker had not been told.
             let Some(line) = line.strip_suffix('\n') else { continue };
             match this.read(line) {
                 Ok(()) => this.lines += 1,
@@ -62,7 +63,7 @@ impl Journal {
         }
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -72,8 +73,8 @@ impl Journal {
         self.routes.iter()
     }
 
-    /// Notes a route that the speaker is about to be told. The line reaches the disk when the kernel writes it: it outlives this process, not
-    /// the machine.
+    /// Records a route that the speaker is about to be told. The line reaches the disk when the kernel writes it back: it
+    /// survives this process, but not a crash of the machine.
     ///
     /// # Errors
     /// It was not written.
@@ -81,12 +82,12 @@ impl Journal {
         if self.routes.contains(nlri) {
             return Ok(());
         }
-        // First: what is written anew must have it.
+        // First, so that a rewritten file includes it.
         self.routes.insert(nlri.clone());
         self.append("announce", nlri)
     }
 
-    /// Notes that the speaker has a route no longer.
+    /// Records that the speaker no longer has a route.
     ///
     /// # Errors
     /// It was not written.
@@ -113,8 +114,8 @@ impl Journal {
     fn append(&mut self, word: &str, nlri: &Nlri) -> io::Result<()> {
         let line = format!("{word} {nlri}\n");
         if let Err(error) = self.file.write_all(line.as_bytes()) {
-            // What a full disk took of it would be the beginning of the next line. Where that cannot be mended either, both lines are
-            // left out when the file is read.
+            // A part written to a full disk would become the beginning of the next line. If it cannot be truncated either, both
+            // lines are skipped when the file is read.
             let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
@@ -123,14 +124,14 @@ impl Journal {
         if self.lines > 2 * self.routes.len() + OLD_LINES_MIN { self.write_anew() } else { Ok(()) }
     }
 
-    /// Has nothing in the file but the routes that there are.
+    /// Rewrites the file with only the current routes.
     fn write_anew(&mut self) -> io::Result<()> {
         let text: String = self.routes.iter().map(|nlri| format!("announce {nlri}\n")).collect();
         let next = self.path.with_extension("routes.new");
         let mut file = OpenOptions::new().append(true).create(true).open(&next)?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
-        // Nobody else has it yet: what is at `path` is locked until it is replaced.
+        // Nobody else has the new file yet, and the one at `path` stays locked until it is replaced.
         file.try_lock()?;
         fs::rename(&next, &self.path)?;
         (self.file, self.lines, self.bytes) = (file, self.routes.len(), text.len() as u64);
@@ -140,7 +141,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Closing would be enough, had not a process that another thread is just starting a copy of the descriptor.
+        // Closing would release the lock, unless a process that another thread is just starting holds a copy of the descriptor.
         let _ = self.file.unlock();
     }
 }
@@ -149,7 +150,7 @@ impl Drop for Journal {
 mod tests {
     use super::*;
 
-    /// A process that another thread starts has copies of all descriptors until it runs its own program.
+    /// A process started by another thread has copies of all descriptors until it runs its own program.
     #[test]
     fn it_is_free_when_it_is_dropped_whoever_has_a_copy_of_its_descriptor() {
         let folder = testkit::TempDir::new();

@@ -1,8 +1,8 @@
-//! Mitigation: routes that have an attack dropped by routers, announced through a BGP speaker.
+//! Mitigation: routes that make routers drop an attack, announced through a BGP speaker.
 //!
-//! The [`Engine`] decides: what is announced, refused and withdrawn. It does no I/O and reads no clock. A [`Speaker`] has
-//! routes announced: GoBGP through gRPC, or ExaBGP through its process interface. The [`Control`] thread holds the
-//! two together: it compares what is wanted with what the speaker accepted, and sends the difference.
+//! The [`Engine`] decides what to announce, refuse and withdraw. It does no I/O and reads no clock. A [`Speaker`]
+//! announces routes: GoBGP through gRPC, or ExaBGP through its process interface. The [`Control`] thread connects the
+//! two: it compares what is wanted with what the speaker accepted, and sends the difference.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a mitigation may do.
+//! The limits of a mitigation.
 
 use crate::{Actions, Attack, Community, Nlri, Prefix};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,35 +8,35 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub name: String,
-    /// The thresholds that it answers.
+    /// The thresholds that it responds to.
     pub thresholds: Vec<String>,
     pub action: Action,
     pub mode: Mode,
-    /// Nothing is announced for an address outside of these. None: nothing at all.
+    /// Nothing is announced for an address outside these networks. Empty: nothing at all.
     pub own_networks: Vec<Prefix>,
-    /// Never touched: no target may overlap one of them.
+    /// Never touched: no target may overlap any of these.
     pub allow_list: Vec<Prefix>,
     pub limits: Limits,
     pub on_stop: OnStop,
 }
 
-/// What is announced against an attack.
+/// What to announce against an attack.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// The target's prefix. Without a next hop for its family it is refused.
+    /// Announces the target's prefix. Refused if there is no next hop for its family.
     Blackhole {
         next_hop_v4: Option<Ipv4Addr>,
         next_hop_v6: Option<Ipv6Addr>,
         communities: Vec<Community>,
     },
-    /// The attack's flow. 0 discards it.
+    /// Announces the attack's flow. 0 discards it.
     Flowspec { rate_limit_bytes_per_sec: f32 },
 }
 
-/// Whether routes leave.
+/// Whether routes are announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything is decided and written down, and nothing is sent.
+    /// Everything is decided and logged, and nothing is sent.
     DryRun,
     Announce,
 }
@@ -48,27 +48,28 @@ pub enum OnStop {
     Keep,
 }
 
-/// Figures that bound it.
+/// Limits of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most routes at a time.
     pub routes_max: usize,
-    /// Most routes that begin within 60 s.
+    /// Most routes that may begin within 60 s.
     pub new_routes_per_minute_max: usize,
-    /// Shortest prefix of IPv4 that is announced, in bits.
+    /// Shortest IPv4 prefix to announce, in bits.
     pub shortest_v4_bits: u8,
-    /// Shortest prefix of IPv6 that is announced, in bits.
+    /// Shortest IPv6 prefix to announce, in bits.
     pub shortest_v6_bits: u8,
     /// How long the traffic must be gone before the route is withdrawn.
     pub withdraw_after: Duration,
-    /// Shortest life of a route.
+    /// Minimum life of a route.
     pub hold: Duration,
-    /// Longest life of a route, whatever the traffic does.
+    /// Maximum life of a route, whatever the traffic does.
     pub expiry: Duration,
 }
 
 impl Policy {
-    /// Why nothing may be announced for this target, whatever the limits; `None` if something may.
+    /// Why nothing may be announced for this target, regardless of the limits; `None` if something
+    /// may.
     pub(crate) fn refusal(&self, target: &Prefix) -> Option<String> {
         if let Some(kept) = self.allow_list.iter().find(|kept| kept.overlaps(target)) {
             return Some(format!("{kept} is on the allow-list"));
@@ -88,7 +89,7 @@ impl Policy {
     /// The route against an attack.
     ///
     /// # Errors
-    /// In words: there is none.
+    /// Why there is no route, in words.
     pub(crate) fn route(&self, attack: &Attack) -> Result<(Nlri, Actions), String> {
         let target = attack.flow.destination;
         match &self.action {

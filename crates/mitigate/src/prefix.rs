@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A block of addresses of one family. No bits are set behind its length.
+/// A block of addresses of one family. The bits after its length are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix {
     addr: IpAddr,
@@ -23,7 +23,8 @@ pub enum PrefixError {
 }
 
 impl Prefix {
-    /// The block of `length_bits` that contains `addr`. A length beyond the address's is all of the address.
+    /// The block of `length_bits` that contains `addr`. A length beyond the address's counts as the full
+    /// length.
     pub fn containing(addr: IpAddr, length_bits: u8) -> Prefix {
         let length_bits = length_bits.min(width_bits(addr));
         let addr = match addr {
@@ -44,7 +45,7 @@ impl Prefix {
         self.addr
     }
 
-    /// Its length, in bits: at most 32, or 128 of IPv6.
+    /// Its length in bits: at most 32, or 128 for IPv6.
     pub fn length_bits(&self) -> u8 {
         self.length_bits
     }
@@ -56,7 +57,7 @@ impl Prefix {
             && Prefix::containing(other.addr, self.length_bits) == *self
     }
 
-    /// Whether an address is in both. Of two blocks that overlap, one covers the other.
+    /// Whether the two have an address in common. Of two overlapping blocks, one covers the other.
     pub fn overlaps(&self, other: &Prefix) -> bool {
         self.covers(other) || other.covers(self)
     }

@@ -1,23 +1,23 @@
-//! What is announced: the part of a route that tells it from others (its NLRI), and what routers do with it.
+//! Announcements: the part of a route that identifies it (its NLRI), and what routers should do with the traffic.
 
 use crate::Prefix;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Traffic, by what Flowspec (RFC 8955, RFC 8956) can match.
+/// Traffic described by what Flowspec (RFC 8955, RFC 8956) can match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flow {
     pub destination: Prefix,
-    /// Of the destination's family.
+    /// Has the destination's family.
     pub source: Option<Prefix>,
     /// The number in the IP header: 17 is UDP.
     pub protocol: Option<u8>,
     pub source_port: Option<u16>,
     pub destination_port: Option<u16>,
-    /// The flags of TCP that must be set, as in its header: 2 is SYN.
+    /// TCP flags that must be set, with the bits of its header: 2 is SYN.
     pub tcp_flags: Option<u8>,
-    /// The shortest packet, in bytes of IP.
+    /// Minimum packet length, in bytes of IP.
     pub length_min_bytes: Option<u16>,
     /// Only fragments.
     pub is_fragment: bool,
@@ -39,7 +39,7 @@ impl Flow {
     }
 }
 
-/// Why keys of a flow make no [`Flow`].
+/// Why keys of a flow do not form a [`Flow`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     #[error("the flow has no key dst, so there is no target")]
@@ -49,11 +49,11 @@ pub enum KeyError {
 }
 
 impl Flow {
-    /// The flow of these keys, by the words that flow definitions have (`dst`, or `dst/24/48`), each with its value as text. Keys that
-    /// Flowspec cannot match, such as `input`, are left out: the route then matches more than the flow.
+    /// Builds the flow from keys, named as in flow definitions (`dst`, or `dst/24/48`), with their values as text. Keys that
+    /// Flowspec cannot match, such as `input`, are omitted: the route then matches more than the flow.
     ///
     /// # Errors
-    /// There is no `dst`, or a value is not of its field's kind.
+    /// There is no `dst`, or a value has the wrong type for its field.
     pub fn of_keys<'k>(
         keys: impl IntoIterator<Item = (&'k str, &'k str)>,
     ) -> Result<Flow, KeyError> {
@@ -63,17 +63,17 @@ impl Flow {
         }
 
         let mut destination = None;
-        // The target is not known before all keys are read.
+        // The target is unknown until all keys are read.
         let mut flow = Flow::to(Prefix::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
         for key in keys {
-            // A network is written with its bits behind the field.
+            // For a network, the field name is followed by its bits.
             match key.0.split('/').next().unwrap_or_default() {
                 "dst" => destination = read(key)?,
                 "src" => flow.source = read(key)?,
                 "protocol" => flow.protocol = read(key)?,
                 "src_port" => flow.source_port = read(key)?,
                 "dst_port" => flow.destination_port = read(key)?,
-                // No flags at all cannot be told from any.
+                // "No flags" cannot be told from "any flags".
                 "tcp_flags" => flow.tcp_flags = read(key)?.filter(|flags| *flags != 0),
                 "fragment" => flow.is_fragment = read::<u8>(key)? == Some(1),
                 _ => {}
@@ -83,14 +83,14 @@ impl Flow {
     }
 }
 
-/// What tells a route from others: a speaker has one of each.
+/// Identifies a route: a speaker has one for each.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nlri {
     Unicast(Prefix),
     Flowspec(Flow),
 }
 
-/// A text that is not a route as [`Nlri`] is shown.
+/// A text that is not in the display format of [`Nlri`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a route")]
 pub struct NlriError(String);
@@ -98,7 +98,7 @@ pub struct NlriError(String);
 impl FromStr for Nlri {
     type Err = NlriError;
 
-    /// Reads what it is shown as.
+    /// Parses the display format.
     fn from_str(text: &str) -> Result<Nlri, NlriError> {
         let wrong = || NlriError(text.to_owned());
         let Some(flow) = text.strip_prefix("flow to ") else {
@@ -109,7 +109,7 @@ impl FromStr for Nlri {
 }
 
 impl Flow {
-    /// The flow that is shown as `text`.
+    /// Parses the display format of a flow.
     fn shown(text: &str) -> Option<Flow> {
         let mut words = text.split(' ');
         let mut flow = Flow::to(words.next()?.parse().ok()?);
@@ -137,7 +137,7 @@ impl Flow {
 }
 
 impl Nlri {
-    /// Where the traffic goes that it is about.
+    /// The destination of its traffic.
     pub fn destination(&self) -> Prefix {
         match self {
             Nlri::Unicast(prefix) => *prefix,
@@ -146,17 +146,17 @@ impl Nlri {
     }
 }
 
-/// What routers do with the traffic.
+/// What routers should do with the traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Actions {
-    /// A route to nowhere: the communities say so, or the next hop that routers have a null route for.
+    /// Drop it: signaled by the communities, or by a next hop for which routers have a null route.
     Blackhole { next_hop: IpAddr, communities: Vec<Community> },
-    /// Flowspec's traffic-rate. 0 discards all.
+    /// Flowspec's traffic-rate. 0 discards everything.
     RateLimit { bytes_per_sec: f32 },
 }
 
 impl Actions {
-    /// Any actions that fit the NLRI, for speakers that want some in a withdrawal too. What they are does not matter there.
+    /// Any actions that fit the NLRI, for speakers that require some in a withdrawal too. Their values do not matter there.
     pub(crate) fn withdrawal_of(nlri: &Nlri) -> Actions {
         match nlri {
             Nlri::Unicast(prefix) => {

@@ -1,4 +1,4 @@
-//! What the thread knows and does.
+//! The thread's state and logic.
 
 use super::{Change, Event, Message, Observer, Options, Shared};
 use crate::{
@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at the clock and at the speaker.
+/// Interval between checks of the clock and the speaker.
 const TICK: Duration = Duration::from_millis(100);
-/// The first pause after a failure, which doubles with each up to the longest.
+/// The first pause after a failure; it doubles with each failure up to the longest.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
@@ -30,10 +30,10 @@ pub(super) struct State {
     connecting: Backoff,
     is_lost: bool,
     journal: Option<Journal>,
-    /// Of what it was told, what an earlier life did. It stays until then, if no attack wants it before.
+    /// Routes in `told` that come from an earlier process. They stay until `found_until` if no attack wants them before.
     found: BTreeSet<Nlri>,
     found_until: Instant,
-    /// By when it is to have stopped, if it is.
+    /// The deadline, if it is stopping.
     stopping: Option<Instant>,
     /// Whether it has stopped.
     is_done: bool,
@@ -42,15 +42,15 @@ pub(super) struct State {
     shared: Arc<Shared>,
 }
 
-/// Whether everything was tried that there is to do.
+/// Whether a pass tried everything there is to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Whole,
-    /// It took too long: other messages first.
+    /// It took too long: handle other messages first.
     Part,
 }
 
-/// Whether the speaker has a route for sure, as of this session.
+/// Whether the speaker certainly has a route in this session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     Accepted,
@@ -97,7 +97,7 @@ impl State {
         this
     }
 
-    /// Turns until nobody can tell it anything any more.
+    /// Runs until nobody can send it messages any more.
     pub(super) fn run(&mut self, messages: &Receiver<Message>) {
         let mut pass = Pass::Whole;
         loop {
@@ -105,7 +105,7 @@ impl State {
             pass = match turn {
                 Ok(Some(pass)) => pass,
                 Ok(None) => return,
-                // A panic has said so on standard error. What the speaker may have is known all the same.
+                // The panic has been printed to standard error. What the speaker may have is still known.
                 Err(_) => {
                     self.connecting.fail();
                     Pass::Whole
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// Hears what there is to hear, and does what follows. `None`: it is over.
+    /// Handles the waiting messages and their consequences. `None` when it is over.
     fn turn(&mut self, messages: &Receiver<Message>, before: Pass) -> Option<Pass> {
         let wait = if before == Pass::Whole { TICK } else { Duration::ZERO };
         let first = match messages.recv_timeout(wait) {
@@ -122,7 +122,7 @@ impl State {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return None,
         };
-        // Those that came together are answered together.
+        // Messages that arrived together are handled together.
         for message in first.into_iter().chain(messages.try_iter()) {
             match message {
                 Message::Event(event) => {
@@ -154,7 +154,7 @@ impl State {
         Some(pass)
     }
 
-    /// Has what a file says, from now on noted there.
+    /// Adopts the routes in a file, and records routes there from now on.
     fn take_journal(&mut self, journal: Option<Journal>) {
         let Some(mut journal) = journal else { return };
         let found: Vec<Nlri> =
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    /// How long what was found may wait for an attack that wants it: as long as a route lives at least.
+    /// How long found routes wait for an attack that wants them: the longest minimum life of a route.
     fn longest_hold(&self) -> Duration {
         let holds = self.engines.iter().map(|engine| engine.policy().limits.hold);
         holds.max().unwrap_or_default()
@@ -223,7 +223,7 @@ impl State {
         self.each_engine(|engine| engine.set(&attacks, now));
         self.take_journal(journal);
 
-        // What another policy wants now may be announced with other actions.
+        // Another policy may now announce the route with different actions.
         for (nlri, actions) in self.wanted() {
             if before.get(&nlri).is_some_and(|former| *former != actions)
                 && let Some(told) = self.told.get_mut(&nlri)
@@ -253,12 +253,12 @@ impl State {
         self.connecting = Backoff::none();
     }
 
-    /// Whether a policy has its routes stay when Weir stops.
+    /// Whether a policy keeps its routes when Weir stops.
     fn keeps(&self) -> bool {
         self.engines.iter().any(|engine| engine.policy().on_stop == OnStop::Keep)
     }
 
-    /// Whether everything is withdrawn, or the time is over. If so, it says what is left.
+    /// Whether everything is withdrawn, or time is up. If so, reports what is left.
     fn has_ended(&mut self, deadline: Instant) -> bool {
         let wanted = self.wanted();
         let stays = |nlri: &Nlri| wanted.contains_key(nlri) || self.found.contains(nlri);
@@ -279,7 +279,7 @@ impl State {
     }
 
     fn wanted(&self) -> BTreeMap<Nlri, Actions> {
-        // Backwards, so that the first policy's actions are the ones that stay.
+        // In reverse order, so that the first policy's actions win.
         let all = self.engines.iter().rev().flat_map(Engine::wanted);
         all.map(|(nlri, actions)| (nlri.clone(), actions.clone())).collect()
     }
@@ -295,13 +295,13 @@ impl State {
         }
 
         let is_dry = self.engines.iter().all(|engine| engine.policy().mode == Mode::DryRun);
-        // Without an attack too: that there is no speaker is known before it is needed. What was announced before everything
-        // became a dry run is withdrawn all the same.
+        // Connects even without an attack, so that a missing speaker is noticed before it is needed. What was announced
+        // before everything became a dry run must be withdrawn all the same.
         if (is_dry && self.told.is_empty()) || !self.connect() {
             return Pass::Whole;
         }
 
-        // First what frees room: the speaker never has more than the limits say.
+        // Withdrawals first, so that the speaker never has more routes than the limits allow.
         let is_surplus = |nlri: &&Nlri| !wanted.contains_key(*nlri) && !self.found.contains(*nlri);
         let surplus: Vec<_> = self.told.keys().filter(is_surplus).cloned().collect();
         for nlri in surplus {
@@ -330,13 +330,13 @@ impl State {
         Pass::Whole
     }
 
-    /// Whether messages, a stop among them, have waited long enough for what began then.
+    /// Whether messages, including a stop, have waited long enough for the pass that began then.
     fn is_over_time(&self, begun: Instant) -> bool {
         let now = Instant::now();
         now >= begun + TICK || self.stopping.is_some_and(|deadline| now >= deadline)
     }
 
-    /// Whether the speaker is there.
+    /// Whether the speaker is connected.
     fn connect(&mut self) -> bool {
         if Instant::now() < self.connecting.due {
             return false;
@@ -360,7 +360,7 @@ impl State {
         }
     }
 
-    /// Tells the speaker one thing. Returns whether it is still there.
+    /// Sends the speaker one command. Returns whether it is still there.
     fn send(&mut self, verdict: Verdict, nlri: &Nlri, actions: Option<&Actions>) -> bool {
         if self.retries.get(nlri).is_some_and(|retry| Instant::now() < retry.due) {
             return true;
@@ -371,7 +371,7 @@ impl State {
             let noted = journal.announce(nlri);
             note(&mut self.observer, nlri, noted);
         }
-        // Until there is an answer nobody knows whether it has the route.
+        // Until it answers, it is unknown whether it has the route.
         let before = self.told.insert(nlri.clone(), Told::Unsure);
         let result = match actions {
             Some(actions) => self.speaker.announce(nlri, actions),
@@ -390,7 +390,7 @@ impl State {
                 true
             }
             Err(SpeakError::Refused(error)) => {
-                // What it had before, it has. A route that it may have stays one until it takes the withdrawal.
+                // It keeps what it had before. A route that it may have stays until it accepts the withdrawal.
                 match before {
                     Some(before) => drop(self.told.insert(nlri.clone(), before)),
                     None => self.forget(nlri),
@@ -406,7 +406,7 @@ impl State {
         }
     }
 
-    /// The speaker has the route no longer.
+    /// Notes that the speaker no longer has the route.
     fn forget(&mut self, nlri: &Nlri) {
         self.told.remove(nlri);
         if let Some(journal) = &mut self.journal {
@@ -417,7 +417,7 @@ impl State {
 
     fn lose(&mut self, error: &SpeakError) {
         self.connecting.fail();
-        // Once: it is tried again until it is there.
+        // Reported once, although reconnecting is tried repeatedly.
         if !self.is_lost {
             self.is_lost = true;
             let (speaker, error) = (self.speaker.name(), error.to_string());

@@ -1,8 +1,8 @@
-//! ExaBGP through its process interface: it starts a program, takes commands from that program's standard output, and
-//! answers each with `done` or `error` on its standard input.
+//! ExaBGP through its process interface: it starts a program, reads commands from that program's standard output, and answers
+//! each with `done` or `error` on its standard input.
 //!
-//! The program that it starts is [`bridge`], which joins it to a unix socket that the daemon listens on. So a restart of
-//! ExaBGP is a new connection, and a restart of the daemon leaves ExaBGP alone.
+//! The program is [`bridge`], which connects ExaBGP to a unix socket on which the daemon listens. So a restart of ExaBGP is a new
+//! connection, and a restart of the daemon does not disturb ExaBGP.
 
 mod joining;
 mod text_of;
@@ -18,25 +18,25 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Longest line that is read from ExaBGP. What is longer is no answer.
+/// Longest line to read from ExaBGP. A longer one is not an answer.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// An ExaBGP that connects through [`bridge`].
 pub struct ExaBgp {
     path: PathBuf,
-    /// The device and the inode of the socket that was made at `path`.
+    /// Device and inode of the socket created at `path`.
     made: (u64, u64),
     listener: UnixListener,
     stream: Option<UnixStream>,
-    /// What was read and is not a whole line yet.
+    /// Bytes read that are not a complete line yet.
     rest: Vec<u8>,
 }
 
 impl ExaBgp {
-    /// Listens at `path`, for this user and group. A socket that a dead process left there is replaced.
+    /// Listens at `path`, for this user and group. Replaces a socket left there by a dead process.
     ///
     /// # Errors
-    /// It cannot be made there, or another process listens at it (`AddrInUse`).
+    /// It cannot be created there, or another process listens there (`AddrInUse`).
     pub fn listen(path: &Path) -> io::Result<ExaBgp> {
         remove_dead_socket(path)?;
         let listener = UnixListener::bind(path)?;
@@ -51,7 +51,7 @@ impl ExaBgp {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         let result = self.write(line, deadline).and_then(|()| self.answer(deadline));
         result.map_err(|error| {
-            // An answer that comes late would be taken for that of the next command; the bridge swallows it.
+            // A late answer would be taken for that of the next command; the bridge discards it.
             self.stream = None;
             SpeakError::Lost(format!("ExaBGP: {error}"))
         })?
@@ -64,7 +64,7 @@ impl ExaBgp {
         stream.write_all(line.as_bytes())
     }
 
-    /// Reads lines until one is an answer. Others are events of sessions, which ExaBGP can be told to send.
+    /// Reads lines until one is an answer. Others are session events, which ExaBGP can be configured to send.
     fn answer(&mut self, deadline: Instant) -> io::Result<Result<(), SpeakError>> {
         loop {
             while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -102,7 +102,7 @@ impl ExaBgp {
         Ok(())
     }
 
-    /// Whether the connection still lives. What has come without being asked for is left behind.
+    /// Whether the connection is still alive. Discards unsolicited input.
     fn lives(&mut self) -> bool {
         let Some(stream) = &self.stream else { return false };
         if stream.set_nonblocking(true).is_err() {
@@ -125,7 +125,7 @@ impl Speaker for ExaBgp {
 
     fn session(&mut self) -> Result<Session, SpeakError> {
         let mut session = Session::Same;
-        // The last one is the ExaBGP that runs.
+        // The last one is the running ExaBGP.
         while let Ok((stream, _)) = self.listener.accept() {
             (self.stream, self.rest) = (Some(stream), Vec::new());
             session = Session::Fresh;
@@ -149,7 +149,7 @@ impl Speaker for ExaBgp {
 
 impl Drop for ExaBgp {
     fn drop(&mut self) {
-        // Somebody may have put another one there.
+        // Another process may have put its socket there.
         if inode(&self.path).is_ok_and(|now| now == self.made) {
             let _ = fs::remove_file(&self.path);
         }
@@ -161,17 +161,17 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file.dev(), file.ino()))
 }
 
-/// Removes a socket that no process listens at.
+/// Removes a socket that no process listens on.
 ///
 /// # Errors
-/// One does, or it cannot be removed.
+/// A process does, or it cannot be removed.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
         return Ok(());
     }
 
-    // A datagram socket cannot connect to a stream socket: the kernel says EPROTOTYPE where one lives and ECONNREFUSED where none
-    // does (`unix_find_bsd` in net/unix/af_unix.c), and the process that listens notices nothing.
+    // A datagram socket cannot connect to a stream socket: the kernel returns EPROTOTYPE if one is alive and ECONNREFUSED if not
+    // (`unix_find_bsd` in net/unix/af_unix.c), and a listening process does not notice.
     match UnixDatagram::unbound()?.connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error),

@@ -1,7 +1,7 @@
 //! GoBGP through its gRPC: `AddPath` and `DeletePath`.
 //!
-//! Routes are handed over as BGP's own bytes (`nlri_binary`, `pattrs_binary`): those are the same in versions 3 and 4, whose
-//! messages for routes differ.
+//! Routes are passed in BGP's own encoding (`nlri_binary`, `pattrs_binary`): it is the same in versions 3 and 4, whose route
+//! messages differ.
 
 mod bytes_of;
 
@@ -17,13 +17,13 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// gRPC's status `UNIMPLEMENTED`: there is no such service.
+/// gRPC status `UNIMPLEMENTED`: the service does not exist.
 const UNIMPLEMENTED: u32 = 12;
-/// gRPC's status `UNAVAILABLE`.
+/// gRPC status `UNAVAILABLE`.
 const UNAVAILABLE: u32 = 14;
-/// Most bytes of an answer; GoBGP's is 20.
+/// Largest answer in bytes; GoBGP's has 20.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// How long the connection is driven to find out whether it lives.
+/// How long to drive the connection to find out whether it is alive.
 const PROBE: Duration = Duration::from_millis(1);
 /// The services of versions 3 and 4.
 const SERVICES: [Service; 2] = [
@@ -31,11 +31,11 @@ const SERVICES: [Service; 2] = [
     Service { name: "api.GoBgpService", global_table: 1 },
 ];
 
-/// What differs between versions in the calls that are used here.
+/// The differences between versions in the calls used here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Service {
     name: &'static str,
-    /// The number of `TableType`'s global table.
+    /// The number of the global table in `TableType`.
     global_table: u8,
 }
 
@@ -53,17 +53,18 @@ struct Connection {
     service: Service,
 }
 
-/// How a call ended that was answered.
+/// The status of an answered call.
 struct Status {
     code: u32,
     message: String,
 }
 
 impl GoBgp {
-    /// The one at `HOST:PORT`, 50051 usually. Does not connect yet. There is no TLS: it belongs on this host's loopback.
+    /// The speaker at `HOST:PORT`, usually port 50051. Does not connect yet. Without TLS, because it belongs on this host's
+    /// loopback.
     ///
     /// # Errors
-    /// The system has no descriptor for it.
+    /// No descriptor is available.
     pub fn new(addr: &str) -> io::Result<GoBgp> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(GoBgp { addr: addr.to_owned(), runtime, connection: None })
@@ -142,7 +143,7 @@ impl Speaker for GoBgp {
             Err(_) => return Err(self.lose(format!("no connection within {ANSWER_TIMEOUT:?}"))),
         };
 
-        // Why it ended is found out by the next call.
+        // The next call finds out why it ended.
         let task = self.runtime.spawn(async { drop(connection.await) });
         self.connection = Some(Connection { requests, task, service: SERVICES[0] });
         Ok(Session::Fresh)
@@ -157,19 +158,19 @@ impl Speaker for GoBgp {
     }
 
     fn withdraw(&mut self, nlri: &Nlri) -> Result<(), SpeakError> {
-        // Always with a path: without one it deletes all routes of the family.
+        // Always with a path: without one it would delete all routes of the family.
         let is_withdraw = [0x28, 1];
         let path = [&path(nlri)[..], &is_withdraw].concat();
         self.call("DeletePath", &[field(3, &family(nlri)), field(4, &path)].concat())
     }
 }
 
-/// The message `Path` of GoBGP's interface, without attributes.
+/// The `Path` message of GoBGP's interface, without attributes.
 fn path(nlri: &Nlri) -> Vec<u8> {
     [field(9, &family(nlri)), field(20, &nlri_bytes(nlri))].concat()
 }
 
-/// A field of a protobuf message whose value has a length.
+/// A length-delimited field of a protobuf message.
 fn field(number: u8, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len() + 6);
     varint(&mut out, usize::from(number) << 3 | 2);
@@ -186,7 +187,7 @@ fn varint(out: &mut Vec<u8>, mut value: usize) {
     out.push(value as u8);
 }
 
-/// One unary call of gRPC (its protocol over HTTP/2: `PROTOCOL-HTTP2.md`).
+/// Makes one unary gRPC call (over HTTP/2: `PROTOCOL-HTTP2.md`).
 async fn ask(
     requests: SendRequest<Bytes>,
     path: &str,
@@ -196,7 +197,7 @@ async fn ask(
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(())?;
-    // Not compressed, then its length.
+    // Not compressed, then the length.
     let mut body = vec![0];
     body.extend(u32::try_from(message.len())?.to_be_bytes());
     body.extend(message);
@@ -217,7 +218,7 @@ async fn ask(
         }
         body.flow_control().release_capacity(bytes)?;
     }
-    // An answer without a message has its status in the head.
+    // An answer without a message has its status in the response headers.
     let trailers = body.trailers().await?.unwrap_or(head.headers);
     status(&trailers).ok_or_else(|| "an answer without a gRPC status".into())
 }

@@ -39,7 +39,7 @@ fn a_command_goes_out_and_its_answer_comes_back() {
     let (line, _) = exabgp_says.join().unwrap();
     assert_eq!(line, "withdraw route 192.0.2.1/32 next-hop 0.0.0.0\n");
 
-    // Without a daemon the bridge stays, and with the next one it is there again.
+    // Without a daemon the bridge stays, and it connects to the next one.
     drop(speaker);
     let mut speaker = ExaBgp::listen(&path).unwrap();
     wait_for("the bridge again", || speaker.session().ok());
@@ -61,19 +61,20 @@ fn a_socket_that_lives_is_left_alone_and_one_that_is_dead_is_replaced() {
     assert_eq!(first.session().unwrap(), Session::Same, "it has noticed nothing");
     drop((bridge, first));
 
-    // A process that was killed leaves its socket.
+    // A killed process leaves its socket behind.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let second = ExaBgp::listen(&path).unwrap();
 
-    // What another has put there is not this one's to remove.
+    // A socket that another process has put there must not be removed.
     fs::remove_file(&path).unwrap();
     let _third = UnixListener::bind(&path).unwrap();
     drop(second);
     assert!(path.exists());
 }
 
-/// A daemon that gave up on an answer, or died: the answer is not the next one's, nor is half a command.
+/// After a daemon has given up on an answer, or died, the next one must get neither that answer nor half
+/// a command.
 #[test]
 fn a_late_answer_is_for_nobody() {
     let folder = TempDir::new();

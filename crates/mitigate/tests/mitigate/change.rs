@@ -1,4 +1,4 @@
-//! Policies that change while the thread runs, against a speaker that takes everything.
+//! Changing policies while the thread runs, with a speaker that accepts everything.
 
 use crate::engine::{attack, policy};
 use mitigate::{
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{TempDir, wait_for};
 
-/// What a speaker has, and all that it was ever told.
+/// The speaker's routes, and everything it was ever told.
 #[derive(Clone, Default)]
 struct Memory {
     routes: Arc<Mutex<BTreeMap<String, String>>>,
@@ -81,12 +81,12 @@ fn what_is_the_same_goes_on_and_what_is_gone_is_withdrawn() {
     let route = "192.0.2.1/32 blackhole via 10.9.0.1 65535:666";
     memory.wait_for(&[route]);
 
-    // Another one that wants it too is no reason to say it again.
+    // Another policy that wants the route too is no reason to announce it again.
     let more = Policy { name: "more".to_owned(), ..keeps.clone() };
     change(&control, vec![keeps, more.clone()]);
     change(&control, vec![more.clone()]);
 
-    // Other actions are.
+    // Different actions are.
     let Action::Blackhole { next_hop_v4, next_hop_v6, .. } = more.action else { panic!() };
     let communities = vec![Community(64_500, 1)];
     let action = Action::Blackhole { next_hop_v4, next_hop_v6, communities };
@@ -96,13 +96,13 @@ fn what_is_the_same_goes_on_and_what_is_gone_is_withdrawn() {
     let said = memory.said.lock().unwrap().clone();
     assert_eq!(said, ["announce 192.0.2.1/32", "announce 192.0.2.1/32"]);
 
-    // A dry run has nothing announced, not even what was.
+    // A dry run leaves nothing announced, not even earlier routes.
     change(&control, vec![Policy { mode: Mode::DryRun, ..other.clone() }]);
     memory.wait_for(&[]);
     change(&control, vec![other]);
     memory.wait_for(&["192.0.2.1/32 blackhole via 10.9.0.1 64500:1"]);
 
-    // Nor does nothing at all.
+    // Nor does an empty list of policies.
     change(&control, Vec::new());
     memory.wait_for(&[]);
     assert!(control.stop(Instant::now() + Duration::from_secs(5), || ()));
@@ -117,7 +117,8 @@ fn stop(control: Control) {
     assert!(control.stop(Instant::now() + Duration::from_secs(5), || ()));
 }
 
-/// A stop that is taken back, as when a file names a speaker again: one thread, and no withdrawal of what is wanted again.
+/// A stop that is taken back, as when the configuration names a speaker again: one thread, and no withdrawal of what is
+/// wanted again.
 #[test]
 fn a_stopped_one_goes_on_when_it_is_told_so() {
     let memory = Memory::default();
@@ -142,7 +143,7 @@ fn what_a_killed_life_left_is_withdrawn_or_taken_over() {
     let path = folder.path().join("audit.jsonl.memory.routes");
     let (memory, targets) = (Memory::default(), ["192.0.2.1", "192.0.2.2"]);
     {
-        // Planted: what a killed one leaves in its file, and with the speaker.
+        // What a killed process leaves in its file and with the speaker.
         let mut journal = Journal::open(&path).unwrap();
         assert!(Journal::open(&path).is_err(), "it is one process's");
         for target in targets {
@@ -151,7 +152,7 @@ fn what_a_killed_life_left_is_withdrawn_or_taken_over() {
             memory.routes.lock().unwrap().insert(nlri.to_string(), "?".to_owned());
         }
     }
-    // It died over a line.
+    // It died while writing a line.
     let mut text = fs::read_to_string(&path).unwrap();
     text.push_str("announce 192.0.");
     fs::write(&path, text).unwrap();
@@ -174,7 +175,7 @@ fn what_a_killed_life_left_is_withdrawn_or_taken_over() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "");
 }
 
-/// One that withdraws nothing, and one that takes its time.
+/// A speaker that refuses withdrawals, and one that is slow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Nature {
     Refuses,
@@ -244,7 +245,7 @@ fn a_route_that_is_told_is_in_a_file_that_was_just_written_anew() {
     let folder = testkit::TempDir::new();
     let path = folder.file("routes");
     let nlri = |text: &str| text.parse::<Nlri>().unwrap();
-    // Each time the file is about to be written anew with another number of old lines.
+    // The file is about to be rewritten with a different number of obsolete lines each time.
     for changes in 495..505 {
         let mut journal = Journal::open(&path).unwrap();
         for _ in 0..changes {

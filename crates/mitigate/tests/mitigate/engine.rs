@@ -1,4 +1,4 @@
-//! What the engine decides, case by case.
+//! The engine's decisions, case by case.
 
 use mitigate::{
     Action, Attack, Community, Decision, Engine, Flow, KeyError, Limits, Mode, Nlri, OnStop,

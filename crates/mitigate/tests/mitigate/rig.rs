@@ -1,4 +1,4 @@
-//! A router (bird) and a BGP speaker, each in a network namespace of its own, peered, and what is said about them.
+//! A router (bird) and a BGP speaker, each in a separate network namespace, peered, with their logs.
 
 use mitigate::speaker::{ExaBgp, GoBgp};
 use mitigate::{Control, Entry, Options, Policy, Speaker};
@@ -13,7 +13,7 @@ pub(crate) struct Rig {
     pub(crate) entries: Arc<Mutex<Vec<Entry>>>,
 }
 
-/// `None`: this machine lacks something, which is said.
+/// `None`, with a message, if this machine lacks something.
 pub(crate) fn rig(program: Program) -> Option<Rig> {
     if !need_tool("socat") {
         return None;
@@ -39,7 +39,7 @@ impl DerefMut for Rig {
 }
 
 impl Rig {
-    /// A control thread, and waits until speaker and router see each other.
+    /// Starts a control thread, and waits until speaker and router see each other.
     pub(crate) fn control(&self, policy: Policy) -> Control {
         let control = self.control_at_once(policy);
         self.wait_for_session();

@@ -1,4 +1,4 @@
-//! Routes that a real router has, through real speakers: GoBGP 3 and 4, and ExaBGP.
+//! Routes in a real router, through real speakers: GoBGP 3 and 4, and ExaBGP.
 
 use crate::engine::{attack, policy};
 use crate::rig::{Program, Rig, rig};
@@ -6,16 +6,17 @@ use mitigate::{Action, Attack, Entry, Event, Flow, Limits, OnStop, Policy, Verdi
 use std::time::{Duration, Instant};
 use testkit::{say, wait_for};
 
-/// How soon after the event the router has to have the route.
+/// How soon after the event the router must have the route.
 const ROUTE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A policy that answers at once and forgets at once.
+/// A policy that responds at once and forgets at once.
 fn quick() -> Policy {
     let limits = Limits { withdraw_after: Duration::ZERO, hold: Duration::ZERO, ..policy().limits };
     Policy { limits: Limits { new_routes_per_minute_max: 100, ..limits }, ..policy() }
 }
 
-/// Waits until the router's routes have, or do not have, all of these texts. Returns how long it took.
+/// Waits until the router's routes contain, or do not contain, all of these texts. Returns how long it
+/// took.
 fn wait_for_routes(rig: &Rig, texts: &[&str], present: Present) -> Duration {
     let begin = Instant::now();
     wait_for(
@@ -49,7 +50,7 @@ fn blackhole_comes_and_goes(program: Program) {
         assert!(took <= ROUTE_LIMIT, "{took:?}");
     }
 
-    // Never what is on the allow-list, nor more than the limit of two.
+    // Never anything on the allow-list, nor more than the limit of two.
     control.tell(Event::Raised(attack("192.0.2.53"))).unwrap();
     control.tell(Event::Raised(attack("192.0.2.3"))).unwrap();
     let verdicts = [Verdict::Refuse, Verdict::Wait];
@@ -62,18 +63,18 @@ fn blackhole_comes_and_goes(program: Program) {
         verdicts.into_iter().all(has).then_some(())
     });
 
-    // Room comes with the end of an attack.
+    // The end of an attack makes room.
     control.tell(Event::Cleared("192.0.2.1".to_owned())).unwrap();
     wait_for_routes(&rig, &["192.0.2.1/32"], Present::None);
     wait_for_routes(&rig, &["192.0.2.3/32", "2001:db8::1/128"], Present::All);
     assert!(!rig.routes().contains("192.0.2.53"));
 
-    // The router loses its memory.
+    // The router loses its routes.
     rig.stop_router();
     rig.start_router();
     wait_for_routes(&rig, &["192.0.2.3/32", "2001:db8::1/128"], Present::All);
 
-    // So does the speaker. What was cleared meanwhile stays away.
+    // So does the speaker. A route cleared meanwhile stays away.
     rig.stop_speaker();
     wait_for_routes(&rig, &["192.0.2.3/32", "2001:db8::1/128"], Present::None);
     control.tell(Event::Cleared("192.0.2.3".to_owned())).unwrap();

@@ -1,4 +1,4 @@
-//! The engine and the control thread over many seeds: what must hold, whatever comes.
+//! The engine and the control thread over many seeds: what must hold in every case.
 
 use crate::engine::{attack, policy};
 use mitigate::{Engine, Verdict};
@@ -27,7 +27,7 @@ fn run(seed: u64) {
 
     for step in 0..STEPS {
         now += Duration::from_secs(random.below(30));
-        // Some are outside of the own networks, one is on the allow-list, some are too short.
+        // Some are outside the own networks, one is on the allow-list, some are too short.
         let target = match random.below(12) {
             0 => "198.51.100.7".to_owned(),
             1 => "192.0.2.53".to_owned(),
@@ -71,7 +71,7 @@ fn run(seed: u64) {
         assert!(recent.count() <= limits.new_routes_per_minute_max, "seed {seed}, step {step}");
     }
 
-    // Every route ends when its traffic is gone, and at the latest at the end.
+    // Every route ends after its traffic is gone, and at the latest at its expiry.
     if seed.is_multiple_of(2) {
         for target in
             (2..12).map(|host| format!("192.0.2.{host}")).chain(["2001:db8::1".to_owned()])

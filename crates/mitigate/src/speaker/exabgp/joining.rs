@@ -1,4 +1,4 @@
-//! The program that ExaBGP starts: it joins ExaBGP's pipes to the daemon's socket.
+//! The program that ExaBGP starts: it connects ExaBGP's pipes to the daemon's socket.
 
 use super::LINE_BYTES_MAX;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,16 +10,16 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Time between two attempts to reach the daemon.
+/// Time between attempts to reach the daemon.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The connection to the daemon, and what ExaBGP still has to answer.
+/// The connection to the daemon, and the outstanding answers of ExaBGP.
 #[derive(Default)]
 struct Joined {
     stream: Option<UnixStream>,
-    /// Commands that ExaBGP was given and has not answered.
+    /// Commands passed to ExaBGP and not answered.
     open: u64,
-    /// How many of them are of connections that have ended: their answers, the next ones, are for nobody.
+    /// How many of them came from connections that have ended: their answers, which come next, are discarded.
     of_former: u64,
 }
 
@@ -28,7 +28,7 @@ impl Joined {
         (self.stream, self.of_former) = (Some(stream), self.open);
     }
 
-    /// Takes a line of ExaBGP's: to the daemon, if it is for this one.
+    /// Passes a line from ExaBGP to the daemon, if it is for this one.
     fn hear(&mut self, line: &[u8]) {
         if matches!(line.trim_ascii(), b"done" | b"error") {
             self.open = self.open.saturating_sub(1);
@@ -44,11 +44,11 @@ impl Joined {
     }
 }
 
-/// Joins `input` and `output`, which are ExaBGP's, to the socket at `path`, whenever a daemon listens there. Returns when
-/// `input` has ended: ExaBGP has.
+/// Connects `input` and `output`, which are ExaBGP's, to the socket at `path`, whenever a daemon listens there. Returns
+/// when `input` ends, which means that ExaBGP has ended.
 ///
 /// # Errors
-/// ExaBGP does not read any more.
+/// ExaBGP no longer reads.
 pub fn bridge(path: &Path, input: impl Read + Send, mut output: impl Write) -> io::Result<()> {
     let joined = Mutex::new(Joined::default());
     let has_ended = AtomicBool::new(false);
@@ -73,7 +73,8 @@ pub fn bridge(path: &Path, input: impl Read + Send, mut output: impl Write) -> i
             };
             let mut commands = BufReader::new(stream.try_clone()?);
             current().begin(stream);
-            // A part of a line is of a daemon that died over it. ExaBGP would take it with the next one's first command.
+            // A partial line comes from a daemon that died while writing it. ExaBGP would join it with the next daemon's
+            // first command.
             while let Ok(Some(line)) = next_line(&mut commands)
                 && line.ends_with(b"\n")
             {
@@ -87,10 +88,10 @@ pub fn bridge(path: &Path, input: impl Read + Send, mut output: impl Write) -> i
     })
 }
 
-/// The next line with its end, or as much of it as there is; `None` at the end of all.
+/// The next line with its end, or as much of it as there is; `None` at the end of input.
 ///
 /// # Errors
-/// Of reading.
+/// Any error of reading.
 fn next_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     from.by_ref().take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)?;

@@ -1,4 +1,4 @@
-//! Routes as ExaBGP's commands have them.
+//! Routes in the syntax of ExaBGP's commands.
 
 use crate::{Actions, Flow, Nlri};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ pub(super) fn announce(nlri: &Nlri, actions: &Actions) -> String {
     format!("announce {}\n", route(nlri, actions))
 }
 
-/// The command that withdraws it.
+/// The command that withdraws a route.
 pub(super) fn withdraw(nlri: &Nlri) -> String {
     format!("withdraw {}\n", route(nlri, &Actions::withdrawal_of(nlri)))
 }
@@ -36,7 +36,7 @@ fn route(nlri: &Nlri, actions: &Actions) -> String {
 
 fn matched(flow: &Flow) -> String {
     let is_v6 = flow.destination.addr().is_ipv6();
-    // IPv6 has an offset of the bits that are looked at.
+    // IPv6 prefixes include the offset of the bits to compare.
     let offset = if is_v6 { "/0" } else { "" };
     let protocol = if is_v6 { "next-header" } else { "protocol" };
 
@@ -57,7 +57,7 @@ fn matched(flow: &Flow) -> String {
     out
 }
 
-/// The names of the flags that are set, as ExaBGP knows them.
+/// ExaBGP's names of the flags that are set.
 fn flags(bits: u8) -> String {
     const NAMES: [&str; 8] = ["fin", "syn", "rst", "push", "ack", "urgent", "ece", "cwr"];
     let is_set = |(at, _): &(usize, &&str)| bits >> at & 1 == 1;

@@ -1,21 +1,21 @@
-//! BGP's own bytes of routes.
+//! Routes in BGP's own encoding.
 
 use crate::{Actions, Community, Flow, Nlri, Prefix};
 use std::net::IpAddr;
 
-/// An attribute that every speaker must know, and one that is optional and passed on (RFC 4271 section 4.3).
+/// Flags of an attribute that every speaker must know, and of one that is optional and transitive (RFC 4271 section 4.3).
 const WELL_KNOWN: u8 = 0x40;
 const OPTIONAL: u8 = 0x80;
 const OPTIONAL_TRANSITIVE: u8 = 0xc0;
 const UNICAST: u8 = 1;
 const FLOWSPEC: u8 = 133;
 
-/// The message `Family` of GoBGP's interface: AFI and SAFI.
+/// The `Family` message of GoBGP's interface: AFI and SAFI.
 pub(super) fn family(nlri: &Nlri) -> Vec<u8> {
     let mut out = vec![0x08, afi(nlri.destination()), 0x10];
     match nlri {
         Nlri::Unicast(_) => out.push(UNICAST),
-        // A varint of two bytes.
+        // A two-byte varint.
         Nlri::Flowspec(_) => out.extend([FLOWSPEC & 0x7f | 0x80, FLOWSPEC >> 7]),
     }
     out
@@ -34,7 +34,7 @@ pub(super) fn nlri_bytes(nlri: &Nlri) -> Vec<u8> {
         }
         Nlri::Flowspec(flow) => {
             let components = components(flow);
-            // At most 75 bytes with everything in it: one byte says so up to 239 (RFC 8955 section 4.1).
+            // At most 75 bytes with all components: up to 239, the length takes one byte (RFC 8955 section 4.1).
             let mut out = vec![components.len() as u8];
             out.extend(components);
             out
@@ -42,21 +42,21 @@ pub(super) fn nlri_bytes(nlri: &Nlri) -> Vec<u8> {
     }
 }
 
-/// The components in the order of their types, as RFC 8955 section 4.2 wants them.
+/// The components in the order of their types, as required by RFC 8955 section 4.2.
 fn components(flow: &Flow) -> Vec<u8> {
-    /// The last operator of its list, of a value of one byte or two, and how it compares.
+    /// Operator bits: the end of a list, a two-byte value, and how to compare.
     const END: u8 = 0x80;
     const TWO_BYTES: u8 = 0x10;
     const EQUAL: u8 = 0x01;
     const GREATER: u8 = 0x02;
-    /// Of the bits of a value: all of them are set.
+    /// For bit masks: all bits of the value must be set.
     const MATCH: u8 = 0x01;
     const IS_FRAGMENT: u8 = 0x02;
 
     let mut out = Vec::new();
     let mut prefix = |kind: u8, prefix: &Prefix| {
         out.extend([kind, prefix.length_bits()]);
-        // IPv6 has an offset of the bits that are looked at (RFC 8956 section 3.1).
+        // IPv6 prefixes include the offset of the bits to compare (RFC 8956 section 3.1).
         out.extend(prefix.addr().is_ipv6().then_some(0));
         out.extend(significant(prefix));
     };
@@ -81,7 +81,7 @@ fn components(flow: &Flow) -> Vec<u8> {
     out
 }
 
-/// The bytes of an address that its length reaches into.
+/// The bytes of an address that its length covers.
 fn significant(prefix: &Prefix) -> Vec<u8> {
     let mut bytes = octets(prefix.addr());
     bytes.truncate(usize::from(prefix.length_bits()).div_ceil(8));
@@ -95,7 +95,7 @@ fn octets(addr: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The path attributes, each with its head.
+/// The path attributes, each with its header.
 pub(super) fn attributes(nlri: &Nlri, actions: &Actions) -> Vec<Vec<u8>> {
     let origin_igp = attribute(WELL_KNOWN, 1, &[0]);
     match actions {
@@ -108,17 +108,18 @@ pub(super) fn attributes(nlri: &Nlri, actions: &Actions) -> Vec<Vec<u8>> {
             all
         }
         Actions::RateLimit { bytes_per_sec } => {
-            // RFC 8955 section 7.1: traffic-rate-bytes, of no AS.
+            // RFC 8955 section 7.1: traffic-rate-bytes, without an AS.
             let mut rate = vec![0x80, 0x06, 0, 0];
             rate.extend(bytes_per_sec.to_be_bytes());
-            // Flowspec has no next hop, and GoBGP takes no path without one: the unspecified one, as its own client sends.
+            // Flowspec has no next hop, but GoBGP refuses a path without one: the unspecified address, as its own client
+            // sends.
             let next_hop = attribute(WELL_KNOWN, 3, &[0; 4]);
             vec![origin_igp, next_hop, attribute(OPTIONAL_TRANSITIVE, 16, &rate)]
         }
     }
 }
 
-/// The next hop: an attribute of its own in IPv4, a part of MP_REACH_NLRI in IPv6 (RFC 4760).
+/// The next hop: a separate attribute in IPv4, part of MP_REACH_NLRI in IPv6 (RFC 4760).
 fn reach(nlri: &Nlri, next_hop: IpAddr) -> Vec<u8> {
     let octets = octets(next_hop);
     match next_hop {
@@ -136,7 +137,7 @@ fn community(Community(high, low): &Community) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// With a length of two bytes (the flag 0x10), which any length fits.
+/// An attribute with a two-byte length (flag 0x10), which is always large enough.
 fn attribute(flags: u8, kind: u8, value: &[u8]) -> Vec<u8> {
     let length = (value.len() as u16).to_be_bytes();
     [&[flags | 0x10, kind][..], &length, value].concat()
