@@ -1,10 +1,10 @@
-//! Tests that take all that the machine has, one file of them after the other.
+//! Runs tests that need the whole machine one module after the other.
 
 use std::cell::RefCell;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-/// The file whose tests run, and how many of them.
+/// The module whose tests are running, and how many.
 static RUNNING: Mutex<(String, usize)> = Mutex::new((String::new(), 0));
 static CHANGED: Condvar = Condvar::new();
 
@@ -12,11 +12,11 @@ thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// Waits until only tests of the calling test's module run in this process, and keeps others out until it has ended.
+/// Waits until only tests of the calling test's module run in this process, and keeps others out until the test has ended.
 ///
-/// The harness of tests that hold load calls it at every start of a process, so that no test can forget it; the second call
-/// of a test does nothing. The module is known from the thread's name, which is the test's; where libtest runs all tests on
-/// one thread, there is nobody to wait for.
+/// The harness of load tests calls it whenever it starts a process, so that no test can forget it; a test's second call
+/// does nothing. The module is taken from the thread's name, which is the test's name; if libtest runs all tests on one
+/// thread, there is nothing to wait for.
 pub fn alone() {
     TURN.with_borrow_mut(|turn| {
         turn.get_or_insert_with(|| {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// A thread that has the name of a test, calls [`alone`], says so, and ends when told.
+    /// A thread with the name of a test that calls [`alone`], reports it, and ends when told.
     fn test(name: &str, said: &mpsc::Sender<String>) -> (mpsc::Sender<()>, thread::JoinHandle<()>) {
         let (end, ends) = mpsc::channel();
         let (own, said) = (name.to_owned(), said.clone());

@@ -1,4 +1,4 @@
-//! Folders of a test's own.
+//! Temporary directories for tests.
 
 use crate::run;
 use std::fs;
@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder that every user may enter, and that goes with its owner.
+/// A directory that every user may enter, and that is removed with this value.
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// Makes an empty one in the system's folder for temporary files.
+    /// Creates an empty one in the system's temporary directory.
     #[expect(clippy::new_without_default, reason = "it makes a folder, which no default should")]
     pub fn new() -> TempDir {
         TempDir::below(&std::env::temp_dir())
     }
 
-    /// Makes an empty one in memory where the system has such a folder, for what is synced more often than a disk can.
+    /// Creates an empty one in memory, if the system has such a directory, for data that is synced more often than a
+    /// disk can handle.
     pub fn in_memory() -> TempDir {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { TempDir::below(memory) } else { TempDir::new() }
@@ -31,7 +32,7 @@ impl TempDir {
         TempDir(path)
     }
 
-    /// The folder itself.
+    /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -49,16 +50,16 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What cannot be removed stays in the folder for temporary files.
+        // If it cannot be removed, it stays in the temporary directory.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A file system of its own, as large as a test says. It goes with its owner.
+/// A file system of its own with a size chosen by the test. Unmounted with this value.
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Mounts one, in memory; `size` as mount(8) takes it. `None` where that is not allowed.
+    /// Mounts one in memory; `size` in the syntax of mount(8). `None` if that is not permitted.
     pub fn mount(size: &str) -> Option<SmallDisk> {
         let dir = TempDir::new();
         let options = format!("size={size}");

@@ -1,8 +1,8 @@
-//! What the tests of several crates share: waits with a deadline, what a test asks before it uses what a machine may lack,
-//! folders, processes, network namespaces, sockets, random numbers, generated files, and the servers of others with clients of theirs.
+//! Shared test code: waits with a deadline, checks for what a machine may lack, directories, processes, network namespaces,
+//! sockets, random numbers, generated files, and third-party servers with their own clients.
 //!
-//! Crates name it in `[dev-dependencies]` only, and it names no crate of ours but `sys`: a judge shares no code with what it
-//! judges. What the tests of one crate alone use stays in its `tests/CRATE/support.rs`.
+//! Crates use it only in `[dev-dependencies]`, and it depends on none of our crates except `sys`: a judge shares no code with
+//! what it judges. Code used by the tests of a single crate stays in its `tests/CRATE/support.rs`.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic as the test does")]

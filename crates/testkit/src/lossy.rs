@@ -1,4 +1,4 @@
-//! A network that loses.
+//! A network with packet loss.
 
 use crate::Random;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A way that loses packets in both directions, at random.
+/// A path that loses packets at random in both directions.
 pub struct LossyWay {
-    /// Where what is to go there is sent.
+    /// The address at which to send to the far end.
     pub addr: SocketAddr,
     pub lost_per_1000: Arc<AtomicU32>,
     is_over: Arc<AtomicBool>,
-    /// Packets that went there and back, lost ones included.
+    /// Packets in each direction, there and back, including lost ones.
     pub packets: [Arc<AtomicU64>; 2],
     thread: Option<JoinHandle<()>>,
 }
 
 impl LossyWay {
-    /// A way to `far` from a port of its own on this host.
+    /// A path to `far` from a port of its own on this host.
     ///
     /// # Panics
-    /// There is no port.
+    /// If no port is available.
     pub fn to(far: SocketAddr, lost_per_1000: u32) -> LossyWay {
         let near = UdpSocket::bind("127.0.0.1:0").unwrap();
         let out = UdpSocket::bind("127.0.0.1:0").unwrap();

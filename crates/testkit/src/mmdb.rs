@@ -1,10 +1,10 @@
-//! A small file in MaxMind's format, for tests that look addresses up.
+//! A small file in MaxMind's format, for tests that look up addresses.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// A file as MaxMind writes it (MaxMind DB file format specification, version 2.0): for each network the fields of its map, each with
-/// its name. A field whose name has a slash stands in a map of its own.
+/// A file in MaxMind's format (MaxMind DB file format specification, version 2.0): for each network, the fields of its map by
+/// name. A field with a slash in its name is in a nested map.
 pub fn mmdb(kind: &str, networks: &[(&str, &[(&str, Field)])]) -> Vec<u8> {
     let mut tree = Tree::default();
     let mut data = Vec::new();
@@ -30,12 +30,12 @@ pub fn mmdb(kind: &str, networks: &[(&str, &[(&str, Field)])]) -> Vec<u8> {
     file
 }
 
-/// What a field of a map holds.
+/// The value of a field in a map.
 #[derive(Clone, Copy, Debug)]
 pub enum Field {
     /// A text.
     Text(&'static str),
-    /// A number of 32 bits.
+    /// A 32-bit number.
     Number(u32),
 }
 
@@ -47,7 +47,7 @@ enum Record {
     Data(u32),
 }
 
-/// A tree over the bits of IPv6 addresses; IPv4 stands under `::/96`.
+/// A tree over the bits of IPv6 addresses; IPv4 is below `::/96`.
 struct Tree {
     nodes: Vec<[Record; 2]>,
 }
@@ -109,14 +109,14 @@ fn map(out: &mut Vec<u8>, fields: &[(&str, Field)]) {
     }
 }
 
-/// At most 28 bytes.
+/// Writes text of at most 28 bytes.
 fn text(out: &mut Vec<u8>, text: &str) {
     assert!(text.len() < 29, "{text}");
     out.push(2 << 5 | text.len() as u8);
     out.extend(text.as_bytes());
 }
 
-/// `kind`: 5 for 16 bits, 6 for 32.
+/// Writes a number. `kind`: 5 for 16 bits, 6 for 32.
 fn number(out: &mut Vec<u8>, kind: u8, number: u32) {
     let bytes = number.to_be_bytes();
     let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(4);
@@ -139,7 +139,7 @@ fn metadata(kind: &str, nodes: u32) -> Vec<u8> {
     }
     text(&mut out, "database_type");
     text(&mut out, kind);
-    // Types above 7 have a byte of their own: an array without languages, a number of 64 bits.
+    // Types above 7 have an extra byte: an empty array of languages, and a 64-bit number.
     text(&mut out, "languages");
     out.extend([0, 4]);
     text(&mut out, "build_epoch");

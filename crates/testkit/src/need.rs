@@ -1,8 +1,7 @@
-//! What a test asks before it uses something that a machine may lack: `if !need_tool("rsyslogd") { return }`.
+//! Checks for things that a machine may lack: `if !need_tool("rsyslogd") { return }`.
 //!
-//! A test that lacks something prints one line that starts with `skipped:` and returns; `scripts/test.sh` counts those
-//! lines. Where everything is meant to be there (`REQUIRE_ALL=1`, and `REQUIRE_NETNS=1` for namespaces), the lack
-//! is a failure instead.
+//! A test that lacks something prints a line starting with `skipped:` and returns; `scripts/test.sh` counts these lines. Where
+//! everything should be available (`REQUIRE_ALL=1`, and `REQUIRE_NETNS=1` for namespaces), the test fails instead.
 
 use std::env;
 use std::io::{self, Write};
@@ -16,7 +15,7 @@ pub fn need_root_netns() -> bool {
     report(PROBE.get_or_init(probe_netns), &["REQUIRE_ALL", "REQUIRE_NETNS"])
 }
 
-/// Whether this process is root with a root's capabilities, which `what` needs.
+/// Whether this process is root with the capabilities of root, which `what` needs.
 pub fn need_root(what: &str) -> bool {
     const ALL_THAT_TESTS_USE: u64 = 1 << 7 | 1 << 8 | 1 << 12 | 1 << 21; // setuid, setpcap, net_admin, sys_admin
     let effective = sys::process::effective_capabilities().unwrap_or(0);
@@ -30,8 +29,7 @@ pub fn need_tool(name: &str) -> bool {
     find_tool(name).is_some() || skip(&reason(), &["REQUIRE_ALL"])
 }
 
-/// Whether the Python of the test tools has `module`, for instance `statsd`. The ClickHouse engine, `chdb`, has a Python of its
-/// own.
+/// Whether the test tools' Python has `module`, for instance `statsd`. The ClickHouse engine, `chdb`, has a separate Python.
 pub fn need_python_module(module: &str) -> bool {
     let python = if module == "chdb" { "weir-clickhouse" } else { "weir-python" };
     let reason =
@@ -42,7 +40,7 @@ pub fn need_python_module(module: &str) -> bool {
     has_it || skip(&reason(), &["REQUIRE_ALL"])
 }
 
-/// Where the program `name` is. The project's own tools (`make tools`) come first: they have pinned versions.
+/// The path of the program `name`. The project's own tools (`make tools`) come first, because their versions are pinned.
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = [PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")];
@@ -54,14 +52,15 @@ pub fn find_tool(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Says why a test does nothing, and returns `false`. Where one of the variables is 1, that is a failure.
+/// Prints why a test does nothing, and returns `false`. Fails if one of the variables is 1.
 pub fn skip(reason: &str, required_by: &[&str]) -> bool {
     report(&Err(reason.to_owned()), required_by)
 }
 
-/// Says something on the terminal although the test passes.
+/// Prints something on the terminal even though the test passes.
 pub fn say(text: &str) {
-    // Straight to the descriptor: the test harness captures `eprintln!` of tests that pass. At once: others write too.
+    // Directly to the descriptor, because the test harness captures `eprintln!` of passing tests. In a single write, because
+    // others write too.
     io::stderr().write_all(format!("{text}\n").as_bytes()).expect("standard error is open");
 }
 
@@ -75,8 +74,8 @@ fn report(probe: &Result<(), String>, required_by: &[&str]) -> bool {
     false
 }
 
-/// The folders that `scripts/install-tools.sh` fills: `$WEIR_TOOLS/bin`, else `tools/bin` in the target folder, in which
-/// this program was built.
+/// The directories filled by `scripts/install-tools.sh`: `$WEIR_TOOLS/bin`, or else `tools/bin` in the target directory in
+/// which this program was built.
 fn own_tools() -> Vec<PathBuf> {
     let named = env::var_os("WEIR_TOOLS").map(|tools| PathBuf::from(tools).join("bin"));
     let program = env::current_exe().unwrap_or_default();
@@ -89,7 +88,7 @@ fn probe_netns() -> Result<(), String> {
         return Err("ip (iproute2) is not installed; `make tools` installs it".to_owned());
     }
 
-    // A namespace of our own in which a link changes state: the two rights that namespace tests need.
+    // A new namespace in which a link changes state: the two permissions that namespace tests need.
     let works = quiet(Command::new("unshare").args(["--net", "ip", "link", "set", "lo", "up"]));
     if works { Ok(()) } else { Err("creating a network namespace needs root".to_owned()) }
 }

@@ -1,4 +1,4 @@
-//! Sockets of loopback, and pages over HTTP.
+//! Loopback sockets, and HTTP requests.
 
 use crate::wait::{DEADLINE, wait_for};
 use std::collections::HashSet;
@@ -7,10 +7,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A port of loopback that was free a moment ago, for UDP and TCP; below the ports that the kernel chooses by itself.
+/// A loopback port that was free a moment ago, for UDP and TCP, below the ports that the kernel chooses by itself.
 ///
-/// It is looked up, not tried: a process that another thread is just starting has a copy of every descriptor until it calls `exec`,
-/// and would keep a port that was bound here for as long.
+/// It is looked up rather than tried by binding: a process that another thread is just starting has a copy of every descriptor
+/// until it calls `exec`, and would hold a port bound here for that long.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(97);
@@ -24,10 +24,11 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Local ports of all sockets of this network namespace, whatever their address and state (`Documentation/networking/proc_net_tcp.rst`).
+/// Local ports of all sockets in this network namespace, whatever their address and state
+/// (`Documentation/networking/proc_net_tcp.rst`).
 fn used_ports() -> HashSet<u16> {
     let tables = ["tcp", "tcp6", "udp", "udp6"];
-    // Without IPv6 there are no tables of it.
+    // Without IPv6 its tables do not exist.
     let texts = tables
         .iter()
         .filter_map(|table| fs::read_to_string(format!("/proc/thread-self/net/{table}")).ok());
@@ -40,8 +41,8 @@ fn local_port(line: &str) -> Option<u16> {
     u16::from_str_radix(port, 16).ok()
 }
 
-/// Listens at an address that a test has chosen. It waits for one that was listened at before: a process that another thread is just
-/// starting has a copy of the listener that was closed.
+/// Listens at an address chosen by a test. Waits if the address was used before: a process that another thread is just starting
+/// has a copy of the closed listener.
 #[track_caller]
 pub fn listen(addr: SocketAddr) -> TcpListener {
     wait_for(format!("a listener at {addr}"), || match TcpListener::bind(addr) {
@@ -59,7 +60,7 @@ pub fn receiver() -> (UdpSocket, String) {
     (socket, address)
 }
 
-/// A sending socket on loopback that is connected to `to`.
+/// A sending socket on loopback, connected to `to`.
 pub fn sender(to: SocketAddr) -> UdpSocket {
     let any = if to.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
     let socket = UdpSocket::bind(any).unwrap();
@@ -67,7 +68,7 @@ pub fn sender(to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// The next datagram.
+/// Receives the next datagram.
 pub fn receive(socket: &UdpSocket) -> Vec<u8> {
     let mut buffer = vec![0; 65_536];
     let len = socket.recv(&mut buffer).expect("a datagram arrives");
@@ -75,17 +76,17 @@ pub fn receive(socket: &UdpSocket) -> Vec<u8> {
     buffer
 }
 
-/// A page over HTTP; any status but 200 fails the test.
+/// Requests a page over HTTP; any status except 200 fails the test.
 pub fn get(server: SocketAddr, path: &str, accept: &str) -> String {
     try_get(server, path, accept).unwrap_or_else(|error| panic!("{server}{path}: {error}"))
 }
 
-/// A page over HTTP, or why there is none.
+/// Requests a page over HTTP; the error says why there is none.
 pub fn try_get(server: SocketAddr, path: &str, accept: &str) -> Result<String, String> {
     let mut stream = TcpStream::connect(server).map_err(|error| error.to_string())?;
     stream.set_read_timeout(Some(DEADLINE)).map_err(|error| error.to_string())?;
 
-    // HTTP/1.0: no server answers in chunks.
+    // HTTP/1.0, so that no server answers in chunks.
     let head = format!("GET {path} HTTP/1.0\r\nHost: {server}\r\nAccept: {accept}\r\n\r\n");
     stream.write_all(head.as_bytes()).map_err(|error| error.to_string())?;
     let mut answer = String::new();

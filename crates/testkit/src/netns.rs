@@ -1,4 +1,4 @@
-//! Network namespaces of a test's own. Ask `need_root_netns()` first.
+//! Network namespaces for tests. Call `need_root_netns()` first.
 
 use crate::process::run;
 use crate::wait::within;
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use sys::namespace::{Home, Identity, OpenNamespace};
 
-/// A namespace mounted by `ip netns`, with loopback up. It goes with its owner, and with it the links in it.
+/// A namespace mounted by `ip netns`, with loopback up. It is removed with this value, together with its links.
 pub struct Netns {
-    /// What `ip netns` calls it.
+    /// Its name in `ip netns`.
     pub name: String,
 }
 
 impl Netns {
-    /// Makes one.
+    /// Creates one.
     #[expect(clippy::new_without_default, reason = "it makes a namespace, which no default should")]
     pub fn new() -> Netns {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -42,37 +42,37 @@ impl Netns {
         self.open().id()
     }
 
-    /// Runs something inside. Threads that it starts stay there.
+    /// Runs `f` inside. Threads that it starts stay there.
     pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         Home::remember().unwrap().enter(&self.open(), f).unwrap()
     }
 
-    /// A program inside it; arguments may follow.
+    /// A program inside it; arguments may be added.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
         command
     }
 
-    /// `ip` inside it, with arguments as one would type them.
+    /// Runs `ip` inside it, with arguments as typed in a shell.
     pub fn ip(&self, args: &str) -> String {
         run(Command::new("ip").args(["-n", &self.name]).args(args.split_whitespace()))
     }
 
-    /// `tc` inside it, with arguments as one would type them.
+    /// Runs `tc` inside it, with arguments as typed in a shell.
     pub fn tc(&self, args: &str) -> String {
         run(Command::new("tc").args(["-n", &self.name]).args(args.split_whitespace()))
     }
 
-    /// A pair of interfaces, `ours` here and `theirs` there, both up.
+    /// Creates a veth pair, `ours` here and `theirs` there, both up.
     pub fn connect(&self, ours: &str, other: &Netns, theirs: &str) {
         self.ip(&format!("link add name {ours} type veth peer name {theirs} netns {}", other.name));
         self.ip(&format!("link set dev {ours} up"));
         other.ip(&format!("link set dev {theirs} up"));
     }
 
-    /// What `/etc/hosts` says to processes that start in it from here on, and to those that run in it if it said
-    /// something before: `ip netns exec` mounts this file over it.
+    /// Sets `/etc/hosts` for processes that start in it from now on, and for running ones if it was set before:
+    /// `ip netns exec` mounts this file over it.
     pub fn write_hosts(&self, text: &str) {
         fs::create_dir_all(self.etc()).unwrap();
         fs::write(self.etc().join("hosts"), text).unwrap();

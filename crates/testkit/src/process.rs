@@ -1,4 +1,4 @@
-//! Processes that a test starts, hears, and ends.
+//! Processes that a test starts, reads from, and ends.
 
 use crate::wait::wait_for;
 use std::env;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// A process that ends with its owner.
+/// A process that is killed with this value.
 pub struct Peer(pub Child);
 
 impl Peer {
@@ -40,7 +40,7 @@ pub fn signal(process: &Child, name: &str) {
     assert!(status.unwrap().success(), "kill -s {name} {pid}");
 }
 
-/// Runs a program to its end and returns its standard output; any other end than 0 fails the test.
+/// Runs a program to its end and returns its standard output; an exit status other than 0 fails the test.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -49,8 +49,8 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A process whose standard error is heard while it runs, and whose standard output is read at its end. It ends with its
-/// owner, and what it said is shown if the test fails.
+/// A process whose standard error is read while it runs, and whose standard output is read at its end. It is killed with
+/// this value, and its messages are shown if the test fails.
 pub struct Process {
     peer: Peer,
     said: Arc<Mutex<String>>,
@@ -58,7 +58,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it, with nothing to read.
+    /// Starts it without standard input.
     pub fn start(mut command: Command) -> Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut peer = Peer::start(&mut command);
@@ -84,12 +84,12 @@ impl Process {
         self.peer.0.id()
     }
 
-    /// Standard error so far, in whole lines.
+    /// Standard error so far, in complete lines.
     pub fn said(&self) -> String {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until a line has `mark` in it; returns what stands behind it, of each such line.
+    /// Waits for a line that contains `mark`; returns the text after it in each such line.
     #[track_caller]
     pub fn hear(&mut self, mark: &str) -> Vec<String> {
         let waits_for = format!("hearing {mark:?}");
@@ -108,17 +108,17 @@ impl Process {
         signal(&self.peer.0, name);
     }
 
-    /// Whether it has not ended yet.
+    /// Whether it is still running.
     pub fn is_running(&mut self) -> bool {
         self.peer.0.try_wait().unwrap().is_none()
     }
 
-    /// From here on nobody reads its standard output.
+    /// Closes the reading end of its standard output.
     pub fn close_stdout(&mut self) {
         drop(self.peer.0.stdout.take());
     }
 
-    /// Waits for its end; returns how it ended and its standard output.
+    /// Waits for its end; returns its exit status and its standard output.
     #[track_caller]
     pub fn finish(&mut self) -> (ExitStatus, String) {
         let stdout = self.peer.0.stdout.take();
@@ -142,21 +142,21 @@ impl Drop for Process {
     }
 }
 
-/// A copy of this test's program where every user may start it.
+/// A copy of the test program that every user can execute.
 pub struct OwnProgram(PathBuf);
 
 impl OwnProgram {
-    /// Makes the copy; `name` tells it from others of this process.
+    /// Makes the copy; `name` distinguishes it from other copies of this process.
     pub fn copy(name: &str) -> OwnProgram {
         let path = env::temp_dir().join(format!("weir-own-{name}-{}", std::process::id()));
-        // By another process: a child that is forked here meanwhile would have the file open for writing, and a program that
-        // is being written cannot be started (ETXTBSY).
+        // Made by another process: a child forked here meanwhile would have the file open for writing, and a program that is
+        // open for writing cannot be started (ETXTBSY).
         run(Command::new("cp").arg(env::current_exe().unwrap()).arg(&path));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         OwnProgram(path)
     }
 
-    /// Runs the tests of these names (`module::function`) and no others.
+    /// Runs the tests with these names (`module::function`) and no others.
     pub fn command(&self, tests: &[&str]) -> Command {
         let mut command = Command::new(&self.0);
         command.args(["--exact", "--nocapture", "--test-threads=1"]).args(tests).current_dir("/");

@@ -1,4 +1,4 @@
-//! A TCP proxy between a client and a server, with faults that are switched while it runs.
+//! A TCP proxy between a client and a server, with faults that can be switched while it runs.
 
 mod connection;
 
@@ -13,32 +13,32 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sys::poll::PollSet;
 
-/// What the proxy does to connections, those that are open and those to come.
+/// What the proxy does to existing and new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: it forwards.
+    /// Nothing: it just forwards.
     None,
-    /// Forwards at most so many bytes a second, of all connections together, in each direction. Fires once for each connection
+    /// Forwards at most this many bytes per second, over all connections, in each direction. Fires once for each connection
     /// that has to wait.
     Slow { bytes_per_sec: u64 },
     /// Accepts connections, leaves them open, and reads nothing. Fires once for each connection on which the client sends.
     Hang,
-    /// Does not listen, and resets the connections that are open. Fires once for each of those; what the kernel refuses is not
+    /// Does not listen, and resets open connections. Fires once for each of those; connections refused by the kernel are not
     /// counted.
     Refuse,
-    /// Resets a connection when it has forwarded so many bytes more to the server. Fires at each.
+    /// Resets a connection once it has forwarded this many more bytes to the server. Fires for each.
     ResetAfter { sent_bytes: u64 },
-    /// Closes a connection when it has forwarded so many bytes more of the server's answers. Fires at each.
+    /// Closes a connection once it has forwarded this many more bytes of the server's answers. Fires for each.
     CloseAfter { answered_bytes: u64 },
 }
 
-/// More connections wait in the kernel until one of these has ended.
+/// Further connections wait in the kernel until one of these has ended.
 const CONNECTIONS_MAX: usize = 256;
 
-/// How long a fault that is set may take to come into force.
+/// How long a newly set fault may take to become effective.
 const TICK: Duration = Duration::from_millis(5);
 
-/// A proxy on loopback. One thread serves all connections; it ends with its owner, and so do they.
+/// A proxy on loopback. One thread serves all connections; everything ends with this value.
 pub struct Proxy {
     addr: SocketAddr,
     shared: Arc<Shared>,
@@ -58,7 +58,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// In front of `server`, which need not run yet.
+    /// Starts a proxy for `server`, which need not be running yet.
     #[track_caller]
     pub fn start(server: SocketAddr) -> Proxy {
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
@@ -76,12 +76,12 @@ impl Proxy {
         Proxy { addr, shared, thread: Some(thread) }
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Sets the fault and waits until it is in force. What an earlier one has fired is forgotten.
+    /// Sets the fault and waits until it is effective. Resets the count of an earlier one.
     #[track_caller]
     pub fn set(&self, fault: Fault) {
         let number = {
@@ -94,12 +94,12 @@ impl Proxy {
         });
     }
 
-    /// How often the present fault has fired: a test that counts on a fault looks whether there was one.
+    /// How often the current fault has fired: a test that relies on a fault checks that it occurred.
     pub fn fired(&self) -> u64 {
         self.shared.fired.load(Ordering::Acquire)
     }
 
-    /// How many connections it has accepted.
+    /// Number of connections accepted.
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::Acquire)
     }
@@ -125,7 +125,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What the proxy's thread owns.
+/// The state of the proxy's thread.
 struct Relay {
     addr: SocketAddr,
     server: SocketAddr,
@@ -152,7 +152,7 @@ impl Relay {
             for connection in &self.connections {
                 connection.add_to(&mut set, self.fault, &self.limits);
             }
-            // A signal is as good as a tick.
+            // A signal just ends the wait early.
             let _ = set.wait(TICK);
         }
     }
@@ -184,7 +184,7 @@ impl Relay {
             let client = match listener.accept() {
                 Ok((client, _)) => client,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The client has gone before it was accepted.
+                // The client was gone before it was accepted.
                 Err(_) => continue,
             };
             self.shared.accepted.fetch_add(1, Ordering::Release);

@@ -1,6 +1,7 @@
-//! Random numbers of which a seed is enough to have them again.
+//! Reproducible random numbers.
 
-/// `splitmix64` (Steele, Lea, Flood 2014). Not that of any crate: a fault of the generator must not be the test's too.
+/// `splitmix64` (Steele, Lea, Flood 2014). Independent of all crates, so that a bug in their generator is not also in
+/// the test's.
 pub struct Random(pub u64);
 
 impl Random {
@@ -22,12 +23,12 @@ impl Random {
         self.next() % end
     }
 
-    /// A place in something of this length, which is not 0.
+    /// An index into something of this length, which is not 0.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// A number of random length up to `max`, which has only ones in binary; often the smallest or the largest.
+    /// A number of up to `max` with a random number of bits, all ones; often the smallest or the largest.
     pub fn number(&mut self, max: u64) -> u64 {
         match self.below(8) {
             0 => 0,

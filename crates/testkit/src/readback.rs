@@ -1,7 +1,7 @@
-//! What a server or a file holds, read by a client that is not ours, and what such a client prepares in a server.
+//! Reads the contents of a server or file through an independent client, and prepares servers with such a client.
 //!
-//! The clients are those of `crates/testkit/readers`, run by the Python of the test tools; a test that uses one has asked for its
-//! server before, or for the package with [`need_python_module`](crate::need_python_module).
+//! The clients are in `crates/testkit/readers`, run by the test tools' Python; before using one, a test must have asked for its
+//! server, or for the package with [`need_python_module`](crate::need_python_module).
 
 use crate::process::{Process, run};
 use crate::{find_tool, root};
@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Where a client finds its server: a shared one's address, or an [`Own`](crate::servers::Own).
+/// How a client reaches its server: the address of a shared one, or an [`Own`](crate::servers::Own).
 pub struct At {
     /// An address, or a URL with user and password.
     pub address: String,
-    /// The file with the authority's certificate, where the server wants TLS.
+    /// The file with the CA certificate, if the server requires TLS.
     pub ca: Option<String>,
 }
 
@@ -24,14 +24,14 @@ impl From<SocketAddr> for At {
     }
 }
 
-/// One message, as its server gave it.
+/// One message, as returned by its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The bytes that were sent.
     pub payload: Vec<u8>,
-    /// Kafka's key, NATS' subject, Redis' channel or entry id, S3's object name.
+    /// Kafka's key, NATS's subject, Redis's channel or entry id, S3's object name.
     pub key: Option<Vec<u8>>,
-    /// Kafka's and NATS' headers, the fields of a Redis entry, S3's metadata.
+    /// Kafka's and NATS's headers, the fields of a Redis entry, S3's metadata.
     pub headers: Vec<(String, Vec<u8>)>,
     /// Kafka's offset, `JetStream`'s sequence number; 0 elsewhere.
     pub number: u64,
@@ -39,103 +39,103 @@ pub struct Message {
     pub partition: u32,
 }
 
-/// Makes a topic; the shared broker makes none by itself.
+/// Creates a topic; the shared broker creates none by itself.
 #[track_caller]
 pub fn make_kafka_topic(broker: impl Into<At>, topic: &str, partitions: u32) {
     run(client("make-kafka", broker, topic).arg(partitions.to_string()));
 }
 
-/// Makes a stream of `JetStream` that keeps these subjects.
+/// Creates a `JetStream` stream for these subjects.
 #[track_caller]
 pub fn make_jetstream(server: impl Into<At>, stream: &str, subjects: &[&str]) {
     run(client("make-jetstream", server, stream).arg(subjects.join(",")));
 }
 
-/// Makes a bucket. S3 wants three characters or more.
+/// Creates a bucket. S3 requires at least three characters.
 #[track_caller]
 pub fn make_bucket(server: impl Into<At>, bucket: &str) {
     run(&mut client("make-s3", server, bucket));
 }
 
-/// Every message of a topic, each partition in its order.
+/// Every message of a topic, each partition in order.
 #[track_caller]
 pub fn kafka(broker: impl Into<At>, topic: &str) -> Vec<Message> {
     read("read-kafka", broker, topic)
 }
 
-/// Every value of a topic that begins with the number of a schema, as Confluent's client decodes it with the schema that the
-/// registry has: `message` is the name of the message, `row` its fields. 64-bit integers are texts.
+/// Every value of a topic that begins with a schema id, decoded by Confluent's client with the schema in the registry: `message`
+/// is the name of the message, `row` its fields. 64-bit integers are strings.
 #[track_caller]
 pub fn registered(registry: &str, broker: SocketAddr, topic: &str) -> Vec<Value> {
     lines(&run(reader("registry.py").args(["read", registry, topic, &broker.to_string()])))
 }
 
-/// Registers a schema in protobuf that later ones of this subject have to be compatible with.
+/// Registers a protobuf schema with which later ones of this subject must be compatible.
 #[track_caller]
 pub fn make_subject(registry: &str, subject: &str, schema: &str) {
     run(reader("registry.py").args(["make", registry, subject, schema]));
 }
 
-/// Every message of a topic that no other channel has taken. They are gone from the topic then.
+/// Every message of a topic that no other channel has taken. Removes them from the topic.
 #[track_caller]
 pub fn nsq(nsqd: impl Into<At>, topic: &str) -> Vec<Message> {
     read("read-nsq", nsqd, topic)
 }
 
-/// Every message of a stream, in its order.
+/// Every message of a stream, in order.
 #[track_caller]
 pub fn jetstream(server: impl Into<At>, stream: &str) -> Vec<Message> {
     read("read-jetstream", server, stream)
 }
 
-/// Every entry of a stream, in its order.
+/// Every entry of a stream, in order.
 #[track_caller]
 pub fn redis_stream(server: impl Into<At>, stream: &str) -> Vec<Message> {
     read("read-redis", server, stream)
 }
 
-/// Every object of a bucket, in the order of their names.
+/// Every object of a bucket, ordered by name.
 #[track_caller]
 pub fn bucket(server: impl Into<At>, bucket: &str) -> Vec<Message> {
     read("read-s3", server, bucket)
 }
 
-/// The objects of a bucket whose upload in parts has begun and not ended.
+/// The objects of a bucket with an unfinished multipart upload.
 #[track_caller]
 pub fn bucket_uploads(server: impl Into<At>, bucket: &str) -> Vec<String> {
     let names = run(&mut client("uploads-s3", server, bucket));
     names.lines().map(str::to_owned).collect()
 }
 
-/// The rows that `ClickHouse` answers to a query, which it decodes by itself. 64-bit integers are numbers.
+/// The rows that `ClickHouse` returns for a query, decoded by itself. 64-bit integers are numbers.
 #[track_caller]
 pub fn clickhouse(server: impl Into<At>, query: &str) -> Vec<Value> {
     lines(&run(&mut client("query-clickhouse", server, query)))
 }
 
-/// The rows of Parquet files by pyarrow; bytes are in base64.
+/// The rows of Parquet files, read by pyarrow; bytes are in base64.
 #[track_caller]
 pub fn parquet_by_arrow(files: &[PathBuf]) -> Vec<Value> {
     lines(&run(reader("parquet.py").arg("arrow").args(files)))
 }
 
-/// The rows of Parquet files by `DuckDB`; bytes are in base64.
+/// The rows of Parquet files, read by `DuckDB`; bytes are in base64.
 #[track_caller]
 pub fn parquet_by_duckdb(files: &[PathBuf]) -> Vec<Value> {
     lines(&run(reader("parquet.py").arg("duckdb").args(files)))
 }
 
-/// A client that hears messages which no server keeps. It listens from its start on.
+/// A client that receives messages which no server stores. It listens from its start on.
 pub struct Listener(Process);
 
 impl Listener {
-    /// For the next `count` messages of a NATS subject.
+    /// Waits for the next `count` messages of a NATS subject.
     #[track_caller]
     pub fn nats(server: impl Into<At>, subject: &str, count: usize) -> Listener {
         Listener::start(client("listen-nats", server, subject), count)
     }
 
-    /// For the next `count` messages of a Redis channel.
+    /// Waits for the next `count` messages of a Redis channel.
     #[track_caller]
     pub fn redis(server: impl Into<At>, channel: &str, count: usize) -> Listener {
         Listener::start(client("listen-redis", server, channel), count)
@@ -149,7 +149,7 @@ impl Listener {
         Listener(process)
     }
 
-    /// Waits until all have been heard.
+    /// Waits until all have been received.
     #[track_caller]
     pub fn heard(mut self) -> Vec<Message> {
         let (status, output) = self.0.finish();
@@ -158,13 +158,13 @@ impl Listener {
     }
 }
 
-/// The command of `crates/testkit/readers/client.py`, for what has no function here.
+/// The command of `crates/testkit/readers/client.py`, for operations without a function here.
 pub fn client(what: &str, server: impl Into<At>, name: &str) -> Command {
     let At { address, ca } = server.into();
     let mut command = reader("client.py");
     command.args([what, &address, name]);
     if let Some(ca) = ca {
-        // What OpenSSL trusts by default, and what boto3 does.
+        // The CA files trusted by OpenSSL and by boto3.
         command.env("SSL_CERT_FILE", &ca).env("AWS_CA_BUNDLE", ca);
     }
     command
@@ -205,7 +205,7 @@ fn message(line: &Value) -> Message {
     }
 }
 
-/// What a reader wrote in base64.
+/// Decodes a reader's base64.
 #[track_caller]
 fn bytes(text: &Value) -> Vec<u8> {
     let text = text.as_str().unwrap().trim_end_matches('=');

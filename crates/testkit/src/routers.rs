@@ -1,4 +1,4 @@
-//! A BGP speaker and a router (bird), each in a network namespace of its own, peered.
+//! A BGP speaker and a router (bird), each in a separate network namespace, peered.
 
 use crate::folder::TempDir;
 use crate::need::{find_tool, need_root_netns, need_tool};
@@ -27,22 +27,22 @@ impl BgpProgram {
     }
 }
 
-/// The two. GoBGP's gRPC is at 127.0.0.1:50051 of `ours`.
+/// The two. GoBGP's gRPC is at 127.0.0.1:50051 in `ours`.
 pub struct Routers {
     program: BgpProgram,
     folder: TempDir,
     /// The speaker's namespace, with 10.9.0.1 and 2001:db8:9::1.
     pub ours: Netns,
     routers: Netns,
-    /// What ExaBGP starts, as a shell has it.
+    /// The shell command that ExaBGP starts.
     bridge: String,
     router: Option<Process>,
     speaker: Option<Process>,
 }
 
 impl Routers {
-    /// Starts both. `bridge`: the command that ExaBGP starts, with SOCKET for the path of the socket.
-    /// `None`: this machine lacks something, which is said.
+    /// Starts both. `bridge` is the command that ExaBGP starts, with SOCKET in place of the socket's
+    /// path. `None`, with a message, if this machine lacks something.
     pub fn start(program: BgpProgram, bridge: &str) -> Option<Routers> {
         let tools = ["bird", "birdcl", program.tool()];
         if !need_root_netns() || !tools.iter().all(|tool| need_tool(tool)) {
@@ -80,7 +80,7 @@ impl Routers {
         let program = tool(self.program.tool());
         let (text, name) = match self.program {
             BgpProgram::ExaBgp => {
-                // In a script: ExaBGP takes a comma for a space.
+                // In a script, because ExaBGP treats a comma as a space.
                 let bridge = self.folder.file("bridge");
                 let line = self.bridge.replace("SOCKET", &self.socket());
                 fs::write(&bridge, format!("#!/bin/sh\nexec {line}\n")).unwrap();
@@ -110,7 +110,7 @@ impl Routers {
         self.speaker = None;
     }
 
-    /// The path of the socket that ExaBGP's program is told.
+    /// The socket path passed to ExaBGP's program.
     pub fn socket(&self) -> String {
         self.folder.file("weir.sock").display().to_string()
     }
@@ -123,7 +123,7 @@ impl Routers {
         );
     }
 
-    /// What the router says.
+    /// Output of a command to the router.
     pub fn bird(&self, command: &str) -> String {
         let socket = self.folder.file("bird.ctl");
         let mut asking = Command::new(tool("birdcl"));
@@ -131,7 +131,7 @@ impl Routers {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// All that the router has from the speaker.
+    /// All routes that the router has from the speaker.
     pub fn routes(&self) -> String {
         ["master4", "master6", "flowtab4", "flowtab6"]
             .map(|table| self.bird(&format!("show route all table {table} protocol weir")))

@@ -1,5 +1,5 @@
-//! How large tests are whose full size takes too long for every run; `make bench` with `BENCH_ARGS=sinks` and `BENCH_ARGS=group` runs
-//! them at that size.
+//! Sizes of tests whose full size takes too long for every run; `make bench` with `BENCH_ARGS=sinks` and `BENCH_ARGS=group` runs
+//! them at full size.
 
 use std::env;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub fn datagrams(usual: u64) -> u64 {
     number("WEIR_TEST_DATAGRAMS", usual)
 }
 
-/// How long a server is away in a test: `WEIR_TEST_OUTAGE` in seconds, or 10.
+/// How long a server is down in a test: `WEIR_TEST_OUTAGE` in seconds, or 10.
 pub fn outage() -> Duration {
     Duration::from_secs(number("WEIR_TEST_OUTAGE", 10))
 }

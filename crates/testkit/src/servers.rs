@@ -1,4 +1,4 @@
-//! Real servers: one of each kind that all tests share, and instances of a test's own that it may pause, kill, and start again.
+//! Real servers: one of each kind shared by all tests, and instances of a test's own that it may pause, kill, and restart.
 //!
 //! ```no_run
 //! # use testkit::servers::Server;
@@ -8,8 +8,8 @@
 //! own.restart();
 //! ```
 //!
-//! A server listens on loopback only. Where it has a second port (HTTP of nsqd, monitoring of nats-server), that is the next one:
-//! [`second_port`]. Tests that use a shared server use topics, subjects, tables and buckets whose names nobody else has: [`unique`].
+//! Servers listen only on loopback. A second port (HTTP of nsqd, monitoring of nats-server) is the next one: [`second_port`].
+//! Tests that use a shared server need unique names for topics, subjects, tables and buckets: [`unique`].
 
 mod certificates;
 mod clickhouse;
@@ -38,24 +38,24 @@ use std::thread;
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// A broker that is its own controller (`KRaft`). It makes no topic by itself.
+    /// A broker that is its own controller (`KRaft`). It creates no topics by itself.
     Kafka,
     /// NSQ's daemon. Its HTTP interface is on the second port.
     Nsqd,
-    /// NATS with `JetStream`. Its monitoring over HTTP is on the second port.
+    /// NATS with `JetStream`. Its HTTP monitoring is on the second port.
     Nats,
     /// Redis with an append-only file.
     Redis,
     /// `ClickHouse`'s engine behind HTTP. The user `default` has no password, the user `weir` the password `right`. It inserts a
-    /// block once per `insert_deduplication_token` where the table has `non_replicated_deduplication_window`.
+    /// block once per `insert_deduplication_token` if the table has `non_replicated_deduplication_window`.
     ClickHouse,
-    /// An S3-compatible store. The access key is `weir`; it looks at no secret.
+    /// An S3-compatible store. The access key is `weir`; secrets are not checked.
     S3,
     /// Apicurio Registry, which keeps its schemas in memory. Confluent's interface is below [`SCHEMA_REGISTRY_PATH`].
     SchemaRegistry,
 }
 
-/// Where a schema registry has the interface of Confluent's.
+/// The path of Confluent's interface in a schema registry.
 pub const SCHEMA_REGISTRY_PATH: &str = "/apis/ccompat/v7";
 
 impl Server {
@@ -70,13 +70,13 @@ impl Server {
         Server::SchemaRegistry,
     ];
 
-    /// The one that all tests of a run share, started at the first need; `None` where it is not installed.
+    /// The server shared by all tests of a run, started when first needed; `None` if it is not installed.
     #[track_caller]
     pub fn shared(self) -> Option<SocketAddr> {
         self.is_installed().then(|| shared::address(self))
     }
 
-    /// A new one with an empty folder, for a test that ends it; `None` where it is not installed.
+    /// A new server with an empty directory, for a test that ends it; `None` if it is not installed.
     #[track_caller]
     pub fn start(self) -> Option<Own> {
         self.is_installed().then(|| {
@@ -86,7 +86,7 @@ impl Server {
         })
     }
 
-    /// The same behind a proxy, which is where clients connect: Kafka's are told that its address is the proxy's.
+    /// The same behind a proxy, to which clients connect: Kafka's clients are told the proxy's address.
     #[track_caller]
     pub fn start_with_proxy(self) -> Option<(Own, Proxy)> {
         self.is_installed().then(|| {
@@ -98,8 +98,8 @@ impl Server {
         })
     }
 
-    /// The same with TLS and a user `weir` whose password is `right`: SASL (PLAIN, SCRAM-SHA-512) in Kafka. `ClickHouse` and S3 have
-    /// the users that they have without TLS; nsqd and the schema registry have none.
+    /// The same with TLS and a user `weir` whose password is `right`: SASL (PLAIN, SCRAM-SHA-512) in Kafka. `ClickHouse` and S3
+    /// have the same users as without TLS; nsqd and the schema registry have none.
     #[track_caller]
     pub fn start_secured(self, shown: Certificate) -> Option<Own> {
         if !self.is_installed() {
@@ -125,7 +125,7 @@ impl Server {
         }
     }
 
-    /// With the client that prepares it and reads it back.
+    /// Includes the client that prepares it and reads it back.
     fn is_installed(self) -> bool {
         let tools: &[&str] = match self {
             Server::Kafka => &["weir-kafka", "kcat"],
@@ -147,7 +147,7 @@ impl Server {
         tools.iter().all(|tool| need_tool(tool)) && module.is_none_or(need_python_module)
     }
 
-    /// What starts it in the foreground, with its data in the place's folder. Only program and arguments count.
+    /// The command that starts it in the foreground, with its data in the place's directory. Only program and arguments count.
     fn command(self, place: &Place) -> Command {
         match self {
             Server::Kafka => kafka::command(place),
@@ -160,7 +160,7 @@ impl Server {
         }
     }
 
-    /// Whether it answers a question that only a server that is ready answers.
+    /// Whether it answers a request that only a ready server answers.
     fn answers(self, place: &Place) -> bool {
         match self {
             Server::Kafka => kafka::answers(place),
@@ -179,20 +179,20 @@ pub fn second_port(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip(), addr.port() + 1)
 }
 
-/// A name that starts with `prefix` and that no other test has, nor another run: for topics, subjects, tables, buckets.
-/// SQL wants such a name in backticks.
+/// A name that starts with `prefix` and is unique over all tests and runs: for topics, subjects, tables, buckets. In SQL it needs
+/// backticks.
 pub fn unique(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{prefix}-{}-{number}", std::process::id())
 }
 
-/// A server of a test's own. It ends with its owner, and its folder goes.
+/// A server of a test's own. It is killed with this value, and its directory removed.
 pub struct Own {
     server: Server,
     place: Place,
     process: Option<Peer>,
-    // Dropped last: until then the process writes into it.
+    // Dropped last, because the process writes to it until then.
     _folder: TempDir,
 }
 
@@ -207,40 +207,40 @@ impl Own {
         Own { server, place, process: None, _folder: folder }
     }
 
-    /// Where it listens; the same after a restart.
+    /// Its address, which a restart does not change.
     pub fn addr(&self) -> SocketAddr {
         self.place.addr
     }
 
-    /// The certificate by which its clients know it, of a secured one.
+    /// The CA certificate that clients of a secured server need.
     pub fn ca(&self) -> Option<String> {
         Some(self.place.tls.as_ref()?.certificates.ca())
     }
 
-    /// The process, while there is one.
+    /// The process id, while it runs.
     #[track_caller]
     pub fn pid(&self) -> u32 {
         self.running().0.id()
     }
 
-    /// Stops it where it stands (SIGSTOP): connections stay, and nothing is answered.
+    /// Suspends it (SIGSTOP): connections stay open, and nothing is answered.
     #[track_caller]
     pub fn pause(&self) {
         signal(&self.running().0, "STOP");
     }
 
-    /// Lets it go on after [`pause`](Own::pause).
+    /// Resumes it after [`pause`](Own::pause).
     #[track_caller]
     pub fn resume(&self) {
         signal(&self.running().0, "CONT");
     }
 
-    /// Ends it at once (SIGKILL), and waits for its end.
+    /// Kills it (SIGKILL), and waits for its end.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Starts it again at the same address with the data that it left, and waits until it answers.
+    /// Restarts it at the same address with its old data, and waits until it answers.
     #[track_caller]
     pub fn restart(&mut self) {
         self.kill();
@@ -263,7 +263,7 @@ impl Own {
     }
 }
 
-/// For a client that is not ours; it goes past a proxy.
+/// For an independent client; bypasses a proxy.
 impl From<&Own> for At {
     fn from(own: &Own) -> At {
         let (addr, place) = (own.place.addr, &own.place);

@@ -1,17 +1,17 @@
-//! Waiting for a condition, never for a time.
+//! Waits for a condition, never for a fixed time.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is meant to happen; machines under load are slow.
+/// How long anything that should happen may take; machines under load are slow.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Time between two looks at a condition.
+/// Interval between checks of a condition.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What is waited for, in words: text, or a closure that also says how far it got.
+/// What is being waited for, in words: text, or a closure that can also report progress.
 pub trait What {
-    /// The words, asked for when the deadline has passed.
+    /// The words, requested when the deadline has passed.
     fn words(&self) -> String;
 }
 
@@ -33,13 +33,14 @@ impl<F: Fn() -> String> What for F {
     }
 }
 
-/// Waits until `look` finds something, and returns it. After [`DEADLINE`] the test fails with the words of `what`.
+/// Waits until `look` returns something, and returns it. After [`DEADLINE`] the test fails with the words of
+/// `what`.
 #[track_caller]
 pub fn wait_for<T>(what: impl What, look: impl FnMut() -> Option<T>) -> T {
     wait_for_up_to(DEADLINE, what, look)
 }
 
-/// The same with a deadline of the test's own, for what takes long by itself.
+/// The same with a custom deadline, for what is slow by itself.
 #[track_caller]
 pub fn wait_for_up_to<T>(
     limit: Duration,
@@ -53,12 +54,12 @@ pub fn wait_for_up_to<T>(
         }
         assert!(Instant::now() < deadline, "not within {limit:?}: {}", what.words());
 
-        // A pause between two looks: what is found decides, not the time.
+        // A pause between checks: the condition decides, not the time.
         thread::park_timeout(LOOK_INTERVAL);
     }
 }
 
-/// Waits for a condition, looks as often as it can, and says whether it came within the time.
+/// Waits for a condition, checking as often as possible, and returns whether it became true in time.
 pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     loop {

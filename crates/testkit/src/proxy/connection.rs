@@ -8,10 +8,10 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use sys::poll::{Interest, PollSet};
 
-/// Bytes that are read at once, and so the most that the proxy holds in one direction.
+/// Bytes to read at once, and so the most that the proxy holds in one direction.
 const CHUNK_BYTES: u64 = 64 * 1024;
 
-/// The bytes that all connections together may forward now, where the fault is [`Fault::Slow`].
+/// The bytes that all connections together may forward now, under [`Fault::Slow`].
 pub(super) struct Limits {
     bytes_per_sec: Option<u64>,
     refilled: Instant,
@@ -29,7 +29,7 @@ impl Limits {
         Limits { bytes_per_sec, refilled: Instant::now(), sent_bytes: all, answered_bytes: all }
     }
 
-    /// What was not used is kept for a tenth of a second.
+    /// Unused allowance is kept for a tenth of a second.
     pub(super) fn refill(&mut self, now: Instant) {
         let Some(rate) = self.bytes_per_sec else { return };
         let more = (now - self.refilled).as_nanos() * u128::from(rate) / 1_000_000_000;
@@ -44,7 +44,7 @@ impl Limits {
     }
 }
 
-/// What becomes of a connection.
+/// What to do with a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Keep,
@@ -52,7 +52,7 @@ pub(super) enum Step {
     Reset,
 }
 
-/// What one look at a connection did.
+/// What one step of a connection did.
 pub(super) struct Stepped {
     pub(super) then: Step,
     pub(super) fired: bool,
@@ -65,14 +65,14 @@ pub(super) struct Connection {
     server: TcpStream,
     sent: Way,
     answered: Way,
-    /// Whether the present fault has fired here.
+    /// Whether the current fault has fired here.
     has_fired: bool,
 }
 
 impl Connection {
     pub(super) fn new(client: TcpStream, server: TcpStream) -> Connection {
         for stream in [&client, &server] {
-            // Either fails only when its peer has gone, which the first read says too.
+            // Either fails only if the peer is gone, which the first read reports too.
             let _ = stream.set_nonblocking(true);
             let _ = stream.set_nodelay(true);
         }
@@ -80,7 +80,7 @@ impl Connection {
         Connection { client, server, sent, answered, has_fired: false }
     }
 
-    /// Counts from 0 for the fault that follows.
+    /// Resets the counts for the next fault.
     pub(super) fn forget_fault(&mut self) {
         self.has_fired = false;
         self.sent.forwarded_bytes = 0;
@@ -93,7 +93,7 @@ impl Connection {
         reset(self.server);
     }
 
-    /// Adds what the connection waits for.
+    /// Adds what the connection is waiting for.
     pub(super) fn add_to(&self, set: &mut PollSet, fault: Fault, limits: &Limits) {
         if fault != Fault::Hang {
             self.sent.add_to(set, &self.client, &self.server, limits.sent_bytes);
@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// Forwards what there is, as far as the fault lets it.
+    /// Forwards what is available, as far as the fault allows.
     pub(super) fn step(&mut self, fault: Fault, limits: &mut Limits) -> Stepped {
         let before = (self.sent.forwarded_bytes, self.answered.forwarded_bytes);
         let moved = self.forward(fault, limits);
@@ -161,10 +161,10 @@ impl Connection {
 struct Way {
     /// Read and not written yet.
     pending: Vec<u8>,
-    /// Since the present fault was set.
+    /// Bytes forwarded since the current fault was set.
     forwarded_bytes: u64,
     has_ended: bool,
-    /// The end was forwarded too.
+    /// The end of the stream was forwarded too.
     is_over: bool,
 }
 
@@ -181,7 +181,7 @@ impl Way {
         }
     }
 
-    /// Reads `read_max` bytes at most, and writes. Returns how many it has read.
+    /// Reads at most `read_max` bytes, and writes. Returns how many were read.
     fn forward(
         &mut self,
         mut from: &TcpStream,

@@ -1,23 +1,23 @@
-//! What TLS needs in tests.
+//! TLS certificates for tests.
 
 use crate::{find_tool, need_python_module, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Which certificate a server shows. Both are for `localhost` and 127.0.0.1.
+/// The certificate that a server presents. Both are for `localhost` and 127.0.0.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certificate {
-    /// For a month.
+    /// Valid for a month.
     Valid,
-    /// Since yesterday.
+    /// Expired yesterday.
     Expired,
 }
 
-/// An authority and the certificates that it has signed, in a folder of the test's.
+/// A CA and the certificates that it signed, in a test's directory.
 pub struct Certificates(PathBuf);
 
 impl Certificates {
-    /// Makes them; `None` where what makes them is not installed.
+    /// Creates them; `None` if the necessary tool is not installed.
     #[track_caller]
     pub fn make(folder: &Path) -> Option<Certificates> {
         need_python_module("cryptography").then(|| {
@@ -28,17 +28,17 @@ impl Certificates {
         })
     }
 
-    /// The authority's certificate, by which a client knows the server's.
+    /// The CA certificate, with which a client verifies the server's.
     pub fn ca(&self) -> String {
         self.file("ca.pem")
     }
 
-    /// The certificate, behind its key.
+    /// The file with the key, followed by the certificate.
     pub fn certificate(&self, which: Certificate) -> String {
         self.file(if which == Certificate::Valid { "server.pem" } else { "expired.pem" })
     }
 
-    /// The key alone.
+    /// The file with only the key.
     pub fn key(&self, which: Certificate) -> String {
         self.file(if which == Certificate::Valid { "server.key" } else { "expired.key" })
     }

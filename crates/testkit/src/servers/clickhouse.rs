@@ -1,4 +1,4 @@
-//! `ClickHouse`'s engine behind an HTTP interface of our own (`crates/testkit/servers/clickhouse.py`).
+//! `ClickHouse`'s engine behind our own HTTP interface (`crates/testkit/servers/clickhouse.py`).
 
 use super::place::Place;
 use crate::{find_tool, root, try_get};
@@ -16,7 +16,7 @@ pub(super) fn command(place: &Place) -> Command {
 }
 
 pub(super) fn answers(place: &Place) -> bool {
-    // It listens when all is ready; a question without TLS is closed unanswered.
+    // It listens once everything is ready; a request without TLS is closed unanswered.
     if place.tls.is_some() {
         return TcpStream::connect(place.addr).is_ok();
     }

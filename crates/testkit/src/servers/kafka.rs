@@ -1,4 +1,4 @@
-//! Apache Kafka: one node that is broker and controller.
+//! Apache Kafka: one node that is both broker and controller.
 
 use super::place::Place;
 use super::second_port;
@@ -6,7 +6,8 @@ use crate::{find_tool, run};
 use std::fs;
 use std::process::Command;
 
-/// After a kill the controller waits as long before it takes the broker back; Kafka's default of 9,000 makes a restart take 14 s.
+/// How long after a kill the controller waits before it accepts the broker again; with Kafka's default of 9,000, a restart takes
+/// 14 s.
 const SESSION_MS: u32 = 3000;
 
 pub(super) fn command(place: &Place) -> Command {
@@ -40,7 +41,7 @@ pub(super) fn command(place: &Place) -> Command {
     command
 }
 
-/// A secured broker listens without TLS too, on the third port, for itself and for readers.
+/// A secured broker also listens without TLS, on the third port, for itself and for readers.
 fn listeners(place: &Place) -> String {
     let (addr, advertised, controller) = (place.addr, place.advertised, second_port(place.addr));
     let Some(tls) = &place.tls else {
@@ -71,7 +72,7 @@ pub(super) fn answers(place: &Place) -> bool {
     let plain = if place.tls.is_some() { place.third_port() } else { place.addr };
     let mut kcat = Command::new(find_tool("kcat").expect("asked for before"));
     let output = kcat.args(["-b", &plain.to_string(), "-L", "-m", "2"]).output().unwrap();
-    // After a kill the broker answers before the controller counts it as alive.
+    // After a kill the broker answers before the controller considers it alive.
     String::from_utf8_lossy(&output.stdout).contains(" 1 brokers:")
 }
 

@@ -16,14 +16,14 @@ pub(super) fn command(place: &Place) -> Command {
         .args(["--https-address=", "--broadcast-address=127.0.0.1"])
         .arg(format!("--data-path={data}"));
     if let Some(tls) = &place.tls {
-        // HTTP stays as it is, for what asks whether it is ready.
+        // HTTP stays unencrypted, for the readiness check.
         command.arg("--tls-required=tcp-https");
         command.arg(format!("--tls-cert={}", tls.certificate()));
         command.arg(format!("--tls-key={}", tls.key()));
     }
     if place.life == Life::Killed {
-        // Neither what it holds in memory outlives a kill, nor what it has not synced. It syncs 27,000 messages a second in memory,
-        // and some 100 on a disk.
+        // Neither messages in memory nor unsynced ones survive a kill. It syncs 27,000 messages per second in memory, and about
+        // 100 on a disk.
         command.args(["--mem-queue-size=0", "--sync-every=1"]);
     }
     command

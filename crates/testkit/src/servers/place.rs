@@ -1,4 +1,4 @@
-//! Where a server is, and what it has to be ready for.
+//! Where a server runs, and how it will end.
 
 use super::{Certificate, Certificates, second_port};
 use crate::free_port;
@@ -6,26 +6,26 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Where a server listens, and where its files are.
+/// Addresses and files of a server.
 pub(super) struct Place {
     pub(super) addr: SocketAddr,
-    /// Where its clients are told to connect.
+    /// The address that clients are told to connect to.
     pub(super) advertised: SocketAddr,
     pub(super) folder: PathBuf,
     pub(super) life: Life,
     pub(super) tls: Option<Tls>,
 }
 
-/// What a server has to be ready for.
+/// How a server will end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
-    /// It ends with the tests, and its data too.
+    /// With the tests, and its data too.
     Shared,
-    /// It is killed, and must have what it has acknowledged still.
+    /// It will be killed, and must then still have what it acknowledged.
     Killed,
 }
 
-/// What a server that wants TLS shows to its clients.
+/// The certificate that a TLS server presents to its clients.
 pub(super) struct Tls {
     pub(super) certificates: Certificates,
     pub(super) shown: Certificate,
@@ -42,10 +42,10 @@ impl Tls {
 }
 
 impl Place {
-    /// In a folder that is there, on three ports in a row that were free a moment ago.
+    /// In an existing directory, on three consecutive ports that were free a moment ago.
     pub(super) fn new(folder: &Path, life: Life) -> Place {
         let mut ports = [free_port(), free_port(), free_port()];
-        // A call of this process gives no port twice, so that the second and the third are not given away either.
+        // `free_port` never returns a port twice in a process, so the second and third cannot be taken either.
         while ports[1] != ports[0] + 1 || ports[2] != ports[1] + 1 {
             ports = [ports[1], ports[2], free_port()];
         }
@@ -53,7 +53,7 @@ impl Place {
         Place { addr, advertised: addr, folder: folder.to_owned(), life, tls: None }
     }
 
-    /// For what is neither the server's own interface nor its second.
+    /// For uses other than the server's own interface and its second.
     pub(super) fn third_port(&self) -> SocketAddr {
         second_port(second_port(self.addr))
     }
@@ -62,13 +62,13 @@ impl Place {
         self.folder.join(name).to_str().expect("a test's folder has a plain name").to_owned()
     }
 
-    /// What the server has written to its output.
+    /// The file for the server's output.
     pub(super) fn log(&self) -> File {
         let mut options = File::options();
         options.create(true).append(true).open(self.file("log")).unwrap()
     }
 
-    /// The end of what it has written, for a failure's message.
+    /// The end of its output, for a failure's message.
     pub(super) fn last_words(&self) -> String {
         let log = fs::read(self.file("log")).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);

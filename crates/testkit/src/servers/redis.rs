@@ -13,8 +13,9 @@ pub(super) fn command(place: &Place) -> Command {
     let mut command = Command::new(find_tool("redis-server").expect("asked for before"));
     command
         .args(["--bind", "127.0.0.1"])
-        // Each command is written to the file before it is answered; syncing it is for when the power fails. With `everysec` a command is answered
-        // and not yet written while a sync is under way (Redis, aof.c, flushAppendOnlyFile): a kill would lose it.
+        // Each command is written to the file before it is answered; syncing only protects against a power failure. With
+        // `everysec`, a command may be answered before it is written while a sync is in progress (Redis, aof.c,
+        // flushAppendOnlyFile), and a kill would lose it.
         .args(["--dir", &data, "--save", "", "--appendonly", "yes", "--appendfsync", "no"]);
     let port = place.addr.port().to_string();
     let Some(tls) = &place.tls else {

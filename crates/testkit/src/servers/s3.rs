@@ -15,7 +15,7 @@ pub(super) fn command(place: &Place) -> Command {
 }
 
 pub(super) fn answers(place: &Place) -> bool {
-    // It listens when all is ready; a question without TLS is closed unanswered.
+    // It listens once everything is ready; a request without TLS is closed unanswered.
     if place.tls.is_some() {
         return TcpStream::connect(place.addr).is_ok();
     }

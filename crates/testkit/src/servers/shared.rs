@@ -1,8 +1,9 @@
-//! The servers that all tests of a run share, whatever executable they are in.
+//! Servers shared by all tests of a run, across test executables.
 //!
 //! Each process that uses such a server holds a shared lock on its file `lease`. A keeper, the shell that has started the server,
-//! waits for the exclusive lock: it gets it when the last of them has ended, however it ended, and then it ends the server.
-//! `scripts/test.sh` holds the leases from its beginning to its end, so that executables that run one after the other share too.
+//! waits for the exclusive lock: it gets the lock when the last of them has ended, however it ended, and then kills the server.
+//! `scripts/test.sh` holds the leases for its whole duration, so that executables that run one after the other share the servers
+//! too.
 
 use super::Server;
 use super::place::{Life, Place};
@@ -15,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// What the keeper does: `sh -c KEEPER sh FOLDER COMMAND...`. It removes the address while it holds the lock, so that nobody
-/// takes a server that is about to end.
+/// The keeper's script: `sh -c KEEPER sh FOLDER COMMAND...`. It removes the address while it holds the lock, so that nobody uses
+/// a server that is about to end.
 const KEEPER: &str = r#"
 folder=$1; shift
 "$@" &
@@ -33,10 +34,10 @@ struct Held {
     _keeper: Option<Child>,
 }
 
-/// Where the shared server of this kind is. Starts it if there is none.
+/// The address of the shared server of this kind. Starts the server if necessary.
 #[track_caller]
 pub(super) fn address(server: Server) -> SocketAddr {
-    // One each, so that nobody waits for a server that another test needs.
+    // One for each kind, so that nobody waits for a server that another test needs.
     static HELD: [OnceLock<Held>; Server::ALL.len()] =
         [const { OnceLock::new() }; Server::ALL.len()];
     HELD[server as usize].get_or_init(|| take(server)).addr
@@ -46,7 +47,7 @@ pub(super) fn address(server: Server) -> SocketAddr {
 fn take(server: Server) -> Held {
     let folder = all_servers().join(server.name());
     fs::create_dir_all(&folder).unwrap();
-    // One process at a time looks and starts.
+    // Only one process at a time checks and starts.
     let starting = File::create(folder.join("starting")).unwrap();
     starting.lock().unwrap();
     let lease = File::create(folder.join("lease")).unwrap();
@@ -71,7 +72,7 @@ fn start(server: Server, folder: &Path) -> (SocketAddr, Child) {
     let mut keeper = Command::new("sh");
     keeper.args(["-c", KEEPER, "sh"]).arg(folder);
     keeper.arg(command.get_program()).args(command.get_args());
-    // Interrupting the tests from a terminal ends them, and by that the lease.
+    // Interrupting the tests from a terminal ends them, and so releases the lease.
     keeper.process_group(0).stdin(Stdio::null()).stdout(place.log()).stderr(place.log());
     let keeper = keeper.spawn().unwrap();
 
@@ -81,7 +82,8 @@ fn start(server: Server, folder: &Path) -> (SocketAddr, Child) {
     (place.addr, keeper)
 }
 
-/// `$WEIR_TEST_SERVERS`, else in the target folder in which this program was built, where cargo keeps what tests write.
+/// `$WEIR_TEST_SERVERS`, or else a directory in the target directory in which this program was built, where cargo keeps files
+/// written by tests.
 fn all_servers() -> PathBuf {
     if let Some(folder) = env::var_os("WEIR_TEST_SERVERS") {
         return folder.into();

@@ -1,4 +1,4 @@
-//! The servers, readers and faults that the tests of sinks rely on do what they say.
+//! Checks that the servers, readers and faults that the sink tests rely on work as described.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Each fault of the proxy is seen by client and server as what it says, and is counted.
+//! Client and server see each fault of the proxy as described, and it is counted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use testkit::proxy::{Fault, Proxy};
 use testkit::{DEADLINE, wait_for};
 
-/// A server that sends back what it receives. Of each connection that has ended it says how many bytes came.
+/// A server that echoes what it receives. For each connection that has ended, it reports how many bytes
+/// arrived.
 fn echo() -> (SocketAddr, Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     let (ended, ends) = mpsc::channel();
-    // It ends with the test's process: a listener that waits cannot be told.
+    // It ends with the test's process: a waiting listener cannot be interrupted.
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let ended = ended.clone();
@@ -89,7 +90,7 @@ fn slow_takes_as_long_as_the_rate_says() {
     proxy.set(Fault::Slow { bytes_per_sec: 100_000 });
     let begin = Instant::now();
     assert_eq!(ask(&mut stream, &[7; 40_000]), [7; 40_000]);
-    // Of 40,000 bytes 10,000 may have been saved up.
+    // Of 40,000 bytes, 10,000 may have been saved up.
     assert!(begin.elapsed() >= Duration::from_millis(290), "{:?}", begin.elapsed());
     assert_eq!(proxy.fired(), 1);
 }

@@ -1,4 +1,4 @@
-//! Two readers of Parquet that are not ours say the same of a file.
+//! Two independent readers of Parquet agree on a file.
 
 use std::path::PathBuf;
 use std::process::Command;

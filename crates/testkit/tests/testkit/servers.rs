@@ -1,4 +1,4 @@
-//! Each server takes a message from a client that is not ours, and has it still after a kill.
+//! Each server accepts a message from an independent client, and still has it after a kill.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -86,7 +86,7 @@ fn kafka_tells_its_clients_the_address_of_its_proxy() {
     let Some((own, proxy)) = Server::Kafka.start_with_proxy() else { return };
     readback::make_kafka_topic(proxy.addr(), "topic", 1);
     let before = proxy.sent_bytes();
-    // Whom the client asks first makes no difference.
+    // It makes no difference which one the client asks first.
     send("send-kafka", own.addr(), "topic");
     assert!(proxy.sent_bytes() > before + PAYLOAD.len() as u64);
     assert_eq!(only(readback::kafka(own.addr(), "topic")).payload, PAYLOAD.as_bytes());
@@ -159,7 +159,7 @@ fn an_expired_certificate_is_refused_by_clients() {
     }
 }
 
-/// A client that is told this URL fails, and says why.
+/// A client with this URL fails, and says why.
 #[track_caller]
 fn refused(own: &Own, how: &str, url: &str, why: &str) {
     let at = At { address: url.to_owned(), ca: own.ca() };
