@@ -1,4 +1,4 @@
-/// A moment in UTC, by the calendar.
+/// A moment in UTC, in the Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     pub year: u64,
@@ -12,7 +12,8 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// The moment this long after 1970, by the days-to-civil algorithm of Howard Hinnant ("chrono-Compatible Low-Level Date Algorithms").
+    /// The moment this long after 1970, by Howard Hinnant's days-to-civil algorithm ("chrono-Compatible Low-Level Date
+    /// Algorithms").
     pub fn of(unix_ns: u64) -> Civil {
         let seconds = unix_ns / 1_000_000_000;
 

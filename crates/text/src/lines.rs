@@ -1,6 +1,6 @@
-//! Lines that fit a terminal. A character counts as one column, and a color's sequence as none.
+//! Lines that fit a terminal. A character counts as one column, a color sequence as none.
 
-/// The line, or as much of it as fits into `columns`, with `…` at its end.
+/// The line, or as much of it as fits into `columns`, ending with `…`.
 pub fn cut(line: &str, columns: usize) -> String {
     if line.chars().count() <= columns {
         return line.to_owned();
@@ -9,7 +9,8 @@ pub fn cut(line: &str, columns: usize) -> String {
     kept.chain((columns > 0).then_some('…')).collect()
 }
 
-/// A name that fits into `columns`: a long one loses its middle, since the end of an address or path says most.
+/// A name that fits into `columns`: a long one is cut in the middle, because the end of an address or path is the most
+/// informative.
 pub fn cut_middle(name: &str, columns: usize) -> String {
     let length = name.chars().count();
     if length <= columns {
@@ -22,7 +23,7 @@ pub fn cut_middle(name: &str, columns: usize) -> String {
     kept.chain(name.chars().skip(length - back)).collect()
 }
 
-/// Columns that a text takes.
+/// The width of a text in columns.
 fn width(text: &str) -> usize {
     let mut rest = text.chars();
     let mut columns = 0;
@@ -36,8 +37,8 @@ fn width(text: &str) -> usize {
     columns
 }
 
-/// The text with each line that is longer than `columns` broken between words. What follows the break is two columns further
-/// in than the line began. A word that is longer than a line stays whole.
+/// The text with lines longer than `columns` broken between words. Continuation lines are indented two columns further than
+/// the line's beginning. A word longer than a line stays whole.
 pub fn folded(text: &str, columns: usize) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for line in text.split_inclusive('\n') {

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Prints numbers for people.
 
 use crate::Civil;
 
@@ -8,7 +8,7 @@ pub fn time(ns: f64) -> String {
     format!("{value} {unit}")
 }
 
-/// Two times in nanoseconds with two significant digits, for narrow columns; the unit stands once if it is the same:
+/// Two times in nanoseconds with two significant digits, for narrow columns; if both have the same unit, it is printed once:
 /// `110-190ms`, `940µs-1.2s`.
 pub fn time_range(low_ns: f64, high_ns: f64) -> String {
     let (low, high) = (in_unit(low_ns, 2), in_unit(high_ns, 2));
@@ -45,13 +45,13 @@ pub fn time_of_day(unix_ns: u64) -> String {
     format!("{:02}:{:02}:{:02}.{ms:03}", s / 3_600 % 24, s / 60 % 60, s % 60)
 }
 
-/// A share as percent without more digits than it has: `14 %`, `0.1 %`, `9.75 %`.
+/// A fraction as a percentage with up to two decimals, without trailing zeros: `14 %`, `0.1 %`, `9.75 %`.
 pub fn percent(share: f64) -> String {
     let digits = format!("{:.2}", share * 100.0);
     format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A size in bytes, in binary units and to three digits: `200 B`, `12.4 MiB`, `416 KiB`.
+/// A size in bytes, in binary units with three digits: `200 B`, `12.4 MiB`, `416 KiB`.
 pub fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] =
         [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -64,7 +64,7 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.digits$} {name}")
 }
 
-/// A rate of bits in decimal units: `850 bit/s`, `12.5 Mbit/s`.
+/// A bit rate in decimal units: `850 bit/s`, `12.5 Mbit/s`.
 pub fn bit_rate(bits_per_sec: f64) -> String {
     let (value, factor) = with_factor(bits_per_sec);
     format!("{value} {factor}bit/s")
@@ -76,7 +76,7 @@ pub fn short_count(value: f64) -> String {
     format!("{value}{factor}")
 }
 
-/// At most three significant digits of a number, and its decimal factor.
+/// A number with at most three significant digits, and its decimal factor.
 fn with_factor(value: f64) -> (String, &'static str) {
     let value = significant(value, 3);
     let (value, factor) = match value {
@@ -91,7 +91,7 @@ fn with_factor(value: f64) -> (String, &'static str) {
     (digits.trim_end_matches('0').trim_end_matches('.').to_owned(), factor)
 }
 
-/// A whole number with a comma between thousands: `1,234,567`.
+/// A whole number with commas between thousands: `1,234,567`.
 pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -106,12 +106,12 @@ pub fn grouped(value: u64) -> String {
     text
 }
 
-/// How many there are of something: `1 socket`, `2 sockets`.
+/// A count with its noun: `1 socket`, `2 sockets`.
 pub fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// A text that a stranger chose, without what a terminal would obey.
+/// Untrusted text with characters escaped that would control a terminal.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
 
@@ -126,7 +126,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Marks that turn the direction of a line around, and such.
+/// Invisible characters, such as marks that change the text direction.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -137,7 +137,7 @@ pub fn date(unix_ns: u64) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// A time's digits and unit. Minutes only begin at ten, so that seconds can be compared.
+/// The digits and the unit of a time. Minutes only begin at ten, so that times in seconds can be compared.
 fn in_unit(ns: f64, digits: i32) -> (String, &'static str) {
     let (scale, unit) = match significant(ns, digits) {
         ..1e3 => (1.0, "ns"),
@@ -148,7 +148,7 @@ fn in_unit(ns: f64, digits: i32) -> (String, &'static str) {
     };
     let value = significant(ns / scale, digits);
 
-    // Nothing here is measured more finely than in nanoseconds.
+    // No measurement here is finer than a nanosecond.
     let decimals = match unit {
         "ns" => 0,
         _ => (digits - 1 - value.log10().floor() as i32).max(0),

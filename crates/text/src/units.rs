@@ -1,10 +1,10 @@
 //! Sizes, counts, durations and rates as people write them: `8MiB`, `100k`, `250ms`, `1m30s`, `8Mbit/s`.
 //!
-//! A size without a unit is in bytes. A duration and a rate need their unit: `5` may be anything.
+//! A size without a unit is in bytes. A duration or rate needs its unit, because `5` could mean anything.
 
 use std::time::Duration;
 
-/// Why a text is not a quantity of its kind.
+/// Why a text is not a quantity of this kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     #[error("it has no unit; write {0}")]
@@ -23,7 +23,7 @@ pub enum UnitError {
     TooLarge,
 }
 
-/// Functions that read arguments say what is wrong as text.
+/// For functions that parse arguments and report errors as text.
 impl From<UnitError> for String {
     fn from(error: UnitError) -> String {
         error.to_string()
@@ -48,29 +48,29 @@ const SIZE_UNIT_NAMES: &str =
 const COUNT_UNIT_NAMES: &str = "k, M, G, T (1000) and Ki, Mi, Gi, Ti (1024)";
 const RATE_UNIT_NAMES: &str = "bit/s and B/s, with k, M, G or T before them";
 
-/// Reads a count: `1000`, `100k`, `64Ki` (65,536), `1.5M`.
+/// Parses a count: `1000`, `100k`, `64Ki` (65,536), `1.5M`.
 ///
 /// # Errors
-/// With an unknown factor, or when it is not a whole number that fits.
+/// If the factor is unknown, or the value is not a whole number that fits.
 pub fn parse_count<N: TryFrom<u64>>(text: &str) -> Result<N, UnitError> {
     let (number, factor) = split_number(text.trim()).ok_or(UnitError::NoNumber("100k"))?;
     fitting(scaled(number, factor_of(factor, factor, COUNT_UNIT_NAMES)?, "ones")?)
 }
 
-/// Reads a size in bytes: `200`, `8MiB`, `1k` (1000), `1Ki` (1024), `1.5GiB`.
+/// Parses a size in bytes: `200`, `8MiB`, `1k` (1000), `1Ki` (1024), `1.5GiB`.
 ///
 /// # Errors
-/// With an unknown unit, or when it is not a whole number of bytes that fits.
+/// If the unit is unknown, or the value is not a whole number of bytes that fits.
 pub fn parse_size<N: TryFrom<u64>>(text: &str) -> Result<N, UnitError> {
     let (number, unit) = split_number(text.trim()).ok_or(UnitError::NoNumber("8MiB"))?;
     let factor = unit.strip_suffix('B').unwrap_or(unit);
     fitting(scaled(number, factor_of(factor, unit, SIZE_UNIT_NAMES)?, "bytes")?)
 }
 
-/// Reads a rate in bits per second: `8Mbit/s`, `8Mbps`, `1MB/s` (bytes). The `/s` may be left out.
+/// Parses a rate in bits per second: `8Mbit/s`, `8Mbps`, `1MB/s` (bytes). The `/s` is optional.
 ///
 /// # Errors
-/// Without a unit, with an unknown one, or when it is not a whole number of bits below 2^64.
+/// If the unit is missing or unknown, or the value is not a whole number of bits below 2^64.
 pub fn parse_bit_rate(text: &str) -> Result<u64, UnitError> {
     let (number, unit) = split_number(text.trim()).ok_or(UnitError::NoNumber("8Mbit/s"))?;
     if unit.is_empty() {
@@ -88,7 +88,7 @@ pub fn parse_bit_rate(text: &str) -> Result<u64, UnitError> {
     fitting(scaled(number, factor * bits_each, "bits")?)
 }
 
-/// Writes a rate so that [`parse_bit_rate`] reads the same: in whole bytes where it can be, with the largest decimal factor
+/// Writes a rate so that [`parse_bit_rate`] returns the same: in whole bytes if possible, with the largest decimal factor
 /// that divides it.
 pub fn display_bit_rate(bits_per_sec: u64) -> String {
     let (value, unit) = match bits_per_sec.is_multiple_of(8) {
@@ -100,7 +100,7 @@ pub fn display_bit_rate(bits_per_sec: u64) -> String {
     format!("{}{name}{unit}", value / factor)
 }
 
-/// Writes a size so that [`parse_size`] reads the same number: in the largest unit that divides it.
+/// Writes a size so that [`parse_size`] returns the same: in the largest unit that divides it.
 pub fn display_size(bytes: u64) -> String {
     let (name, factor) = largest(FACTORS, bytes).unwrap_or(("", 1));
     format!("{}{name}B", bytes / factor)
@@ -123,10 +123,10 @@ const DURATION_UNITS: &[(&str, u64)] = &[
 
 const DURATION_UNIT_NAMES: &str = "ns, us, ms, s, m, h and d";
 
-/// Reads a duration: `250ms`, `10s`, `1m`, `1m30s`, `1.5s`.
+/// Parses a duration: `250ms`, `10s`, `1m`, `1m30s`, `1.5s`.
 ///
 /// # Errors
-/// Without a unit, with an unknown one, or when it is not a whole number of nanoseconds below 2^64.
+/// If the unit is missing or unknown, or the value is not a whole number of nanoseconds below 2^64.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let mut rest = text.trim();
     let mut total_ns: u128 = 0;
@@ -152,7 +152,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     u64::try_from(total_ns).map(Duration::from_nanos).map_err(|_| UnitError::TooLarge)
 }
 
-/// Writes a duration so that [`parse_duration`] reads the same: in the largest unit that divides it.
+/// Writes a duration so that [`parse_duration`] returns the same: in the largest unit that divides it.
 pub fn display_duration(duration: Duration) -> String {
     let Ok(total_ns) = u64::try_from(duration.as_nanos()) else {
         return format!("{}s", duration.as_secs());
@@ -164,7 +164,7 @@ pub fn display_duration(duration: Duration) -> String {
     }
 }
 
-/// The first of these units that divides a number above 0 without a rest.
+/// The first of these units that divides a number above 0 without remainder.
 fn largest<'a>(
     units: impl IntoIterator<Item = &'a (&'static str, u64)>,
     value: u64,
@@ -173,7 +173,7 @@ fn largest<'a>(
     units.find(|(_, scale)| value >= *scale && value.is_multiple_of(*scale)).copied()
 }
 
-/// The factor of this name, which stands in `unit`.
+/// The factor with this name, which is part of `unit`.
 fn factor_of(name: &str, unit: &str, units: &'static str) -> Result<u64, UnitError> {
     match name {
         "K" => Err(UnitError::Ambiguous { unit: unit.into(), small: "k", large: "Ki" }),
@@ -214,7 +214,7 @@ fn scaled(number: &str, scale: u64, unit: &'static str) -> Result<u128, UnitErro
     let mut total = whole.checked_mul(scale).ok_or(UnitError::TooLarge)?;
 
     if !fraction.is_empty() {
-        // More digits than the largest scale has cannot come out whole.
+        // A fraction with more digits than the largest scale has cannot give a whole number.
         let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 18);
         let power = 10_u128.pow(digits.ok_or(UnitError::Fraction(unit))?);
         let part: u128 = fraction.parse().map_err(|_| UnitError::Fraction(unit))?;
