@@ -3,41 +3,42 @@ use crate::network::Properties;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What must stand next to figures so that somebody else can judge and repeat them.
+/// What a reader needs next to the figures to judge and repeat them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
-    /// The exact command line, as one can paste it into a shell.
+    /// The exact command line, ready to paste into a shell.
     pub command: String,
     /// The program's version, for example `0.1.0`.
     pub version: String,
-    /// The commit that the program was built from; empty if unknown.
+    /// The commit from which the program was built; empty if unknown.
     pub commit: String,
-    /// When it began, in nanoseconds since 1970 (UTC).
+    /// When the experiment began, in nanoseconds since 1970 (UTC).
     pub began_unix_ns: u64,
-    /// From the beginning to the end, with everything between.
+    /// Time from the beginning to the end of the experiment, including all pauses.
     pub took_ns: u64,
-    /// It was ended before everything was measured.
+    /// Whether the experiment was stopped before everything was measured.
     pub interrupted: bool,
     pub machine: Machine,
-    /// What a reader must know, one sentence each: what was left out and why, what disturbed the runs.
+    /// What a reader must know, one sentence each: what was left out and why, and what disturbed the runs.
     pub notes: Vec<String>,
 }
 
-/// The beginning of an experiment, kept until it is over.
+/// The beginning of an experiment, kept until its end.
 #[derive(Debug)]
 pub struct Beginning {
     command: String,
     commit: String,
-    /// When that was, in nanoseconds since 1970 (UTC).
+    /// When the experiment began, in nanoseconds since 1970 (UTC).
     pub unix_ns: u64,
     at: Instant,
-    /// Load average over one minute before anything was run; `None` where the system does not say.
+    /// Load average over one minute before the first run; `None` where the system does not report it.
     pub load: Option<f64>,
 }
 
 impl Beginning {
-    /// It begins now, by this command line of the program that was built from this commit; empty if unknown.
+    /// Records that the experiment begins now. `command` is the command line, `commit` is the commit from
+    /// which the program was built; empty if unknown.
     pub fn now(command: String, commit: &str) -> Beginning {
         Beginning {
             command,
@@ -48,7 +49,8 @@ impl Beginning {
         }
     }
 
-    /// It is over. `properties` are those of the network in which it was made.
+    /// Records the end of the experiment. `properties` are those of the network in which the experiment was
+    /// made.
     pub fn end(&self, properties: &Properties, notes: Vec<String>) -> About {
         About {
             command: self.command.clone(),

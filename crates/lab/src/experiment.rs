@@ -1,4 +1,4 @@
-//! Experiments: runs of transports over a path that loses packets, and what was measured.
+//! Experiments: runs of transports over a path that loses packets, and their measurements.
 
 pub mod flow;
 pub mod model;
@@ -13,11 +13,12 @@ use preset::Plan;
 use runner::Results;
 use std::time::Duration;
 
-/// Between two samples of the age of information.
+/// Time between two samples of the age of information.
 pub const AGE_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Experiment {
-    /// What a plan gave. `loss_is` is what its losses meant where they were asked for.
+    /// Combines a plan and its results. `loss_is` is how the loss rates on the command line were
+    /// meant.
     pub fn of(
         plan: &Plan,
         loss_is: LossIs,

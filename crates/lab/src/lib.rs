@@ -1,11 +1,11 @@
-//! The lab: experiments with transports and relays, in networks of its own.
+//! The lab: experiments with transports and relays in separate networks.
 //!
-//! - [`experiment`]: transports over a path that loses packets: what was asked for and what was measured.
-//! - [`transport`]: how messages travel: UDP, and TCP in several ways.
-//! - [`network`]: two hosts and a switch of the lab's own, with random loss on the links.
+//! - [`experiment`]: transports over a path that loses packets: settings and measurements.
+//! - [`transport`]: how messages travel: UDP, and TCP in several variants.
+//! - [`network`]: two hosts and a switch, with random loss on the links.
 //! - [`relay_sweep`]: a relay under growing load, and the rate at which it begins to lose.
 //! - [`sflow`]: figures from sFlow when datagrams are lost: bias, coverage, and time to an alarm.
-//! - [`stages`]: what each stage of a relay costs, and the rate that follows for other machines.
+//! - [`stages`]: the cost of each stage of a relay, and the resulting rate for other machines.
 //! - [`statistics`]: quantiles, means and their intervals over runs.
 //! - [`report`]: table, verdicts, charts, page, CSV and JSON of an experiment.
 

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::thread;
 
-/// The machine and those settings of its kernel that the results depend on. An empty string, 0 or `None` is unknown.
+/// The machine and the kernel settings on which the results depend. An empty string, 0 or `None` means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
@@ -11,12 +11,12 @@ pub struct Machine {
     pub kernel: String,
     /// `uname -m`.
     pub architecture: String,
-    /// Model name of the processor.
+    /// Model name of the CPU.
     pub processor: String,
-    /// Processors that the experiment may use.
+    /// Number of CPUs that the experiment may use.
     pub processors: u32,
     pub memory_bytes: u64,
-    /// `net.ipv4.tcp_congestion_control`: what a socket gets that names none.
+    /// `net.ipv4.tcp_congestion_control`: the default for sockets.
     pub congestion_control_default: String,
     /// `net.ipv4.tcp_available_congestion_control`.
     pub congestion_controls: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, with those settings of the lab's network that decide how TCP fares.
+    /// Describes this machine, with the settings of the lab's network that determine the performance of TCP.
     pub(crate) fn of(properties: &Properties) -> Machine {
         let default =
             properties.sysctls.iter().find(|(name, _)| name.ends_with("_congestion_control"));
@@ -56,7 +56,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// `model name` on x86; other architectures name it differently, or not at all.
+/// `model name` on x86; other architectures use a different name, or none.
 fn processor(cpuinfo: &str) -> String {
     let value = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;

@@ -1,16 +1,17 @@
-//! A network of the lab's own: two hosts and a switch, with random loss on the links.
+//! A network that the lab creates: two hosts and a switch, with random loss on the links.
 //!
 //! ```text
 //!   h1 10.0.0.1 ── h1-eth0 ═══ s1-eth1 ── br0 ── s1-eth2 ═══ h2-eth0 ── 10.0.0.2 h2
 //!                  drops       drops             drops       drops
 //! ```
 //!
-//! Where the hosts are to be far apart, the bridge is cut in two, and a thread carries frames from one half to the other, later.
+//! To simulate a distance between the hosts, the bridge is split in two, and a thread passes frames between the halves with a
+//! delay.
 //!
-//! Each of the three is a network namespace that is mounted nowhere: it lives as long as the [`Network`], its threads and
-//! sockets do, and the kernel removes it with them, however the process ends. The host's own network is never touched: devices
-//! are made in these namespaces from the start. Loss is where each link ends, in the direction of reception, so that no
-//! sender is notified of it; a path crosses two links.
+//! Hosts and switch are network namespaces that are not mounted anywhere: each lives as long as the [`Network`] and its threads
+//! and sockets. The kernel then removes the namespaces, however the process ends. The host's own network is never touched:
+//! devices are created directly in these namespaces. Packets are dropped at the receiving end of each link, so that the sender is
+//! not notified; a path crosses two links.
 
 mod bursts;
 mod counters;
@@ -43,34 +44,34 @@ use sys::traffic::{IngressLoss, drop_at_socket};
 /// What to build.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Plan {
-    /// Loss at first, in both directions.
+    /// Initial loss, in both directions.
     pub loss: PathLoss,
-    /// Where to drop. `None` prefers [`LossAt::Links`] and takes what the kernel has.
+    /// Where to drop packets. `None` prefers [`LossAt::Links`] if the kernel supports it.
     pub loss_at: Option<LossAt>,
-    /// Most TCP segments that cross a link, and are lost, as one packet. `None` leaves it to the kernel (65535); 1 makes loss
-    /// strictly one of segments.
+    /// Maximum number of TCP segments that cross a link, and are lost, as one packet. `None` keeps the kernel's value (65535);
+    /// with 1, loss applies strictly per segment.
     pub gso_max_segs: Option<u32>,
-    /// Largest packet in bytes of IP. `None` is 1500.
+    /// Size of the largest IP packet in bytes. `None` is 1500.
     pub mtu_bytes: Option<u32>,
-    /// How far apart the hosts are, how narrow the way is, and whether losses come in bursts.
+    /// Delay and bandwidth between the hosts, and whether losses come in bursts.
     pub span: Span,
 }
 
 /// Where packets are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossAt {
-    /// Where each of the two links of a path ends. Every packet of IP meets it.
+    /// At the end of each of the two links of a path. Applies to every IP packet.
     Links,
-    /// At the receiving socket, once a direction and with the loss of the whole path: for kernels that cannot drop at links. Only
-    /// sockets given to [`Network::prepare`] lose anything, and what they lost is not counted by [`Network::counts`].
+    /// At the receiving socket, once per direction with the loss of the whole path: for kernels that cannot drop packets at
+    /// links. Only sockets passed to [`Network::prepare`] lose packets, and [`Network::counts`] does not count these losses.
     Sockets,
-    /// Between the links, in bursts, by the thread that carries frames, with the loss of the whole path. What was lost is not counted by
-    /// [`Network::counts`]. In force where the span has bursts, whatever the plan prefers.
+    /// Between the links, in bursts with the loss of the whole path, by the thread that passes on frames. [`Network::counts`]
+    /// does not count these losses. Always used when the span has bursts, whatever the plan prefers.
     Between,
 }
 
 impl LossAt {
-    /// In words, for a report.
+    /// The place as text, for a report.
     pub fn label(self) -> &'static str {
         match self {
             LossAt::Links => {
@@ -87,14 +88,14 @@ impl LossAt {
 /// One of the two hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The first, 10.0.0.1.
+    /// The first host, 10.0.0.1.
     H1,
-    /// The second, 10.0.0.2.
+    /// The second host, 10.0.0.2.
     H2,
 }
 
 impl End {
-    /// Both.
+    /// Both hosts.
     pub const BOTH: [End; 2] = [End::H1, End::H2];
 
     fn name(self) -> &'static str {
@@ -111,7 +112,7 @@ impl End {
         }
     }
 
-    /// The switch's end of the link to this host.
+    /// The port of the switch on the link to this host.
     fn port(self) -> &'static str {
         match self {
             End::H1 => "s1-eth1",
@@ -119,7 +120,7 @@ impl End {
         }
     }
 
-    /// The other one.
+    /// The other host.
     #[must_use]
     pub fn other(self) -> End {
         match self {
@@ -144,25 +145,25 @@ impl End {
     }
 }
 
-/// What came to the end of a link since the network was ready.
+/// Packets that arrived at the end of a link since the network was ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkCounts {
-    /// The host that these packets were on the way to.
+    /// The destination host of these packets.
     pub towards: End,
     /// The device that received or dropped them.
     pub device: &'static str,
-    /// How many.
+    /// The numbers of packets.
     pub counts: Counts,
 }
 
-/// The network. It is gone when this, and every socket and thread in it, is gone.
+/// The network. It disappears with this value and all sockets and threads in it.
 pub struct Network {
     hosts: [Host; 2],
     switch: OpenNamespace,
     links: Vec<LinkEnd>,
     delay_line: Option<DelayLine>,
     loss_at: LossAt,
-    /// By the end that they are on the way to.
+    /// Loss by destination host.
     loss: [PathLoss; 2],
 }
 
@@ -173,18 +174,18 @@ struct LinkEnd {
     ready: Counts,
 }
 
-/// Longer than anything here takes on a machine that works.
+/// Longer than any step takes on a working machine.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What connects the two links; where they are apart, each with a half of its own.
+/// The bridges that connect the two links: one, or two halves if the hosts are apart.
 const BRIDGES: [&str; 2] = ["br0", "br1"];
-/// Frames that wait for the thread that carries them: 400 ms of 20,000 a second.
+/// Capacity of the queue in front of the thread that passes on frames: 400 ms at 20,000 frames per second.
 const QUEUE_FRAMES: u32 = 8_192;
 
 impl Network {
-    /// Builds it and waits until datagrams cross it both ways. Takes about 20 ms.
+    /// Builds the network and waits until datagrams cross it in both directions. Takes about 20 ms.
     ///
     /// # Errors
-    /// [`Error`], which names the step. What was built until then is gone.
+    /// [`Error`], which names the step. Everything built before it is removed.
     pub fn build(plan: &Plan) -> Result<Network, Error> {
         let [h1, switch, h2] = [create("h1")?, create("the switch")?, create("h2")?];
         let hosts = [(End::H1, h1), (End::H2, h2)].map(|(end, namespace)| Host {
@@ -216,7 +217,7 @@ impl Network {
         Ok(network)
     }
 
-    /// A host.
+    /// Returns one of the hosts.
     pub fn host(&self, end: End) -> &Host {
         match end {
             End::H1 => &self.hosts[0],
@@ -224,15 +225,15 @@ impl Network {
         }
     }
 
-    /// Sets the loss of both directions. Packets that are on the way meet the old loss or the new one.
+    /// Sets the loss of both directions. Packets in flight are subject to the old or the new loss.
     ///
     /// # Errors
-    /// When the kernel refuses, which it has granted before.
+    /// The kernel refuses, although it allowed the same before.
     pub fn set_loss(&mut self, loss: PathLoss) -> Result<(), Error> {
         End::BOTH.into_iter().try_for_each(|towards| self.set_loss_towards(towards, loss))
     }
 
-    /// Sets the loss of what is on the way to one host.
+    /// Sets the loss of packets on the way to one host.
     ///
     /// # Errors
     /// As [`Self::set_loss`].
@@ -247,12 +248,12 @@ impl Network {
         Ok(())
     }
 
-    /// Prepares a socket of a host to lose what the network should lose on the way to it. Call it for every socket that
-    /// receives, before the first packet, and for listeners instead of the sockets that they accept; where
-    /// [`LossAt::Sockets`] is not in force it does nothing. The loss is that of the moment: prepare again after a change.
+    /// Prepares a socket of a host to lose packets on the way to it at the network's rate. Call this for every socket that
+    /// receives, before the first packet, and for listeners instead of the sockets that they accept. Does nothing unless
+    /// [`LossAt::Sockets`] is in use. The socket keeps the current loss: prepare it again after a change.
     ///
     /// # Errors
-    /// Any of `setsockopt(2)`.
+    /// Any error of `setsockopt(2)`.
     pub fn prepare(&self, end: End, socket: impl AsFd) -> io::Result<()> {
         match self.loss_at {
             LossAt::Links | LossAt::Between => Ok(()),
@@ -265,11 +266,11 @@ impl Network {
         self.loss_at
     }
 
-    /// What came to each link's end: to the switch and then to the host, for both directions. Empty where
-    /// [`LossAt::Links`] is not in force.
+    /// Packets that arrived at the end of each link, first to the switch and then to the host, for both directions. Empty unless
+    /// [`LossAt::Links`] is in use.
     ///
     /// # Errors
-    /// When the kernel does not answer.
+    /// The kernel does not answer.
     pub fn counts(&mut self) -> Result<Vec<LinkCounts>, Error> {
         let mut all = Vec::with_capacity(self.links.len());
         for link in &mut self.links {
@@ -279,15 +280,15 @@ impl Network {
         Ok(all)
     }
 
-    /// Frames that came when the narrow way's queue was full.
+    /// Number of frames that arrived when the queue of the simulated distance was full.
     pub fn queue_drops(&self) -> u64 {
         self.delay_line.as_ref().map_or(0, DelayLine::dropped)
     }
 
-    /// What the kernel does in this network, for a report.
+    /// The kernel's settings in this network, for a report.
     ///
     /// # Errors
-    /// When the kernel does not answer. What it does not know is absent.
+    /// The kernel does not answer. Settings that it does not know are absent.
     pub fn properties(&self) -> Result<Properties, Error> {
         let host = self.host(End::H1);
         let device = Links::open(&host.namespace)?.device(End::H1.device())?;
@@ -321,7 +322,7 @@ impl Network {
             host.has_ipv6 = has_ipv6(links.add_address(device, IpAddr::V6(host.end.ipv6()), 64))?;
             links.set_up(device)?;
 
-            // A port that is down when it joins waits for the next look at its carrier.
+            // A port that is down when it joins waits for the next check of its carrier.
             switch.set_up(port)?;
             switch.set_master(port, BRIDGES[half])?;
         }
@@ -370,7 +371,7 @@ impl Network {
         Ok(())
     }
 
-    /// Carrier and the ports of the bridge take a moment; neighbors are known from here on.
+    /// Waits, because carrier and bridge ports take a moment. Afterwards, the hosts know each other's link-layer addresses.
     fn wait_until_ready(&self, round_trip: Duration) -> Result<(), Error> {
         let bind = |host: &Host| -> Result<UdpSocket, Error> {
             let socket = host.run(|| UdpSocket::bind((host.ipv4(), 0)))?;
@@ -384,7 +385,7 @@ impl Network {
     }
 }
 
-/// Whether an address could be given; a kernel or a host without IPv6 is not an error.
+/// Whether an address was added; a kernel or a host without IPv6 is not an error.
 fn has_ipv6(added: Result<(), link::Error>) -> Result<bool, Error> {
     match added {
         Ok(()) => Ok(true),
@@ -401,12 +402,12 @@ fn create(of: &'static str) -> Result<OpenNamespace, Error> {
 
 fn probe(sender: &UdpSocket, receiver: &UdpSocket, round_trip: Duration) -> Result<(), Error> {
     let dst = receiver.local_addr().map_err(Error::Probe)?;
-    // The first one waits for its neighbor's address, and that for an answer.
+    // The first datagram waits for the neighbor's address, which takes a request and a reply.
     let patience = Duration::from_millis(2) + 2 * round_trip;
     receiver.set_read_timeout(Some(patience)).map_err(Error::Probe)?;
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        // Unreachable until the carrier is there.
+        // The destination is unreachable until the carrier is up.
         let _ = sender.send_to(b"ready?", dst);
         if receiver.recv(&mut [0; 16]).is_ok() {
             return Ok(());

@@ -1,9 +1,10 @@
-//! A relay under growing load: what it loses, how late it delivers, and at which rate loss begins.
+//! A relay under growing load: its losses, its latency, and the rate at which loss begins.
 //!
 //! For each combination of size, number of targets and number of flows, [`run`] searches the *knee*: the highest rate at which
-//! the receivers miss no more than the tolerance. A rate that lost is measured once more, and counts as lossy if it lost both
-//! times. Every measurement is a [`Sample`], so that the search draws the curve. Sender and receivers are one thread that takes
-//! a whole processor; the knee is that of relay and machine together, and what the lab's own receivers lost is named apart.
+//! the share of missing datagrams stays within the tolerance. A lossy rate is measured again, and counts as lossy only if it
+//! lost both times. Every measurement is a [`Sample`], so the search itself yields the points of the curve. Sender and
+//! receivers share one thread that occupies a whole CPU. The knee describes relay and machine together; losses at the lab's own
+//! receivers are reported separately.
 
 mod loopback;
 mod measure;
@@ -27,23 +28,23 @@ pub struct Plan {
     pub rates: Rates,
     /// Length of one measurement.
     pub duration: Duration,
-    /// Share of datagrams that may be missing where nothing counts as lost, 0 to 1.
+    /// Share of missing datagrams, 0 to 1, up to which a rate counts as free of loss.
     pub tolerance: f64,
 }
 
-/// One load, but for its rate.
+/// One load, without its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Combination {
-    /// Bytes of a datagram.
+    /// Size of a datagram in bytes.
     pub size_bytes: usize,
-    /// Addresses to which the relay sends each datagram.
+    /// Number of addresses to which the relay sends each datagram.
     pub targets: usize,
-    /// Source sockets.
+    /// Number of source sockets.
     pub flows: usize,
 }
 
 impl Combination {
-    /// The first of each list, and from there each list alone: how much each factor does by itself.
+    /// Starts with the first value of each list and varies one list at a time: shows the effect of each factor separately.
     pub fn one_at_a_time(sizes: &[usize], targets: &[usize], flows: &[usize]) -> Vec<Combination> {
         let (Some(&size_bytes), Some(&target), Some(&flow)) =
             (sizes.first(), targets.first(), flows.first())
@@ -73,29 +74,30 @@ impl Combination {
 
 /// A relay that can be measured.
 pub trait Relay {
-    /// Where the receivers listen; ports may be 0.
+    /// The addresses where the receivers listen; ports may be 0.
     fn receivers(&self, targets: usize) -> Vec<Address>;
 
-    /// Makes it send everything to these targets, and says where it takes datagrams. Its counters are 0 from here on, or are
-    /// those of the same relay as before.
+    /// Makes the relay send everything to these targets, and returns the address where it receives datagrams. From now on its
+    /// counters start at 0, or continue from those of the same relay.
     ///
     /// # Errors
-    /// It does not start.
+    /// The relay does not start.
     fn start(&mut self, targets: &[Address]) -> Result<Address, Box<dyn StdError + Send + Sync>>;
 
-    /// What it counted since [`Self::start`], now that nothing is sent any more; `None` if it does not say. Ends it.
+    /// The relay's counters since [`Self::start`], now that nothing is sent any more; `None` if it does not report them. Ends
+    /// the relay.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The relay does not answer.
     fn stop(&mut self) -> Result<Option<RelayLedger>, Box<dyn StdError + Send + Sync>>;
 }
 
-/// A relay that runs already and knows where to send.
+/// A relay that already runs and knows where to send.
 #[derive(Clone)]
 pub struct Elsewhere {
-    /// Where it takes datagrams.
+    /// Where the relay receives datagrams.
     pub to: Address,
-    /// Where it sends them.
+    /// Where the relay sends datagrams.
     pub receive: Vec<Address>,
 }
 
@@ -113,30 +115,30 @@ impl Relay for Elsewhere {
     }
 }
 
-/// One rate, measured.
+/// One measurement at one rate.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {
-    /// Datagrams per second that were asked for.
+    /// Requested datagrams per second.
     pub offered_per_sec: u64,
-    /// Datagrams per second that the kernel took from the sender.
+    /// Datagrams per second that the kernel accepted from the sender.
     pub sent_per_sec: f64,
     pub sent: u64,
-    /// Copies that should have arrived: sent, times targets.
+    /// Copies that should have arrived: sent datagrams times targets.
     pub expected: u64,
-    /// Different copies that arrived whole.
+    /// Distinct copies that arrived completely.
     pub received: u64,
     /// `expected - received`.
     pub missing: u64,
     /// `missing / expected`; 0 when nothing was sent.
     pub missing_share: f64,
-    /// Copies that the kernel dropped at the lab's own receivers: not the relay's loss.
+    /// Copies that the kernel dropped at the lab's own receivers: not a loss by the relay.
     pub dropped_at_receivers: u64,
-    /// Copies that came again.
+    /// Copies that arrived again.
     pub duplicates: u64,
-    /// From the sender's stamp to the receiver, in nanoseconds; of the slowest target at each quantile. `None` when nothing
-    /// arrived.
+    /// Time from the sender's timestamp to the receiver, in nanoseconds; each quantile is that of the slowest target. `None` if
+    /// nothing arrived.
     pub latency: Option<Quantiles>,
-    /// `None` when the relay does not say.
+    /// `None` if the relay does not report its counters.
     pub ledger: Option<RelayLedger>,
 }
 
@@ -149,31 +151,31 @@ pub struct Quantiles {
     pub max_ns: u64,
 }
 
-/// One combination, measured.
+/// All measurements of one combination.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
     pub combination: Combination,
     pub knee: Knee,
-    /// By offered rate ascending; those of one rate in the order of time.
+    /// By offered rate in ascending order; samples of one rate in the order of time.
     pub samples: Vec<Sample>,
 }
 
-/// Everything that was measured.
+/// All measurements and their settings.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sweep {
     pub about: About,
-    /// Whose relay, in words.
+    /// A short description of the relay.
     pub relay: String,
     pub duration_s: f64,
     pub tolerance: f64,
     pub curves: Vec<Curve>,
 }
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     pub combination: Combination,
-    /// From 0.
+    /// Counted from 0.
     pub number: usize,
     pub combinations: usize,
     pub offered_per_sec: u64,
@@ -188,7 +190,8 @@ pub enum Error {
     Load(#[from] spin::Error),
 }
 
-/// Measures everything. `progress` is called before each measurement; setting `stop` ends it with what was finished.
+/// Measures everything. `progress` is called before each measurement. Setting `stop` ends the sweep with the results up to
+/// then.
 ///
 /// # Errors
 /// See [`Error`].
@@ -210,7 +213,7 @@ pub fn run(
             progress(Progress { combination, number, combinations, offered_per_sec });
             let measure = || measure::one(combination, offered_per_sec, plan.duration, relay, stop);
             let measured = twice_if_lossy(measure, plan.tolerance, stop)?;
-            // A measurement that was cut short says less than it seems to.
+            // A measurement that was cut short is not reliable.
             let Some((result, measured)) = measured else { break };
             search.learn(offered_per_sec, result);
             samples.extend(measured);
@@ -224,8 +227,8 @@ pub fn run(
     Ok(curves)
 }
 
-/// Measures a rate, and once more where something was lost: other work on the machine is not the relay. `None` when it was
-/// stopped meanwhile.
+/// Measures a rate, and measures it again if something was lost, because other work on the machine may be the cause. `None` if
+/// stopped in the meantime.
 fn twice_if_lossy(
     mut measure: impl FnMut() -> Result<Sample, Error>,
     tolerance: f64,
@@ -247,7 +250,7 @@ fn twice_if_lossy(
     }
 }
 
-/// Below this share of the rate that was asked for, the sender, not the relay, is what is measured.
+/// Below this share of the requested rate, the measurement describes the sender, not the relay.
 const REACHED_SHARE: f64 = 0.95;
 
 fn verdict(sample: &Sample, tolerance: f64) -> Verdict {

@@ -1,6 +1,6 @@
-//! What an experiment says: a table for the terminal, charts, a page, CSV and JSON.
+//! Reports of an experiment: a table for the terminal, charts, a page, CSV and JSON.
 //!
-//! A report is made of an [`Experiment`] alone, so an old one can be drawn again from its `experiment.json`.
+//! A report depends only on an [`Experiment`], so the report of an old one can be created again from its `experiment.json`.
 
 mod charts;
 mod csv;
@@ -29,18 +29,18 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
-/// An experiment with all that was computed from it.
+/// An experiment and everything computed from it.
 pub struct Report<'a> {
     pub experiment: &'a Experiment,
-    /// Where, when and by what, with the doubts that the figures raise among the notes.
+    /// Where, when and how the experiment ran; the notes include the doubts that its figures raise.
     pub about: About,
-    /// One per point: by transport in the settings' order, then schedule, then loss ascending.
+    /// One per point: by transport in the order of the settings, then schedule, then loss in ascending order.
     pub summaries: Vec<Summary>,
     pub bootstrap: Bootstrap,
     points: Vec<&'a Point>,
 }
 
-/// A file of the report could not be made.
+/// Why a file of the report could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error("cannot write {path}")]
@@ -83,42 +83,42 @@ impl<'a> Report<'a> {
         terminal::render(self, ink)
     }
 
-    /// One row per point.
+    /// CSV with one row per point.
     pub fn points_csv(&self) -> String {
         csv::points(self)
     }
 
-    /// One row per run.
+    /// CSV with one row per run.
     pub fn runs_csv(&self) -> String {
         csv::runs(self)
     }
 
-    /// All charts, in the order in which a reader wants them.
+    /// All charts, in a sensible order for the reader.
     pub fn charts(&self) -> Result<Vec<Chart>, ReportError> {
         charts::all(self)
     }
 
-    /// A page that needs nothing else: styles and charts are in it, and there are no scripts.
+    /// A self-contained page: it includes styles and charts, and has no scripts.
     pub fn html(&self) -> Result<String, ReportError> {
         Ok(self.page().html(&self.charts()?))
     }
 
-    /// Writes every form of the report into `folder`, which is made if missing, and names the files:
-    /// `report.html`, `report.json` (figures), `experiment.json` (every message; [`Experiment`] reads it back), `points.csv`,
-    /// `runs.csv` and `charts/*.svg`.
+    /// Writes every form of the report into `folder`, which is created if missing, and returns the files: `report.html`,
+    /// `report.json` (figures), `experiment.json` (every message; [`Experiment`] reads it back), `points.csv`, `runs.csv` and
+    /// `charts/*.svg`.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
         let others = [("points.csv", self.points_csv()), ("runs.csv", self.runs_csv())];
         let mut written =
             page::write(folder, &self.page(), &self.figures(), &others, &self.charts()?)?;
 
-        // By itself: it may be 130 MB.
+        // Written separately, because it may have 130 MB.
         let path = folder.join("experiment.json");
         write_file(&path, &|out| Ok(serde_json::to_writer(out, self.experiment)?))?;
         written.push(path);
         Ok(written)
     }
 
-    /// Everything but single messages, for JSON.
+    /// Everything except individual messages, for JSON.
     pub fn figures(&self) -> impl Serialize + '_ {
         let Experiment { preset, settings, .. } = self.experiment;
         Figures {
@@ -150,7 +150,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The runs of one transport on one schedule, by loss ascending, with what they say.
+    /// The runs of one transport on one schedule with their summaries, by loss in ascending order.
     fn series(&self, transport: &TransportName, schedule: Schedule) -> Vec<(&'a Point, &Summary)> {
         let pairs = iter::zip(self.points.iter().copied(), &self.summaries);
         pairs
@@ -196,7 +196,7 @@ fn write_file(
     write().map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
 
-/// How many runs of which length stand behind the points, for example `5 runs × 60 s`; where points differ, the least and the most.
+/// The number of runs behind the points and their length, for example `5 runs × 60 s`; as ranges if the points differ.
 fn sample_size(series: &[&Summary]) -> String {
     let range = |values: &dyn Fn(&Summary) -> f64| {
         let values = || series.iter().map(|summary| values(summary).round());

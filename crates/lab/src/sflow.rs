@@ -1,9 +1,9 @@
-//! What figures from sFlow are worth when datagrams are lost: bias, coverage of intervals, and time to an alarm.
+//! How good figures from sFlow are when datagrams are lost: bias, coverage of intervals, and time to an alarm.
 //!
-//! Agents whose true traffic is known ([`load::sflow`]) send to a [`Collector`]. Three ways to estimate are held against the truth:
-//! samples times the configured rate, samples times the agent's rate, and the collector's own figures. Statistics need many
-//! runs, so most are played in memory, where loss is simulated, datagram by datagram or in bursts; fewer cross a [`Network`]
-//! in real time, as every attack does. The first two estimates are made here, without a line of the collector's code.
+//! Agents whose true traffic is known ([`load::sflow`]) send to a [`Collector`]. Three estimates are compared with the truth:
+//! samples times the configured rate, samples times the agent's rate, and the collector's own figures. Statistics need many runs,
+//! so most are simulated in memory, where datagrams are lost independently or in bursts. Fewer runs, and all attacks, cross a
+//! [`Network`] in real time. The first two estimates are computed here, without any of the collector's code.
 
 mod attack;
 mod path;
@@ -24,33 +24,33 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// One in so many frames is sampled.
+/// One in this many frames is sampled.
 pub const SAMPLING_RATE: u32 = 1_000;
 
-/// What an attack has to pass to be noticed.
+/// The rate that an attack must exceed to be noticed.
 pub const LIMIT_BITS_PER_S: f64 = 1e9;
 
-/// How often a collector is asked what has passed the limit.
+/// Time between two queries of a collector for destinations over the limit.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What to play.
+/// What to run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Plan {
-    /// Shares of datagrams that are lost, 0 to below 1.
+    /// Shares of datagrams to lose, 0 to below 1.
     pub losses: Vec<f64>,
     /// Runs in memory for each loss and pattern.
     pub simulated_runs: u32,
     /// Rounds over the network for each loss.
     pub path_rounds: u32,
-    /// Shares of datagrams that are lost during attacks.
+    /// Shares of datagrams to lose during attacks.
     pub attack_losses: Vec<f64>,
-    /// Rounds with attacks over the network for each of them.
+    /// Rounds with attacks over the network for each of these shares.
     pub attack_rounds: u32,
-    /// Agents of a round, each of which is a run, or an attack. At most 250.
+    /// Agents in a round, each of which is a run or an attack. At most 250.
     pub agents: u32,
-    /// How long a run is.
+    /// Length of a run.
     pub run_s: f64,
-    /// The same seed plays the same traffic, and loses the same datagrams in memory; what the network loses is not seeded.
+    /// The same seed gives the same traffic, and the same losses in memory; losses in the network are not seeded.
     pub seed: u64,
 }
 
@@ -69,57 +69,57 @@ impl Plan {
         }
     }
 
-    /// The same with fewer runs: less than a minute.
+    /// The same plan with fewer runs: less than a minute.
     pub fn quick() -> Plan {
         Plan { simulated_runs: 100, path_rounds: 1, attack_rounds: 1, ..Plan::standard() }
     }
 }
 
-/// An analyzer of sFlow that has seen nothing yet. It counts bytes by destination.
+/// An analyzer of sFlow that counts bytes by destination and has no data at first.
 pub trait Collector {
-    /// Takes a datagram that arrived at `now_ns`, by a clock that does not go back.
+    /// Processes a datagram that arrived at `now_ns`, on a clock that does not go back.
     fn datagram(&mut self, bytes: &[u8], now_ns: u64);
 
-    /// The bytes of each destination since the beginning.
+    /// Bytes of each destination since the beginning.
     fn bytes(&self, now_ns: u64) -> Vec<Bytes>;
 
-    /// Destinations that passed [`LIMIT_BITS_PER_S`] since it was last asked.
+    /// Destinations that exceeded [`LIMIT_BITS_PER_S`] since the previous call.
     fn passed(&mut self, now_ns: u64) -> Vec<Ipv4Addr>;
 }
 
-/// Makes collectors.
+/// Creates collectors.
 pub type Make<'a> = &'a dyn Fn() -> Box<dyn Collector>;
 
-/// What a collector says of a destination, with its 95 % interval.
+/// A collector's figure for a destination, with its 95 % interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bytes {
-    /// Whose.
+    /// The destination.
     pub dst: Ipv4Addr,
-    /// How many.
+    /// Estimated bytes.
     pub value: f64,
-    /// The interval's lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// How a figure is made of samples.
+/// How a figure is computed from samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Estimator {
     /// Samples times the configured rate.
     Raw,
-    /// Samples times the frames for each sample that the agent numbered.
+    /// Samples times the number of frames per sample, from the agent's counters.
     AgentRate,
-    /// What the collector says.
+    /// The collector's own figure.
     Collector,
 }
 
 impl Estimator {
-    /// All, in the order of every table.
+    /// All estimators, in the order of every table.
     pub const ALL: [Estimator; 3] = [Estimator::Raw, Estimator::AgentRate, Estimator::Collector];
 
-    /// For people.
+    /// The estimator as readable text.
     pub fn label(self) -> &'static str {
         match self {
             Estimator::Raw => "raw × N",
@@ -133,16 +133,16 @@ impl Estimator {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Path {
-    /// In memory, each datagram by itself.
+    /// In memory, each datagram independently.
     Simulated,
     /// In memory, in bursts of ten datagrams on average (Gilbert, 1960).
     SimulatedBursts,
-    /// On the links of a network, each datagram by itself.
+    /// On the links of a network, each datagram independently.
     Network,
 }
 
 impl Path {
-    /// For people.
+    /// The path as readable text.
     pub fn label(self) -> &'static str {
         match self {
             Path::Simulated => "in memory",
@@ -152,23 +152,23 @@ impl Path {
     }
 }
 
-/// One estimator's figures at one loss, as multiples of the truth.
+/// The figures of one estimator at one loss, as multiples of the truth.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Accuracy {
-    /// Whose.
+    /// The estimator.
     pub estimator: Estimator,
     /// Mean over all figures.
     pub mean: f64,
     /// Standard error of the mean, over runs.
     pub error: f64,
-    /// Figures whose 95 % interval holds the truth.
+    /// Figures whose 95 % interval contains the truth.
     pub covered: u64,
-    /// Figures.
+    /// Number of figures.
     pub figures: u64,
 }
 
 impl Accuracy {
-    /// Share of the intervals that hold the truth.
+    /// Share of the intervals that contain the truth.
     pub fn coverage(&self) -> f64 {
         self.covered as f64 / self.figures.max(1) as f64
     }
@@ -177,57 +177,57 @@ impl Accuracy {
 /// All runs at one loss.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Point {
-    /// Where.
+    /// Where and how datagrams are lost.
     pub path: Path,
-    /// What was asked for, 0 to 1.
+    /// Configured loss, 0 to 1.
     pub loss: f64,
-    /// What was lost, as numbers of datagrams tell.
+    /// Actual loss, according to the numbers of the datagrams.
     pub measured_loss: f64,
-    /// Independent runs.
+    /// Number of independent runs.
     pub runs: u64,
     /// By estimator, in the order of [`Estimator::ALL`].
     pub accuracy: [Accuracy; 3],
-    /// Mean of raw × N minus the share of datagrams that arrived: 0 if it is low by exactly the loss.
+    /// Mean of raw × N minus the share of datagrams that arrived: 0 if it is too low by exactly the loss.
     pub raw_beyond_loss: f64,
 }
 
-/// Everything that was measured.
+/// All measurements and their settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Experiment {
-    /// Where, when and by what.
+    /// Where, when and how the experiment ran.
     #[serde(flatten)]
     pub about: About,
-    /// What was asked for.
+    /// What was requested.
     pub plan: Plan,
     /// By path, then by loss.
     pub points: Vec<Point>,
     /// By loss.
     pub detections: Vec<Detection>,
-    /// What has to hold, and whether it does.
+    /// The requirements, and whether they are met.
     pub checks: Vec<Check>,
 }
 
-/// What was measured, and the network in which it was.
+/// The measurements, and the network in which they were made.
 pub struct Results {
     /// By path, then by loss.
     pub points: Vec<Point>,
     /// By loss.
     pub detections: Vec<Detection>,
-    /// Of the network.
+    /// Properties of the network.
     pub properties: Properties,
-    /// What a reader has to know.
+    /// What a reader must know.
     pub notes: Vec<String>,
 }
 
 impl Experiment {
-    /// Judges what was measured.
+    /// Checks the measurements against the requirements.
     pub fn of(plan: Plan, about: About, results: Results) -> Experiment {
         let Results { points, detections, .. } = results;
         let checks = verdict::checks(&points, &detections);
         Experiment { about, plan, points, detections, checks }
     }
 
-    /// Everything was measured and holds.
+    /// Whether everything was measured and all checks hold.
     pub fn holds(&self) -> bool {
         !self.checks.is_empty() && self.checks.iter().all(|check| check.holds)
     }
@@ -236,28 +236,28 @@ impl Experiment {
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The network.
+    /// An error of the network.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The lab's sockets or threads.
+    /// An error of the lab's sockets or threads.
     #[error("the lab's sockets")]
     Socket(#[from] io::Error),
 }
 
-/// How far it is.
+/// The progress of the experiment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// What is being done.
+    /// The current activity.
     pub doing: &'static str,
-    /// At which loss.
+    /// The current loss.
     pub loss: f64,
-    /// Parts that are done, of `parts`.
+    /// Finished parts, out of `parts`.
     pub done: usize,
-    /// All parts.
+    /// Number of all parts.
     pub parts: usize,
 }
 
-/// Measures everything. `progress` is called before each part; setting `stop` ends it after the parts that were finished.
+/// Measures everything. `progress` is called before each part. Setting `stop` ends it after the parts that are finished.
 ///
 /// # Errors
 /// The network cannot be built.
@@ -295,12 +295,12 @@ pub fn run(
     Ok(Results { points, detections, properties, notes })
 }
 
-/// Whether a part is whole.
+/// Whether the current part was not cut short.
 fn finished(stop: &AtomicBool) -> bool {
     !stop.load(Ordering::Relaxed)
 }
 
-/// What is measured in one go.
+/// A part of the experiment that is measured as a unit.
 enum Part {
     Figures(Path, f64),
     Attacks(f64),
@@ -332,7 +332,7 @@ fn parts(plan: &Plan) -> Vec<Part> {
     parts
 }
 
-/// Of what agents send; nothing comes back.
+/// Sets the loss of datagrams from agents; nothing is sent back.
 fn set_loss(network: &mut Network, loss: f64) -> Result<(), Error> {
     let loss = PathLoss::per_path(loss).unwrap_or(PathLoss::NONE);
     Ok(network.set_loss_towards(crate::network::End::H2, loss)?)
@@ -357,7 +357,7 @@ fn accuracy(estimator: Estimator, runs: &[Shown]) -> Accuracy {
     let means: Vec<f64> = runs.iter().map(of).collect();
     let count = means.len().max(1) as f64;
     let mean = means.iter().sum::<f64>() / count;
-    // Figures of one run are not independent of each other, so the error is that of runs.
+    // Figures of one run are not independent of each other, so the error is computed over runs.
     let squares: f64 = means.iter().map(|one| (one - mean).powi(2)).sum();
     let error = (squares / (count - 1.0).max(1.0) / count).sqrt();
 

@@ -1,9 +1,9 @@
-//! What each stage of a relay costs on this machine, and which rate that predicts for others.
+//! The cost of each stage of a relay on this machine, and the rates that it predicts for other machines.
 //!
-//! A stage is measured from outside: the processor time of the relay's threads, which the kernel counts, over the datagrams that its
-//! ledger says they dealt with, in runs that differ by one stage. So what is measured is the program as it is shipped, with its
-//! calls into the kernel, and not a copy of its loops. [`measure`] runs them, `model` predicts, and [`Known`] is the prediction
-//! for this machine beside what it did.
+//! Each stage is measured from outside: the kernel counts the CPU time of the relay's threads, and the relay's ledger counts the
+//! datagrams that they processed, in runs that differ by one stage. So the measurement covers the released program with its
+//! system calls, and not a copy of its loops. [`measure`] runs the relays, `model` predicts, and [`Known`] compares the
+//! prediction for this machine with its measured rate.
 
 mod measure;
 mod model;
@@ -18,18 +18,18 @@ use serde::Serialize;
 use std::error::Error as StdError;
 use std::time::Duration;
 
-/// Who sends to the targets.
+/// Which threads send to the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// The thread that receives, or merges.
+    /// The thread that receives or merges.
     Inline,
-    /// Threads of their own.
+    /// Separate threads.
     Threaded,
 }
 
 impl Schedule {
-    /// As `weir relay --schedule` takes it.
+    /// The value for `weir relay --schedule`.
     pub fn name(self) -> &'static str {
         match self {
             Schedule::Inline => "inline",
@@ -38,41 +38,41 @@ impl Schedule {
     }
 }
 
-/// How a relay is run.
+/// How a relay runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shape {
-    /// Sockets that share the address, in order of arrival if more than one.
+    /// Number of sockets that share the address; with more than one, datagrams are merged in the order of arrival.
     pub sockets: usize,
     pub schedule: Schedule,
-    /// Copies of each datagram; 0: they are thrown away once received.
+    /// Number of copies of each datagram; with 0, datagrams are discarded after they are received.
     pub targets: usize,
 }
 
-/// What a relay has counted.
+/// The counters of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Datagrams read from its sockets.
+    /// Datagrams read from the relay's sockets.
     pub read: u64,
-    /// Copies sent, over all targets.
+    /// Copies sent to all targets together.
     pub sent: u64,
 }
 
-/// A relay whose threads can be looked at.
+/// A relay whose threads can be observed.
 pub trait Staged {
-    /// Starts it, on the processors of the calling thread. Its threads are named `rx-in` (receives or merges), `rx-in-N` (reads one of
-    /// several sockets) and `tx-N` (sends). Returns where it takes datagrams, and its process.
+    /// Starts the relay on the CPUs of the calling thread. Its threads are named `rx-in` (receives or merges), `rx-in-N` (reads
+    /// one of several sockets) and `tx-N` (sends). Returns the address where it receives datagrams, and its process ID.
     ///
     /// # Errors
-    /// It does not start.
+    /// The relay does not start.
     fn start(&mut self, shape: Shape, targets: &[Address]) -> Result<(Address, u32), Cause>;
 
-    /// What it has counted since it was started.
+    /// The relay's counters since its start.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The relay does not answer.
     fn counts(&mut self) -> Result<Counts, Cause>;
 
-    /// Ends it.
+    /// Ends the relay.
     fn stop(&mut self);
 }
 
@@ -82,65 +82,66 @@ pub type Cause = Box<dyn StdError + Send + Sync>;
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Bytes of a datagram.
+    /// Size of a datagram in bytes.
     pub size_bytes: usize,
     /// Length of one measurement.
     pub duration: Duration,
-    /// Measurements of each; medians count.
+    /// Number of measurements of each kind, of which the median counts.
     pub repetitions: usize,
 }
 
-/// Nanoseconds of a processor that each stage takes for a datagram, kernel and program together.
+/// Nanoseconds of CPU time that each stage takes per datagram, in kernel and program together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Costs {
-    /// Receive, admit and write into the ring, by one thread, from full batches.
+    /// Receiving, admitting and writing into the ring, by one thread, in full batches.
     pub receive_ns: f64,
     /// The same for one of several sockets.
     pub member_ns: f64,
-    /// Take from the rings of several sockets in order, into the listener's.
+    /// Taking datagrams from the rings of several sockets in order, and writing them to the listener's ring.
     pub merge_ns: f64,
-    /// What the thread that receives has more to do where others send: to wake them.
+    /// Additional work of the receiving thread when other threads send: waking them up.
     pub hand_over_ns: f64,
-    /// A copy to a target by the thread that receives.
+    /// Sending a copy to a target, by the receiving thread.
     pub send_ns: f64,
-    /// A copy to a target by a thread of its own.
+    /// Sending a copy to a target, by a separate thread.
     pub worker_send_ns: f64,
-    /// What a datagram that comes alone costs more than one of a full batch: a poll, a wake-up, a call for it alone.
+    /// Additional cost of a datagram that arrives alone instead of in a full batch: a poll, a wake-up, and a separate system
+    /// call.
     pub wake_up_ns: f64,
-    /// The kernel's way of a single datagram from a sender's call on loopback to the relay's socket. It stands for the soft interrupt of
-    /// a network card's queue, and is more than that: the sender's call is in it.
+    /// The kernel's work for a single datagram, from a sender's call on loopback to the relay's socket. It represents the soft
+    /// interrupt of a network card's queue, but is higher because it includes the sender's call.
     pub deliver_ns: f64,
-    /// What the lab's sender takes for a datagram; many leave in one message.
+    /// The cost of a datagram for the lab's sender, which sends many in one message.
     pub load_send_ns: f64,
-    /// What the lab's receivers take for a copy.
+    /// The cost of a copy for the lab's receivers.
     pub load_take_ns: f64,
 }
 
-/// A relay on this machine under more load than it can take: what the model says, and what was measured.
+/// A relay on this machine under more load than it can handle: the model's prediction, and the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Known {
     pub shape: Shape,
-    /// Processors that the relay may use.
+    /// CPUs that the relay may use.
     pub processors: usize,
-    /// The load has one of the same processors, and not one of its own.
+    /// Whether the load runs on one of the same CPUs instead of a separate one.
     pub shares_with_load: bool,
-    /// Processors that other programs left, in the median: what the prediction counts with.
+    /// CPUs that other programs left free, as a median: the basis of the prediction.
     pub processors_left: f64,
     pub predicted_per_sec: f64,
-    /// Datagrams per second that every target got: the median.
+    /// Datagrams per second that every target received, as a median.
     pub measured_per_sec: f64,
-    /// Lowest and highest of the repetitions.
+    /// Lowest and highest value of the repetitions.
     pub measured_range: (f64, f64),
 }
 
 impl Known {
-    /// How far the prediction is off, as a share of what was measured: above 0 it is too high.
+    /// Error of the prediction as a share of the measured rate; positive if the prediction is too high.
     pub fn error(&self) -> f64 {
         self.predicted_per_sec / self.measured_per_sec - 1.0
     }
 }
 
-/// Everything that was measured, and what follows.
+/// All measurements, and the predictions from them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stages {
     pub about: About,
@@ -148,16 +149,16 @@ pub struct Stages {
     pub duration_s: f64,
     pub repetitions: usize,
     pub costs: Costs,
-    /// This machine: where the prediction can be checked.
+    /// Predictions that can be checked on this machine.
     pub known: Vec<Known>,
-    /// The largest error of a prediction that could be checked, as a share.
+    /// The largest error of a checked prediction, as a share.
     pub error_max: f64,
-    /// Machines with more processors: extrapolated.
+    /// Extrapolations to machines with more CPUs.
     pub predicted: Vec<Extrapolated>,
 }
 
 impl Stages {
-    /// Puts the parts together, and predicts.
+    /// Combines the measurements, and adds the predictions.
     pub fn new(about: About, plan: &Plan, costs: Costs, known: Vec<Known>) -> Stages {
         let error_max = known.iter().map(|known| known.error().abs()).fold(0.0, f64::max);
         Stages {

@@ -1,7 +1,7 @@
-//! Statistics over runs: exact quantiles, means, intervals, and what may be said of messages that never arrived.
+//! Statistics over runs: exact quantiles, means, intervals, and the treatment of messages that never arrived.
 //!
 //! Messages of one run are strongly correlated: one stall delays hundreds of them. Runs are independent. So every
-//! interval here is over **runs**: a bootstrap draws runs with replacement and never takes a run apart.
+//! interval here is over **runs**: a bootstrap draws whole runs with replacement.
 
 mod age;
 mod binomial;

@@ -1,4 +1,4 @@
-//! How messages travel: one file for each kind of transport, and the list of those that an experiment can name.
+//! How messages travel: one file for each kind of transport, and the list of transports for experiments.
 
 mod tcp;
 mod udp;
@@ -13,15 +13,15 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use tcp::{Tcp, Variant};
 
-/// A way for messages to get from one host to another.
+/// A way to send messages from one host to another.
 pub trait Transport: Send + Sync {
-    /// Its name in results.
+    /// The transport's name in results.
     fn name(&self) -> TransportName;
 
-    /// What is set on its sockets, in words; empty for the system's defaults.
+    /// The options of its sockets as text; empty for the system's defaults.
     fn options(&self) -> String;
 
-    /// How old a message may get and still arrive. Zero where what the path loses is not sent again.
+    /// The maximum age of a message on arrival. Zero if lost messages are not retransmitted.
     fn repairs_for(&self) -> Duration;
 
     /// Opens the receiving end. Called in the receiver's namespace.
@@ -30,93 +30,95 @@ pub trait Transport: Send + Sync {
     /// The socket cannot be opened.
     fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>>;
 
-    /// Opens the sending end. Called in the sender's namespace, where the receiving end listens; fails at `deadline`.
+    /// Opens the sending end, after the receiving end listens. Called in the sender's namespace. Fails at `deadline`.
     ///
     /// # Errors
-    /// No connection within the time, or a socket option that this kernel has not.
+    /// No connection until the deadline, or a socket option that this kernel does not support.
     fn connect(&self, to: SocketAddr, deadline: Instant) -> io::Result<Box<dyn Sending>>;
 }
 
 /// A receiving end to which the sender may not have connected yet.
 pub trait Listening: Send {
-    /// Where it listens.
+    /// The address where it listens.
     ///
     /// # Errors
-    /// Any of `getsockname(2)`.
+    /// Any error of `getsockname(2)`.
     fn address(&self) -> io::Result<SocketAddr>;
 
     /// Waits for the sender.
     ///
     /// # Errors
-    /// Nobody came until the deadline.
+    /// No sender connected until the deadline.
     fn accept(self: Box<Self>, deadline: Instant) -> io::Result<Box<dyn Receiving>>;
 }
 
-/// What became of a message that was to be sent.
+/// The result of sending a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
-    /// The kernel has all of it.
+    /// The kernel has accepted the whole message.
     Taken,
-    /// There was no room, and it was thrown away whole.
+    /// There was no space, and the whole message was discarded.
     Refused,
-    /// The deadline came first: the kernel has a part of it, or nothing. [`Sending::go_on`] sends the rest.
+    /// The deadline came first: the kernel has accepted a part of the message, or nothing. [`Sending::go_on`] sends
+    /// the rest.
     Waits,
 }
 
 /// The sending end.
 pub trait Sending: Send {
-    /// Sends one message, waiting until the deadline if the transport waits at all. Not to be called while one waits.
+    /// Sends one message. Waits until the deadline if the transport waits at all. Do not call this while a message
+    /// waits.
     ///
     /// # Errors
     /// The connection is broken.
     fn send(&mut self, message: &[u8], deadline: Instant) -> io::Result<Sent>;
 
-    /// Sends the rest of the message that waits.
+    /// Sends the rest of the waiting message.
     ///
     /// # Errors
     /// As [`Self::send`].
     fn go_on(&mut self, deadline: Instant) -> io::Result<Sent>;
 
-    /// The socket, for a network that drops what it receives.
+    /// The socket, for a network that drops packets at sockets.
     fn socket(&self) -> BorrowedFd<'_>;
 
-    /// Its socket, if it is TCP's.
+    /// The socket, if it is a TCP socket.
     fn tcp(&self) -> Option<BorrowedFd<'_>>;
 
-    /// What it counted, if it counts its packets itself.
+    /// The transport's counts, if it counts its own packets.
     fn link(&self) -> Option<LinkSummary> {
         None
     }
 }
 
-/// What came of waiting for a message.
+/// The result of waiting for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
     Message,
     /// The deadline came first.
     Nothing,
-    /// The sender has ended: nothing will come any more.
+    /// The sender has ended: nothing more will arrive.
     End,
 }
 
 /// The receiving end.
 pub trait Receiving: Send {
-    /// Waits for the next message of `message.len()` bytes and fills it in.
+    /// Waits for the next message of `message.len()` bytes and writes it to `message`.
     ///
     /// # Errors
-    /// The connection is broken, or what came is not such a message.
+    /// The connection is broken, or the received data is not such a message.
     fn receive(&mut self, message: &mut [u8], deadline: Instant) -> io::Result<Received>;
 
-    /// The socket, for a network that drops what it receives.
+    /// The socket, for a network that drops packets at sockets.
     fn socket(&self) -> BorrowedFd<'_>;
 
-    /// As [`Sending::link`], of the other end.
+    /// As [`Sending::link`], for the receiving end.
     fn link(&self) -> Option<LinkSummary> {
         None
     }
 }
 
-/// Every transport, in the order in which reports name them. The first two are the article's.
+/// Every transport, in the order of the reports. The first two are those of the article.
 pub fn all() -> Vec<Box<dyn Transport>> {
     let tcp = |congestion_control, variant| -> Box<dyn Transport> {
         Box::new(Tcp { congestion_control, variant })
@@ -134,7 +136,7 @@ pub fn all() -> Vec<Box<dyn Transport>> {
     ]
 }
 
-/// The transport of that name.
+/// Returns the transport with this name.
 pub fn named(name: &str) -> Option<Box<dyn Transport>> {
     all().into_iter().find(|transport| transport.name().as_str() == name)
 }

@@ -1,10 +1,10 @@
 //! One run: a sender and a receiver, each logging what it did.
 //!
-//! The sender makes messages until the end of the run. What it has made then, or should have (open loop), has a moment
-//! more to arrive: [`DRAIN`]. What arrives in it is delivered, with its exact delay; what does not is censored where the
-//! receiver stopped listening. So a message that was under way undisturbed at the end makes no bound of a figure, and one
-//! that was stuck does. A rate may be too high by what a stuck stream pours out in that moment: at most the share that
-//! [`DRAIN`] is of the run.
+//! The sender makes messages until the end of the run. Messages that it has made by then, or should have made (open
+//! loop), have [`DRAIN`] more to arrive. A message that arrives during this time counts as delivered, with its exact
+//! delay. A message that does not arrive is censored at the moment when the receiver stopped listening. So a message that
+//! is in transit normally at the end does not turn a figure into a lower bound, but a message that is stuck does. The
+//! rate may be too high by what a stuck stream delivers during this time: at most by the ratio of [`DRAIN`] to the run.
 
 use super::model::{Run, Schedule, TcpSample, TcpSummary};
 use crate::network::{End, Network};
@@ -22,28 +22,29 @@ use wire::inet_diag::TcpInfo;
 /// What a run is to do.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowPlan {
-    /// At least 16: number and time of the message stand at its beginning.
+    /// At least 16: each message begins with its number and time.
     pub message_bytes: usize,
     pub interval: Duration,
     pub duration: Duration,
     pub schedule: Schedule,
-    /// Between two samples of the age of information.
+    /// Time between two samples of the age of information.
     pub age_interval: Duration,
-    /// When the first message is due, so that flows of one network do not all send at once.
+    /// When the first message is due. Flows of one network begin at different times, so that they do not all send at
+    /// once.
     pub begin: Instant,
     pub seed: u64,
 }
 
-/// How long what is under way at the end has to arrive.
+/// How long messages in flight at the end have to arrive.
 pub const DRAIN: Duration = Duration::from_secs(1);
-/// Longest wait for a connection, on a network that loses nothing yet.
+/// Longest wait for a connection. At this time the network does not lose packets yet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// By how much a thread that sleeps until a message is due may be late without the message being counted as not made.
+/// How late a thread that sleeps until a message is due may wake up without the message counting as not made.
 const SLEPT: Duration = Duration::from_millis(5);
 const TCP_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-/// Between two looks at the stop flag.
+/// Time between two checks of the stop flag.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// A flow's threads call nothing deep.
+/// The threads of a flow need little stack.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Both ends of a flow that has not begun.
@@ -54,7 +55,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Opens it from the first host to the second.
+    /// Opens a flow from the first host to the second.
     ///
     /// # Errors
     /// A socket could not be opened or connected, or this kernel lacks one of its options.
@@ -63,22 +64,23 @@ impl Flow {
         let any_port = SocketAddr::from((h2.ipv4(), 0));
         let listening = h2.run(|| transport.listen(any_port)).map_err(io::Error::other)??;
         let (to, deadline) = (listening.address()?, Instant::now() + CONNECT_TIMEOUT);
-        // The kernel answers for the listener, so both ends fit one thread.
+        // The kernel completes the connection for the listener, so one thread can open both ends.
         let sending = h1.run(|| transport.connect(to, deadline)).map_err(io::Error::other)??;
         let receiving = listening.accept(deadline)?;
         Ok(Flow { sending, receiving, repairs_for: transport.repairs_for() })
     }
 
-    /// Prepares both ends for the network's loss of the moment: messages meet it, and acknowledgements.
+    /// Prepares both ends for the current loss of the network, which then applies to messages and to acknowledgments.
     ///
     /// # Errors
-    /// Any of `setsockopt(2)`.
+    /// Any error of `setsockopt(2)`.
     pub fn prepare(&self, network: &Network) -> io::Result<()> {
         network.prepare(End::H1, self.sending.socket())?;
         network.prepare(End::H2, self.receiving.socket())
     }
 
-    /// Runs it, and returns what both ends saw. Ends early when `stop` is set. `name` is short, for its threads.
+    /// Runs the flow and returns what both ends measured. Ends early when `stop` is set. `name` is a short name for its
+    /// threads.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -115,7 +117,7 @@ impl Flow {
 /// The sender's log.
 #[derive(Default)]
 struct SenderLog {
-    /// When each message was made (closed loop) or due (open loop), in the order of their numbers.
+    /// When each message was made (closed loop) or due (open loop), in the order of the message numbers.
     made_ns: Vec<u64>,
     /// Messages that the transport refused.
     refused: u64,
@@ -127,13 +129,13 @@ struct SenderLog {
 /// The receiver's log.
 #[derive(Default)]
 struct ReceiverLog {
-    /// Number and time of each message, as it came.
+    /// Number and arrival time of each message, in the order of arrival.
     arrived: Vec<(u64, u64)>,
     ended_ns: u64,
     failure: String,
 }
 
-/// Messages that become due in a run of this length.
+/// Number of messages that become due in a run of this length.
 fn due_in(duration_ns: u64, plan: FlowPlan) -> u64 {
     duration_ns.div_ceil(nanoseconds(plan.interval).max(1))
 }
@@ -154,7 +156,7 @@ fn send(sender: &mut dyn Sending, plan: FlowPlan, began_ns: u64, stop: &AtomicBo
 
     loop {
         let now = Instant::now();
-        // What became due before the end while this thread slept is made a little later.
+        // Messages that became due before the end while this thread slept are made a little later.
         let is_over = now >= if !waits && next < end { end + SLEPT } else { end };
         if is_over || stop.load(Ordering::Relaxed) {
             break;
@@ -215,7 +217,7 @@ fn number(message: &mut [u8], number: u64, at_ns: u64) {
     message[8..16].copy_from_slice(&at_ns.to_be_bytes());
 }
 
-/// Adds a sample of `tcp_info`, and brings the totals up to date.
+/// Adds a sample of `tcp_info` and updates the totals.
 fn sample(socket: Option<BorrowedFd<'_>>, summary: &mut Option<TcpSummary>, began_ns: u64) {
     let (Some(socket), Some(summary)) = (socket, summary.as_mut()) else { return };
     let mut buffer = [0; 512];
@@ -227,7 +229,7 @@ fn sample(socket: Option<BorrowedFd<'_>>, summary: &mut Option<TcpSummary>, bega
     summary.segments_out = info.segs_out().unwrap_or_default().into();
 
     let backoff: u32 = info.backoff().unwrap_or_default().into();
-    // Before Linux 6.7 the kernel does not count them: a higher backoff than in the last sample is one or more.
+    // Before Linux 6.7 the kernel does not count timeouts: a higher backoff than in the last sample means one or more.
     let before = summary.samples.last().map_or(0, |sample| sample.backoff);
     let seen = summary.timeouts + u64::from(backoff.saturating_sub(before));
     summary.timeouts = info.total_rto().map_or(seen, u64::from);
@@ -268,7 +270,7 @@ fn receive(receiver: &mut dyn Receiving, plan: FlowPlan, stop: &AtomicBool) -> R
     log
 }
 
-/// Takes what comes until the time.
+/// Receives messages until `end`.
 fn drain(receiver: &mut dyn Receiving, message: &mut [u8], end: Instant, log: &mut ReceiverLog) {
     while Instant::now() < end && take(receiver, message, end, log) == Take::GoOn {}
 }
@@ -301,7 +303,7 @@ fn take(
     }
 }
 
-/// Joins both ends' logs.
+/// Combines the logs of both ends.
 fn evaluate(
     sent: &SenderLog,
     received: &ReceiverLog,
@@ -314,7 +316,7 @@ fn evaluate(
 
     for &(number, arrived_ns) in &received.arrived {
         let message = usize::try_from(number).ok().and_then(|number| waiting.get_mut(number));
-        // Not a number that was sent: a message that is not ours.
+        // This number was never sent, so the message is not from this run.
         let Some(message) = message else { continue };
         match message.take() {
             Some(made_ns) => deliveries.push(Delivery { made_ns, arrived_ns }),
@@ -330,7 +332,7 @@ fn evaluate(
         let under_way = waiting.into_iter().flatten();
         let ages = under_way.chain(never_sent(sent, plan, began_ns, offered));
         let ages = ages.map(|made_ns| received.ended_ns.saturating_sub(made_ns));
-        // What is older is given up: it is as lost as a datagram.
+        // Older messages have been given up: they are lost like datagrams.
         censored_ns.extend(ages.filter(|age_ns| *age_ns < nanoseconds(repairs_for)));
         censored_ns.sort_unstable();
     }
@@ -358,8 +360,8 @@ fn evaluate(
     }
 }
 
-/// When those messages were due that a blocked sender on the open loop did not come to: to those who wait for them they
-/// are as late as if they had been sent.
+/// The due times of messages that a blocked sender on the open loop never sent. For those who wait for these messages,
+/// they are as late as if they had been sent.
 fn never_sent(
     sent: &SenderLog,
     plan: FlowPlan,
@@ -406,9 +408,9 @@ mod tests {
         let run = evaluate(&sent, &received, plan(Schedule::ClosedLoop), 100, Duration::MAX);
         assert_eq!((run.sent, run.delivered, run.duplicates, run.offered), (3, 2, 1, 4));
         assert_eq!((run.duration_ns, run.delays_ns), (40, vec![5, 19]));
-        // Until the receiver stopped listening, at 200.
+        // Until 200, when the receiver stopped listening.
         assert_eq!(run.censored_ns, [90]);
-        // At 100 nothing has aged; at 110, 120 and 130 the newest is of 100; at 140 it is of 120.
+        // At 100 the age is 0. At 110, 120 and 130 the newest message is from 100; at 140 it is from 120.
         assert_eq!(run.age_ns, [0, 10, 20, 20, 30]);
         let lossy = evaluate(&sent, &received, plan(Schedule::ClosedLoop), 100, Duration::ZERO);
         assert!(lossy.censored_ns.is_empty());
@@ -422,7 +424,7 @@ mod tests {
         };
         // The fourth was due at 130.
         assert_eq!(run(&sent), [70, 90]);
-        // One that was refused is gone.
+        // A refused message is not waiting to be sent.
         sent.refused = 1;
         assert_eq!(run(&sent), [90]);
     }

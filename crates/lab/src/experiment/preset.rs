@@ -1,4 +1,4 @@
-//! How long, how often, and at which losses: the presets.
+//! The presets: length of a run, number of runs, and loss rates.
 
 use super::flow::DRAIN;
 use super::model::Schedule;
@@ -9,9 +9,9 @@ use std::time::Duration;
 /// What an experiment is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Name of the preset that this began as.
+    /// Name of the preset on which this plan is based.
     pub preset: &'static str,
-    /// One-way losses of the whole path, 0 to 1, in the order in which they are run.
+    /// One-way loss rates of the whole path, 0 to 1, in the order in which they run.
     pub losses: Vec<f64>,
     /// Names of transports.
     pub transports: Vec<String>,
@@ -24,20 +24,20 @@ pub struct Plan {
     pub message_bytes: usize,
     /// Messages per second.
     pub rate_per_sec: f64,
-    /// How far apart the hosts are.
+    /// Delay and bandwidth between the hosts.
     pub span: Span,
 }
 
-/// The article's: 1,000 bytes, 100 a second.
+/// As in the article: 1,000 bytes, 100 messages per second.
 const MESSAGE_BYTES: usize = 1_000;
 const RATE_PER_SEC: f64 = 100.0;
-/// Messages a second that two processors carry, over all flows of all networks, without a flow being late for another.
+/// Messages per second over all flows of all networks that two CPUs handle without one flow delaying another.
 const MESSAGES_AT_ONCE_PER_SEC: f64 = 8_000.0;
-/// To build networks and connect the flows.
+/// Time to build networks and connect the flows.
 const SETUP: Duration = Duration::from_millis(500);
 
 impl Plan {
-    /// What can be seen in under 90 seconds: the order and the direction, not the tail.
+    /// What fits into 90 seconds: the order of the transports and the direction of the effect, but not the tail.
     pub fn quick() -> Plan {
         Plan {
             preset: "quick",
@@ -52,7 +52,7 @@ impl Plan {
         }
     }
 
-    /// All transports but the one that only frames otherwise, on both schedules; about 15 minutes.
+    /// All transports except the one that differs only in its framing, on both schedules; about 15 minutes.
     pub fn standard() -> Plan {
         Plan {
             preset: "default",
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// The article's two transports and its schedule, in runs long enough for what it says of 20 % loss; about 40
+    /// The article's two transports and its schedule, in runs long enough for its results at 20 % loss; about 40
     /// minutes.
     pub fn article() -> Plan {
         Plan {
@@ -80,34 +80,34 @@ impl Plan {
         }
     }
 
-    /// Flows of one loss, which share a network.
+    /// Number of flows at one loss rate. They share a network.
     pub fn flows_of_one_loss(&self) -> usize {
         self.transports.len() * self.schedules.len() * self.runs as usize
     }
 
-    /// Whether the flows of one loss alone are more than two processors carry without delaying them.
+    /// Whether the flows of a single loss rate are already more than two CPUs handle without delays.
     pub fn is_heavy(&self) -> bool {
         self.flows_of_one_loss() as f64 * self.rate_per_sec > MESSAGES_AT_ONCE_PER_SEC
     }
 
-    /// Losses that are run at the same time, each in a network of its own: as many as cannot disturb each other.
+    /// Number of loss rates that run at the same time, each in its own network: as many as do not disturb each other.
     pub fn parallel_losses(&self) -> usize {
         let messages_per_sec = self.flows_of_one_loss() as f64 * self.rate_per_sec;
         let fit = (MESSAGES_AT_ONCE_PER_SEC / messages_per_sec) as usize;
         fit.clamp(1, self.losses.len().max(1))
     }
 
-    /// Groups of losses that are run one after another, of about equal size.
+    /// Number of groups of loss rates that run one after another, of about equal size.
     pub fn rounds(&self) -> usize {
         self.losses.len().div_ceil(self.parallel_losses())
     }
 
-    /// How long a round takes, about.
+    /// Approximate length of a round.
     pub fn expected_round(&self) -> Duration {
         SETUP + self.duration + DRAIN
     }
 
-    /// How long all of it takes, about.
+    /// Approximate length of the whole experiment.
     pub fn expected(&self) -> Duration {
         self.expected_round() * self.rounds() as u32
     }

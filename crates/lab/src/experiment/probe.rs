@@ -1,4 +1,4 @@
-//! What the path really loses, and how late the host wakes its threads, measured next to the flows.
+//! Measures the true loss of the path, and how late the host wakes its threads, alongside the flows.
 
 use super::model::MeasuredLoss;
 use crate::network::{End, Network};
@@ -10,18 +10,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What was measured next to the flows of one loss.
+/// What was measured alongside the flows of one loss rate.
 #[derive(Debug, Default)]
 pub(crate) struct Probed {
-    /// By the number of the run, so that the runs of a point have counts of their own.
+    /// By the number of the run, so that the runs of a point have separate counts.
     pub(crate) losses: Vec<MeasuredLoss>,
-    /// One wake-up in a hundred came this late or later. A message cannot be sent, or seen, before its thread is woken.
+    /// One in a hundred wake-ups came this late or later. A message cannot be sent or received before its thread wakes
+    /// up.
     pub(crate) late: Duration,
 }
 
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Sends numbered datagrams from the first host to the second while the flows run: 100 a second for each run.
+/// Sends numbered datagrams from the first host to the second while the flows run: 100 per second for each run.
 pub(crate) fn run(
     network: &Network,
     runs: u32,
@@ -54,7 +55,7 @@ pub(crate) fn run(
         due += EVERY;
     }
 
-    // The last ones are delivered before the call that sent them returns; the bridge and its queues are in between.
+    // Delivery normally completes within the call that sends, but the bridge and its queues are in between.
     thread::sleep(Duration::from_millis(50));
     take();
     for (loss, arrived) in losses.iter_mut().zip(arrived) {
@@ -66,7 +67,7 @@ pub(crate) fn run(
     Probed { losses, late }
 }
 
-/// Two ends for numbered datagrams, which meet the loss of the moment.
+/// Two sockets for numbered datagrams, to which the current loss applies.
 fn probe_sockets(network: &Network) -> io::Result<(UdpSocket, UdpSocket)> {
     let [sender, receiver] = End::BOTH.map(|end| {
         let host = network.host(end);

@@ -1,11 +1,11 @@
-//! Runs an experiment: a network for each loss, and in it every flow of that loss at the same time.
+//! Runs an experiment: builds a network for each loss rate, and runs all flows of that loss rate in it at the same time.
 //!
-//! Flows of one network cannot disturb each other: hundred messages a second each are far below what its links carry, and
-//! each packet meets the loss on its own. Their number is bounded by the processors' share of it, not by the path.
-//! Connections are made before the loss begins, so that all runs of a loss begin together and last the same time.
+//! Flows of one network do not disturb each other: a hundred messages per second each are far below the capacity of the
+//! links, and each packet is lost independently. CPU time limits the number of flows, not the path. Connections are made
+//! before the loss begins, so that all runs of a loss rate begin together and have the same length.
 //!
-//! Memory: 8 bytes for each message and 8 for each sample of the age. The default preset holds 125 MB at its end, and
-//! has up to 250 threads.
+//! Memory: 8 bytes for each message and 8 for each sample of the age. The default preset uses 125 MB at its end and up to
+//! 250 threads.
 
 use super::flow::{Flow, FlowPlan};
 use super::model::{KernelCounters, Point, Run, Schedule, TransportName};
@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use text::percent;
 
-/// Why an experiment cannot be run.
+/// Why an experiment cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("there is no transport {0}")]
@@ -36,47 +36,47 @@ pub enum Error {
     Thread(#[source] io::Error),
 }
 
-/// What an experiment gave.
+/// The results of an experiment.
 #[derive(Debug)]
 pub struct Results {
     pub points: Vec<Point>,
-    /// What the reader must know: runs that failed, transports that this kernel has not.
+    /// What the reader must know: failed runs, and transports that this kernel does not support.
     pub notes: Vec<String>,
-    /// What was run, in the order of the plan, with the options of its sockets.
+    /// The transports that ran, in the order of the plan, with the options of their sockets.
     pub transports: Vec<(TransportName, String)>,
-    /// What decided how TCP fared, as the kernel said.
+    /// Kernel properties that determine the performance of TCP.
     pub properties: Properties,
     pub loss_at: LossAt,
-    /// Not all runs were finished.
+    /// Whether some runs were not finished.
     pub interrupted: bool,
 }
 
-/// How far an experiment is, for a caller that shows progress.
+/// The progress of an experiment, for a caller that shows it.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<Option<Now>>);
 
-/// A moment of an experiment.
+/// The state of an experiment at one moment.
 #[derive(Clone, Debug)]
 pub struct Now {
-    /// The losses that are being run.
+    /// The loss rates that are running.
     pub losses: Vec<f64>,
-    /// Rounds that are over, and all of them.
+    /// The number of finished rounds, and of all rounds.
     pub rounds_done: usize,
     pub rounds: usize,
-    /// Flows under way.
+    /// Number of running flows.
     pub flows: usize,
     round_began: Instant,
     round_takes: Duration,
 }
 
 impl Now {
-    /// Share of the whole that is done, 0 to 1.
+    /// Share of the experiment that is done, 0 to 1.
     pub fn share(&self) -> f64 {
         let of_round = self.round_began.elapsed().as_secs_f64() / self.round_takes.as_secs_f64();
         (self.rounds_done as f64 + of_round.min(1.0)) / self.rounds as f64
     }
 
-    /// How long the rest takes, about.
+    /// Approximate remaining time.
     pub fn left(&self) -> Duration {
         let rounds_after = self.rounds.saturating_sub(self.rounds_done + 1);
         let of_round = self.round_takes.saturating_sub(self.round_began.elapsed());
@@ -95,22 +95,22 @@ impl Progress {
     }
 }
 
-/// Runs that were ended before this say nothing.
+/// Shorter runs are not meaningful.
 const SHORTEST_RUN: Duration = Duration::from_secs(2);
-/// What the scheduler of an idle host stays far below.
+/// On an idle host, the delays of the scheduler are far shorter.
 const LATE: Duration = Duration::from_millis(5);
-/// From the last flow's connection to the first message: all threads have started by then.
+/// Time between the connection of the last flow and the first message: by then all threads have started.
 const RUN_UP: Duration = Duration::from_millis(200);
 
-/// Runs the experiment; setting `stop` ends it with what was measured by then.
+/// Runs the experiment. Setting `stop` ends it with the results up to then.
 ///
 /// # Errors
-/// See [`Error`]. A flow that fails is not an error: it is missing, and a note says so.
+/// See [`Error`]. A failed flow is not an error: its results are missing, and a note reports it.
 pub fn run(plan: &Plan, stop: &AtomicBool, progress: &Progress) -> Result<Results, Error> {
     run_among(&transport::all(), plan, stop, progress)
 }
 
-/// As [`run`], with the transports of the caller: the plan names some of these.
+/// As [`run`], with the caller's transports; the plan names some of these.
 ///
 /// # Errors
 /// As [`run`].
@@ -148,7 +148,7 @@ pub fn run_among(
                     results.notes.extend(one.notes);
                 }
                 Err(error) if results.points.is_empty() => return Err(error),
-                // What was measured before is worth having.
+                // The earlier measurements are worth keeping.
                 Err(error) => {
                     results.notes.push(format!("A loss could not be run: {}", text(&error)))
                 }
@@ -161,7 +161,7 @@ pub fn run_among(
     Ok(results)
 }
 
-/// Finds out what this kernel can do, on a network that loses nothing.
+/// Finds out what this kernel supports, on a network without loss.
 fn survey<'t>(
     known: &'t [Box<dyn Transport>],
     plan: &Plan,
@@ -216,13 +216,13 @@ fn network_plan(plan: &Plan) -> network::Plan {
     network::Plan { span: plan.span, ..network::Plan::default() }
 }
 
-/// What one loss gave.
+/// The results of one loss rate.
 struct OneLoss {
     points: Vec<Point>,
     notes: Vec<String>,
 }
 
-/// Losses at the same time.
+/// Runs several loss rates at the same time.
 fn run_losses(
     plan: &Plan,
     transports: &[&dyn Transport],
@@ -237,7 +237,7 @@ fn run_losses(
             running.push(thread.spawn_scoped(scope, run).map_err(Error::Thread)?);
         }
 
-        // A panic there is a defect; its message is on standard error already.
+        // A panic there is a bug; its message is already on standard error.
         let join = |one: thread::ScopedJoinHandle<'_, _>| {
             one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -245,7 +245,7 @@ fn run_losses(
     })
 }
 
-/// One run that is to be made.
+/// A planned run.
 struct Job<'t> {
     transport: &'t dyn Transport,
     schedule: Schedule,
@@ -253,7 +253,7 @@ struct Job<'t> {
     number: usize,
 }
 
-/// Every flow at one loss.
+/// Runs all flows of one loss rate.
 fn run_loss(
     plan: &Plan,
     transports: &[&dyn Transport],
@@ -329,7 +329,7 @@ fn run_loss(
     Ok(OneLoss { points, notes })
 }
 
-/// Every transport, schedule and number of a run.
+/// Every combination of transport, schedule and run number.
 fn jobs<'t>(plan: &'t Plan, transports: &'t [&'t dyn Transport]) -> impl Iterator<Item = Job<'t>> {
     transports.iter().flat_map(move |transport| {
         plan.schedules.iter().flat_map(move |&schedule| {
@@ -344,7 +344,7 @@ fn jobs<'t>(plan: &'t Plan, transports: &'t [&'t dyn Transport]) -> impl Iterato
 
 type Finished<'t> = Vec<(Job<'t>, io::Result<Run>)>;
 
-/// Runs all flows together, and next to them a measurement of the loss for each number of a run.
+/// Runs all flows together and, alongside them, one loss measurement for each run number.
 fn run_flows<'t>(
     plan: &Plan,
     flows: Vec<(Job<'t>, Flow)>,
@@ -390,8 +390,8 @@ fn run_flows<'t>(
     })
 }
 
-/// The numbers below `count` in an order that the seed decides: where in the interval between two messages each flow
-/// begins. Without, flows would wait for each other at the processors, and always the same ones.
+/// The numbers below `count` in an order that depends on the seed: each flow's start within the interval between two
+/// messages. Otherwise flows would wait for each other at the CPUs, and always in the same order.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut random = Random::seeded(seed);
     let mut places: Vec<usize> = (0..count).collect();
@@ -401,7 +401,7 @@ fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     places
 }
 
-/// Drops runs that were ended at once, and says which were ended early.
+/// Removes runs that were stopped at once, and adds a note on those that were stopped early.
 fn tell_cut_runs(plan: &Plan, results: &mut Results) {
     if !results.interrupted && results.points.iter().all(|point| all_full(plan, point)) {
         return;
@@ -430,7 +430,7 @@ fn tell_cut_runs(plan: &Plan, results: &mut Results) {
     }
 }
 
-/// Whether all its runs lasted their time, or failed by themselves.
+/// Whether all runs had their full length, or failed by themselves.
 fn all_full(plan: &Plan, point: &Point) -> bool {
     let is_full = |run: &Run| {
         u128::from(run.duration_ns) >= plan.duration.as_nanos() || !run.failure.is_empty()
@@ -438,7 +438,7 @@ fn all_full(plan: &Plan, point: &Point) -> bool {
     point.runs.iter().all(is_full)
 }
 
-/// The counters that a report names. They are the hosts': all flows of a network share them.
+/// The counters in a report. They belong to the hosts: all flows of a network share them.
 fn kernel_counters(sender: &Counters, receiver: &Counters) -> KernelCounters {
     let tcp = |group, name| sender.value(group, name).unwrap_or(0);
     KernelCounters {

@@ -1,19 +1,20 @@
 use load::Random;
 use std::collections::HashMap;
 
-/// Loss in bursts: Gilbert's model, for each flow and direction by itself.
+/// Loss in bursts: Gilbert's model, separately for each flow and direction.
 ///
-/// A flow is in a good state, in which nothing is lost, or in a bad one, in which everything is. It changes with a probability that
-/// each packet draws, so that a burst lasts a number of the flow's own packets, whatever else is sent next to it.
+/// A flow is either in a good state, in which nothing is lost, or in a bad state, in which everything is lost. Each packet
+/// changes the state with a certain probability, so the length of a burst is a number of packets of this flow, whatever else is
+/// sent.
 pub(super) struct Bursts {
-    /// Mean length of a burst in packets, 1 or more.
+    /// Mean length of a burst in packets, at least 1.
     mean_packets: f64,
     /// Whether a flow is in the bad state.
     flows: HashMap<Flow, bool>,
     random: Random,
 }
 
-/// Addresses and ports of an IPv4 packet, one after another as in its headers.
+/// Addresses and ports of an IPv4 packet, in the order of its headers.
 type Flow = [u8; 12];
 
 impl Bursts {
@@ -21,12 +22,12 @@ impl Bursts {
         Bursts { mean_packets, flows: HashMap::new(), random: Random::seeded(seed) }
     }
 
-    /// Whether this frame is lost where `loss` of all packets are, 0 to 1. Frames that are not IPv4 never are: without ARP a link would
-    /// not only lose packets but stop for seconds.
+    /// Whether this frame is lost, if `loss` (0 to 1) is the share of all packets to lose. Only IPv4 frames are lost: without ARP
+    /// a link would not only lose packets but stop for seconds.
     pub(super) fn is_lost(&mut self, loss: f64, frame: &[u8]) -> bool {
         let Some(flow) = flow(frame).filter(|_| loss > 0.0) else { return false };
         let leaves = 1.0 / self.mean_packets;
-        // So that the share of time in the bad state, begins / (begins + leaves), is the loss.
+        // The share of time in the bad state, begins / (begins + leaves), must equal the loss.
         let begins = leaves * loss / (1.0 - loss);
 
         let is_bad = self.flows.entry(flow).or_default();
@@ -36,13 +37,14 @@ impl Bursts {
     }
 }
 
-/// Of a frame without options in its IPv4 header. Fragments but the first have no ports: those of two hosts are one flow.
+/// The flow of a frame without options in its IPv4 header. All fragments but the first have no ports, so those between two hosts
+/// form one flow.
 fn flow(frame: &[u8]) -> Option<Flow> {
     const ETHERNET_BYTES: usize = 14;
     let is_ipv4 = frame.get(12..ETHERNET_BYTES)? == [0x08, 0x00];
     let (packet, mut flow) = (frame.get(ETHERNET_BYTES..)?, Flow::default());
 
-    // The flags before the offset say nothing of where a fragment lies.
+    // The mask removes the flags, which are not part of the fragment's offset.
     let is_first = packet.get(6)? & 0x1f == 0 && *packet.get(7)? == 0;
     let end = if is_first { 24 } else { 20 };
     flow[..end - 12].copy_from_slice(packet.get(12..end)?);

@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-/// What the kernel has counted in one namespace: `/proc/net/snmp` and `/proc/net/netstat`.
+/// The kernel's counters in one namespace: `/proc/net/snmp` and `/proc/net/netstat`.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
     values: BTreeMap<String, u64>,
 }
 
 impl Counters {
-    /// Reads those of the calling thread's namespace.
+    /// Reads the counters of the calling thread's namespace.
     pub(super) fn read() -> io::Result<Counters> {
         let mut counters = Counters::default();
         // `/proc/net` would show the namespace of the process's first thread.
@@ -19,14 +19,14 @@ impl Counters {
         Ok(counters)
     }
 
-    /// One counter by group and name, as `Tcp` and `RetransSegs`, or `TcpExt` and `TCPRetransFail`. `None` when this kernel
-    /// has none of that name.
+    /// One counter by group and name, such as `Tcp` and `RetransSegs`, or `TcpExt` and `TCPRetransFail`. `None` if this
+    /// kernel has no counter with that name.
     pub fn value(&self, group: &str, name: &str) -> Option<u64> {
         self.values.get(&format!("{group}:{name}")).copied()
     }
 
-    /// What was counted since an earlier reading. Counters that are no counters (`CurrEstab`, `RtoMax`) show their change, if
-    /// they grew.
+    /// The increase since an earlier reading. Values that are not counters (`CurrEstab`, `RtoMax`) show their change if they
+    /// grew.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Counters {
         let values = self.values.iter().map(|(name, value)| {
@@ -36,14 +36,14 @@ impl Counters {
         Counters { values: values.collect() }
     }
 
-    /// Reads pairs of lines, names above values: `Tcp: RtoMin RtoMax` and `Tcp: 200 120000`.
+    /// Parses pairs of lines with names above values: `Tcp: RtoMin RtoMax` and `Tcp: 200 120000`.
     fn add(&mut self, text: &str) {
         let mut lines = text.lines();
         while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
             let Some((group, names)) = names.split_once(": ") else { continue };
             let values = values.split_whitespace().skip(1);
             for (name, value) in names.split_whitespace().zip(values) {
-                // A value below 0, as of `MaxConn`, means none.
+                // A negative value, as for `MaxConn`, means that there is none.
                 if let Ok(value) = value.parse() {
                     self.values.insert(format!("{group}:{name}"), value);
                 }

@@ -11,43 +11,44 @@ use sys::clock::monotonic_ns;
 use sys::link::Tap;
 use sys::poll::{EventFd, Interest, PollSet};
 
-/// What lies between the two hosts.
+/// The properties of the path between the two hosts.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Span {
-    /// Time that a frame takes there and back; half of it each way.
+    /// Round-trip time of a frame; half of it applies each way.
     pub round_trip: Duration,
-    /// Bits of Ethernet a second each way. `None`: as many as come.
+    /// Bits of Ethernet per second each way. `None`: no limit.
     pub bits_per_sec: Option<u64>,
-    /// Packets of a flow that are lost one after another, on average, 1 or more. `None`: each packet is lost by itself.
+    /// Mean number of consecutive packets of a flow that are lost in a burst, at least 1. `None`: each packet is lost
+    /// independently.
     pub burst_packets: Option<f64>,
 }
 
 impl Span {
-    /// Whether there is nothing to be simulated.
+    /// Whether there is nothing to simulate.
     pub fn is_none(&self) -> bool {
         *self == Span::default()
     }
 }
 
-/// Longest that a frame waits for its turn to leave; one that would wait longer is dropped, as a full queue does.
+/// Longest time that a frame waits to leave. A frame that would wait longer is dropped, as with a full queue.
 const QUEUE_TIME: Duration = Duration::from_millis(50);
 
-/// Most frames on the way in one direction: 10,000 a second for six seconds.
+/// Maximum number of frames in transit in one direction: 10,000 per second for six seconds.
 const FRAMES_MAX: usize = 65_536;
 
-/// Frames taken from one direction before the other has its turn.
+/// Number of frames taken from one direction before it is the other's turn.
 const BATCH_FRAMES: usize = 64;
 
-/// More than any frame of a device with the usual MTU.
+/// Longer than any frame of a device with a usual MTU.
 const FRAME_BYTES_MAX: usize = 10_000;
 
-/// Longest time without a look at whether it is over.
+/// Longest time between two checks of whether to stop.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Two ends of a long cable: what one device sends reaches the other later, in order.
+/// Simulates a long cable: what one device sends reaches the other later, in order.
 ///
-/// A thread holds the frames. It serves where the kernel has no netem, and all kernels have it: a frame costs two system calls, so that
-/// 40,000 frames a second take a fifth of a processor.
+/// A thread holds the frames. It replaces netem, which not every kernel has. A frame costs two system calls, so 40,000 frames per
+/// second take a fifth of a CPU.
 pub(super) struct DelayLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -57,7 +58,7 @@ struct Shared {
     bell: EventFd,
     is_over: AtomicBool,
     dropped: AtomicU64,
-    /// Loss of what comes from each end, as the bits of a number from 0 to 1.
+    /// Loss of frames from each end: a number from 0 to 1, as bits.
     loss: [AtomicU64; 2],
 }
 
@@ -77,12 +78,12 @@ impl DelayLine {
         Ok(DelayLine { shared, thread: Some(thread) })
     }
 
-    /// Frames that waited too long for their turn to leave.
+    /// Number of frames that were dropped because they would have waited too long to leave.
     pub(super) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Sets the loss, in bursts, of what is on the way to one host: 0 to 1.
+    /// Sets the loss, in bursts, of frames on the way to one host: 0 to 1.
     pub(super) fn set_loss_towards(&self, towards: End, loss: f64) {
         self.shared.loss[towards.other() as usize].store(loss.to_bits(), Ordering::Relaxed);
     }
@@ -93,7 +94,7 @@ impl Drop for DelayLine {
         self.shared.is_over.store(true, Ordering::Release);
         self.shared.bell.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic has said so on standard error.
+            // A panic has already printed its message on standard error.
             let _ = thread.join();
         }
     }
@@ -112,7 +113,7 @@ fn run(ends: &[Tap; 2], span: Span, shared: &Shared) {
         for (from, way) in ways.iter_mut().enumerate() {
             let loss = f64::from_bits(shared.loss[from].load(Ordering::Relaxed));
             for _ in 0..BATCH_FRAMES {
-                // Nothing there, or a device that is down: what it has sent is as lost as on a cut cable.
+                // Nothing to read, or the device is down: frames that it has sent are lost, as on a cut cable.
                 let Ok(len) = ends[from].read(&mut frame) else { break };
                 is_more = true;
                 if bursts.as_mut().is_some_and(|bursts| bursts.is_lost(loss, &frame[..len])) {
@@ -140,16 +141,16 @@ fn run(ends: &[Tap; 2], span: Span, shared: &Shared) {
             poll.add(end.as_fd(), Interest::Readable);
         }
         poll.add(shared.bell.as_fd(), Interest::Readable);
-        // An interrupted wait is a short one.
+        // An interrupted wait just ends early.
         let _ = poll.wait(rest.min(LOOK_INTERVAL));
     }
 }
 
-/// One direction: frames by the time at which they arrive.
+/// One direction: its frames in the order of their arrival times.
 struct Way {
     delay_ns: u64,
     ns_per_byte: f64,
-    /// When the one before has left.
+    /// Time when the previous frame has left.
     free_ns: u64,
     held: VecDeque<(u64, Vec<u8>)>,
 }
@@ -164,7 +165,7 @@ impl Way {
         }
     }
 
-    /// Takes a frame into the buffer, or gives the buffer back where its turn would come too late.
+    /// Copies a frame into the buffer and queues it; returns the buffer if the frame would leave too late.
     fn take(&mut self, now_ns: u64, frame: &[u8], mut buffer: Vec<u8>) -> Result<(), Vec<u8>> {
         let leaves_ns = self.free_ns.max(now_ns);
         let is_late = leaves_ns - now_ns > QUEUE_TIME.as_nanos() as u64;
@@ -201,7 +202,7 @@ mod tests {
         };
         let mut way = Way::new(span);
         let frame = [0; 1_000];
-        // One takes a millisecond.
+        // One frame takes a millisecond.
         assert!(way.take(0, &frame, Vec::new()).is_ok());
         assert!(way.take(0, &frame, Vec::new()).is_ok());
         assert_eq!(way.due_ns(), Some(11_000_000));

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use sys::{link, namespace};
 
-/// Why there is no network, or something in it failed.
+/// Why the network could not be built, or what failed in it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the namespace of {of}")]
@@ -31,7 +31,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether more privilege, or a setting, would fix it.
+    /// Whether more privileges or a different setting would fix it.
     pub fn is_permission(&self) -> bool {
         let is_refused = |source: &io::Error| source.kind() == io::ErrorKind::PermissionDenied;
         match self {
@@ -47,7 +47,7 @@ impl Error {
         }
     }
 
-    /// Whether this kernel lacks something that the network is made of; which, the error says.
+    /// Whether this kernel lacks a feature that the network needs; the error names it.
     pub fn is_unsupported(&self) -> bool {
         match self {
             Error::Namespace { source, .. } => {
@@ -60,7 +60,7 @@ impl Error {
         }
     }
 
-    /// A command that fixes it, to be run as root.
+    /// A command that fixes it; it must run as root.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::Privilege(error) => error.remedy(),

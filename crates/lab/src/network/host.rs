@@ -3,7 +3,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use sys::namespace::OpenNamespace;
 
-/// One host of the network. A copy keeps the host, not the links to it, alive.
+/// One host of the network. A copy keeps the host alive, but not the links to it.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub(super) end: End,
@@ -12,38 +12,38 @@ pub struct Host {
 }
 
 impl Host {
-    /// Its address.
+    /// The host's IPv4 address.
     pub fn ipv4(&self) -> Ipv4Addr {
         self.end.ipv4()
     }
 
-    /// Its other address; `None` where there is no IPv6.
+    /// The host's IPv6 address; `None` without IPv6.
     pub fn ipv6(&self) -> Option<Ipv6Addr> {
         self.has_ipv6.then(|| self.end.ipv6())
     }
 
-    /// Runs `f` in the host, on a thread of its own, and waits for it. Sockets that it opens stay in the host; the calling
+    /// Runs `f` in the host, on a separate thread, and waits for it. Sockets that it opens stay in the host; the calling
     /// thread does not move.
     ///
     /// # Errors
-    /// When the thread cannot be started or moved.
+    /// The thread cannot be started or moved.
     pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
         self.namespace.run(f).map_err(|source| Error::Namespace { of: self.end.name(), source })
     }
 
-    /// Moves the calling thread into the host permanently. For a thread that was started for that.
+    /// Moves the calling thread into the host permanently. Only for a thread that was started for this purpose.
     ///
     /// # Errors
-    /// When the kernel refuses, which it has granted before.
+    /// The kernel refuses, although it allowed the same before.
     pub fn move_this_thread(&self) -> Result<(), Error> {
         let moved = self.namespace.move_this_thread();
         moved.map_err(|source| Error::Namespace { of: self.end.name(), source })
     }
 
-    /// What the kernel counts in this host, TCP's retransmissions among it.
+    /// The kernel's counters in this host, such as TCP's retransmissions.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// `/proc` cannot be read.
     pub fn counters(&self) -> Result<Counters, Error> {
         self.run(Counters::read)?.map_err(|source| Error::Counters { of: self.end.name(), source })
     }

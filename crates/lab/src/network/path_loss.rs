@@ -1,27 +1,28 @@
 use std::fmt;
 use sys::traffic::Loss;
 
-/// Links that a packet crosses from one host to the other.
+/// Number of links between the hosts.
 const LINKS: i32 = 2;
 
-/// How much is lost on the way from one host to the other: the same on each of the two links, `path = 1 - (1 - link)²`.
+/// Share of packets lost on the way from one host to the other. Both links have the same loss: `path = 1 - (1 -
+/// link)²`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PathLoss {
     link: f64,
 }
 
 impl PathLoss {
-    /// Nothing is lost.
+    /// No loss.
     pub const NONE: PathLoss = PathLoss { link: 0.0 };
 
-    /// With this probability on each link; `None` outside 0 to 1.
+    /// Loss with this probability on each link; `None` outside 0 to 1.
     pub fn per_link(probability: f64) -> Option<PathLoss> {
         (0.0..=1.0).contains(&probability).then_some(PathLoss { link: probability })
     }
 
-    /// With this probability on the whole path, one way; `None` outside 0 to 1.
+    /// Loss with this probability on the whole path, in one direction; `None` outside 0 to 1.
     pub fn per_path(probability: f64) -> Option<PathLoss> {
-        // 1 - sqrt(1 - p) without the subtraction that costs small probabilities their digits.
+        // 1 - sqrt(1 - p), without the subtraction that would reduce the precision of small probabilities.
         let link = probability / (1.0 + (1.0 - probability).sqrt());
         (0.0..=1.0).contains(&probability).then_some(PathLoss { link })
     }
@@ -31,7 +32,7 @@ impl PathLoss {
         self.link
     }
 
-    /// The probability on the path, one way, 0 to 1.
+    /// The probability on the whole path, in one direction, 0 to 1.
     pub fn path(self) -> f64 {
         1.0 - (1.0 - self.link).powi(LINKS)
     }

@@ -2,18 +2,19 @@ use super::Error;
 use sys::namespace;
 use sys::process::{CAP_NET_ADMIN, CAP_SYS_ADMIN, effective_capabilities};
 
-/// By which right networks are built.
+/// What entitles this process to build networks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privilege {
     /// The process has `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`, as root has.
     Held,
-    /// The process has moved into a user namespace of its own, where it has everything, over what it makes there.
+    /// The process has moved into a new user namespace, where it has all capabilities over everything that it creates
+    /// there.
     UserNamespace,
 }
 
 impl Privilege {
-    /// Makes sure that this process may build networks: moves it into new namespaces if need be. Call it before the first
-    /// thread is started.
+    /// Makes sure that this process may build networks; moves it into new namespaces if necessary. Call this before the
+    /// first thread starts.
     ///
     /// # Errors
     /// [`Error::Privilege`], which names the setting that forbids it.
@@ -26,7 +27,7 @@ impl Privilege {
         Ok(Privilege::UserNamespace)
     }
 
-    /// In words, for a report.
+    /// The privilege as text, for a report.
     pub fn label(self) -> &'static str {
         match self {
             Privilege::Held => "root",

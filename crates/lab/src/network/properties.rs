@@ -1,22 +1,24 @@
 use std::fs;
 use sys::link::Device;
 
-/// What decides how TCP fares in the network, as the kernel says it. What a kernel does not know is left out.
+/// Kernel properties that determine the performance of TCP in the network. Properties that a kernel does not report are left
+/// out.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Properties {
     /// `uname -r`.
     pub kernel_release: String,
     /// Congestion controls that sockets may choose (`net.ipv4.tcp_available_congestion_control`).
     pub congestion_controls: Vec<String>,
-    /// The other settings of TCP that matter here: name and value.
+    /// The other relevant TCP settings: name and value.
     pub sysctls: Vec<(String, String)>,
-    /// Largest packet in bytes of IP.
+    /// Size of the largest IP packet in bytes.
     pub mtu_bytes: u32,
-    /// Most segments that leave, and may be lost, as one packet.
+    /// Maximum number of segments that leave, and may be lost, as one packet.
     pub gso_max_segs: Option<u32>,
 }
 
-/// The congestion control of sockets that choose none; the timeouts' limits and how many in a row end a connection; the buffers.
+/// The congestion control of sockets that choose none, the limits of timeouts, how many timeouts in a row end a connection, and
+/// the buffers.
 const SYSCTLS: [&str; 6] = [
     "tcp_congestion_control",
     "tcp_rto_min_us",
@@ -27,13 +29,13 @@ const SYSCTLS: [&str; 6] = [
 ];
 
 impl Properties {
-    /// The kernel alone, for what depends on nothing else.
+    /// Only the kernel's release, for results that depend on nothing else.
     pub fn of_kernel() -> Properties {
         let kernel_release = read("kernel/osrelease").unwrap_or_default();
         Properties { kernel_release, ..Properties::default() }
     }
 
-    /// Reads those of the calling thread's namespace.
+    /// Reads the properties in the calling thread's namespace.
     pub(super) fn read(device: &Device) -> Properties {
         let available = read("net/ipv4/tcp_available_congestion_control").unwrap_or_default();
         let sysctl = |name: &str| {

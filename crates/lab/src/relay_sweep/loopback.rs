@@ -2,12 +2,12 @@ use crate::network::Error;
 use sys::link::Links;
 use sys::namespace::OpenNamespace;
 
-/// A network of the lab's own in which there is nothing but loopback: ports are free there, and nothing else passes. It lives
-/// as long as this, its threads, sockets and processes do.
+/// A network namespace with only a loopback device: all ports are free, and there is no other traffic. It lives as long as
+/// this value and its threads, sockets and processes.
 pub struct Loopback(OpenNamespace);
 
 impl Loopback {
-    /// Makes it. Needs [`crate::network::Privilege`].
+    /// Creates the network. Requires [`crate::network::Privilege`].
     ///
     /// # Errors
     /// [`Error`], which names what is missing.
@@ -17,10 +17,11 @@ impl Loopback {
         Ok(Loopback(namespace))
     }
 
-    /// Runs `f` in it, on a thread of its own, and waits for it. Threads and processes that `f` starts are in it too.
+    /// Runs `f` in the network, on a separate thread, and waits for it. Threads and processes that `f` starts are in the
+    /// network too.
     ///
     /// # Errors
-    /// When the thread cannot be started or moved.
+    /// The thread cannot be started or moved.
     pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
         self.0.run(f).map_err(of_loopback)
     }

@@ -1,4 +1,4 @@
-//! One rate, measured.
+//! One measurement at one rate.
 
 use super::{Combination, Error, Quantiles, Relay, Sample};
 use load::spin::{self, Offer, Outcome, Receiver, Sizes, Times};
@@ -6,11 +6,12 @@ use load::{Latencies, LatencyReport};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Silence after which what is missing is lost.
+/// After this time without datagrams, missing ones count as lost.
 const QUIET: Duration = Duration::from_millis(300);
-/// The schedule is kept to this: datagrams that are due in this time leave together.
+/// Precision of the schedule: datagrams that are due within this time leave together.
 const BURST: Duration = Duration::from_micros(50);
-/// Bytes that the receivers read of each datagram; of longer ones they check that there is more.
+/// Bytes that the receivers read of each datagram; for longer ones they only check that there is
+/// more.
 const READ_BYTES: usize = 2_048;
 
 pub(super) fn one(
@@ -44,7 +45,7 @@ pub(super) fn one(
     Ok(Sample { ledger: ledger?, ..sample(offered_per_sec, &outcome?) })
 }
 
-/// What still comes of an earlier measurement has another number.
+/// A different number in each measurement distinguishes late datagrams of an earlier one.
 fn fresh_run() -> u32 {
     sys::clock::realtime_ns() as u32
 }
@@ -71,7 +72,7 @@ fn sample(offered_per_sec: u64, outcome: &Outcome) -> Sample {
     }
 }
 
-/// At each quantile the target that was slowest.
+/// Each quantile of the slowest target.
 fn slowest(reports: impl Iterator<Item = LatencyReport>) -> Option<Quantiles> {
     let of = |report: LatencyReport| Quantiles {
         p50_ns: report.p50_ns,

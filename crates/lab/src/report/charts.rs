@@ -1,4 +1,4 @@
-//! Charts as SVG: which ones there are, and what is on them.
+//! SVG charts of an experiment: which charts there are, and what they show.
 
 pub(super) mod axis;
 pub(super) mod plot;
@@ -10,20 +10,20 @@ use axis::Axis;
 use plot::{Curve, Mark, Plot, heights};
 use text::percent;
 
-/// Why a chart could not be drawn: the drawing library's words.
+/// Why a chart could not be drawn, as reported by the drawing library.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ChartError(String);
 
-/// A drawn chart.
+/// A finished chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
     /// File name without extension.
     pub name: String,
     pub title: String,
-    /// What a reader should see on it, in a sentence.
+    /// What the chart shows, in a sentence.
     pub caption: String,
-    /// A complete SVG document of 900 × 540 that uses no fonts but `sans-serif`, no styles and no identifiers.
+    /// A complete SVG document of 900 × 540 without styles and identifiers, and without fonts except `sans-serif`.
     pub svg: String,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn all(report: &Report<'_>) -> Result<Vec<Chart>, ReportError> {
     Ok(charts)
 }
 
-/// A figure against loss, one curve per transport.
+/// A chart of one figure against loss, with one curve per transport.
 struct AgainstLoss {
     name: &'static str,
     title: &'static str,
@@ -54,7 +54,7 @@ struct AgainstLoss {
 enum Scale {
     /// Times in nanoseconds on a logarithmic axis.
     Time,
-    /// Messages per second from 0.
+    /// Messages per second, starting at 0.
     Rate,
 }
 
@@ -129,7 +129,7 @@ fn against_loss(
         .map(Some)
 }
 
-/// At one loss, over time: which share of the messages that were sent has not arrived.
+/// A chart for one loss rate: the share of sent messages that have not arrived, over time.
 fn distribution(
     report: &Report<'_>,
     schedule: Schedule,
@@ -147,7 +147,7 @@ fn distribution(
         let marks = missing_after(point);
         if !marks.is_empty() {
             let style = style_of(report, &transport);
-            // Marks distinguish curves without color; on a curve of hundreds of points a few are enough.
+            // Marks distinguish curves without color; a few are enough on a curve with hundreds of points.
             let marks_every = (marks.len() / 5).max(1);
             curves.push(Curve { label: transport.to_string(), style, marks, marks_every });
             summaries.push(summary);
@@ -186,13 +186,14 @@ fn distribution(
     finish(plot, name, caption).map(Some)
 }
 
-/// Points of the curve (time in nanoseconds, share not arrived after it), thinned to steps of some percent. What never
-/// arrived counts as missing to the end; a share of 0 has no place on a logarithmic axis and is left out.
+/// Points of the curve (time in nanoseconds, share that has not arrived by then), thinned to steps of a few percent.
+/// Messages that never arrived stay missing to the end; a share of 0 has no place on a logarithmic axis and is left
+/// out.
 fn missing_after(point: &Point) -> Vec<Mark> {
     let mut delays: Vec<u64> = point.runs.iter().flat_map(|run| &run.delays_ns).copied().collect();
     delays.sort_unstable();
 
-    // On the open loop a blocked sender leaves messages unsent that were due, and are as late as others.
+    // On the open loop, a blocked sender leaves messages unsent that were due. They are as late as others.
     let of_run = |run: &Run| run.sent.max((run.delays_ns.len() + run.censored_ns.len()) as u64);
     let messages = point.runs.iter().map(of_run).sum::<u64>() as f64;
 
@@ -206,14 +207,15 @@ fn missing_after(point: &Point) -> Vec<Mark> {
         }
     }
 
-    // What a transport lost permanently stays missing. What became of what was under way when the run ended is unknown.
+    // Messages that a transport lost permanently stay missing. The outcome of messages in flight at the end of the run
+    // is unknown.
     let lost_permanently = point.runs.iter().all(|run| run.censored_ns.is_empty());
     let level = marks.last().map(|last| Mark { x: f64::INFINITY, y: last.y, interval: None });
     marks.extend(level.filter(|_| lost_permanently && messages > delays.len() as f64));
     marks
 }
 
-/// The losses whose distributions are worth a chart: near 2 and 10 %, and the highest.
+/// The loss rates whose distributions get a chart: the ones nearest to 2 and 10 %, and the highest.
 fn losses_to_show(report: &Report<'_>, schedule: Schedule) -> Vec<f64> {
     let of_schedule = report.summaries.iter().filter(|summary| summary.schedule == schedule);
     let losses: Vec<f64> =
@@ -237,7 +239,7 @@ fn all_summaries<'r>(series: &Series<'_, 'r>) -> Vec<&'r Summary> {
     series.iter().flat_map(|(_, points)| points).map(|(_, summary)| *summary).collect()
 }
 
-/// The same transport looks the same on every chart.
+/// A transport has the same style on every chart.
 fn style_of(report: &Report<'_>, transport: &TransportName) -> usize {
     let mut names: Vec<TransportName> =
         report.series_names().into_iter().map(|(name, _)| name).collect();

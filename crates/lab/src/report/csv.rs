@@ -1,4 +1,5 @@
-//! CSV (RFC 4180): one row per point, one per run. Times are in nanoseconds, shares 0 to 1; an empty cell is unknown.
+//! CSV (RFC 4180): one row per point, and one per run. Times are in nanoseconds, shares are 0 to 1; an empty cell
+//! means unknown.
 
 use super::Report;
 use crate::experiment::model::{Point, Run, Schedule};
@@ -153,7 +154,7 @@ fn schedule(schedule: Schedule) -> &'static str {
     }
 }
 
-/// Rows that all name the same columns in the same order; the first one makes the header.
+/// Rows with the same columns in the same order; the header comes from the first row.
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) text: String,

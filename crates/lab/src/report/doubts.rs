@@ -1,4 +1,4 @@
-//! What makes an experiment less worth believing, said in its notes: nothing, where all is well.
+//! Reasons to doubt an experiment, as notes: none if all is well.
 
 use crate::experiment::model::{KernelCounters, Point, Settings};
 use crate::statistics::Summary;
@@ -7,7 +7,7 @@ use text::{grouped, percent};
 
 /// One sentence for each doubt that the figures raise.
 pub(super) fn doubts(settings: &Settings, points: &[&Point], summaries: &[Summary]) -> Vec<String> {
-    // The interval is that of independent losses.
+    // The interval assumes independent losses.
     let is_independent = settings.loss_burst_packets.is_none();
     let outside_loss = is_independent.then(|| outside_loss(summaries)).flatten();
     [outside_loss, local_drops(points), ends_disagree(points), ended_early(points)]
@@ -43,7 +43,7 @@ fn outside_loss(summaries: &[Summary]) -> Option<String> {
 }
 
 fn local_drops(points: &[&Point]) -> Option<String> {
-    // The flows of one loss share their hosts, and so their counters.
+    // The flows of one loss rate share their hosts, and so their counters.
     let kernel = |of: fn(&KernelCounters) -> u64| -> u64 {
         let mut by_loss: BTreeMap<u64, u64> = BTreeMap::new();
         for point in points {

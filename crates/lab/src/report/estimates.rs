@@ -1,4 +1,4 @@
-//! Estimates as people read them: the figure, and the interval around it.
+//! Estimates in readable form: the figure and its interval.
 
 use crate::statistics::{Estimate, Interval};
 use text::{plural, time_range};
@@ -8,7 +8,7 @@ pub(super) fn short_times(interval: Interval) -> String {
     time_range(interval.low, interval.high)
 }
 
-/// `≥` where the figure is a lower bound, else nothing.
+/// `≥` if the figure is a lower bound, otherwise nothing.
 pub(super) fn bound_sign(estimate: &Estimate) -> &'static str {
     if estimate.at_least { "≥" } else { "" }
 }

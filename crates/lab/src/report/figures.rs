@@ -4,7 +4,8 @@ use super::{Report, sample_size};
 use crate::statistics::{Estimate, Interval, Summary};
 use text::{grouped, percent, time};
 
-/// Every point with its figures: one table per transport and schedule, folded but for the first two.
+/// Every point with its figures: one table per transport and schedule, all but the first two
+/// collapsed.
 pub(super) fn figures(report: &Report<'_>) -> String {
     let mut html = String::from(
         "<section>\n<h2>Figures</h2>\n<p>Below each figure its 95 % interval over runs; ≥ marks a lower bound. Loss measured: \
@@ -45,13 +46,13 @@ fn row(summary: &Summary) -> String {
     format!("<tr>{cells}</tr>\n")
 }
 
-/// A figure of a point, and its interval over runs if it has one.
+/// A figure of a point, with its interval over runs if it has one.
 pub(super) struct Cell {
     pub(super) value: String,
     pub(super) interval: String,
 }
 
-/// Where figures are shown.
+/// Where figures appear.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     Page,

@@ -2,18 +2,18 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 use text::date;
 
-/// The folder of a report, made before the runs: minutes of measuring must not end at a folder that cannot be written. Removed
-/// again if it was made for nothing.
+/// The directory of a report. It is created before the runs, so that minutes of measuring are not lost because of a directory
+/// that cannot be written. It is removed if it is not used.
 pub struct Folder {
     path: PathBuf,
     is_ours: bool,
 }
 
 impl Folder {
-    /// Makes the folder that was asked for, or one with the experiment's name and the date.
+    /// Creates the requested directory, or one named after the experiment and the date.
     ///
     /// # Errors
-    /// It cannot be made or written to.
+    /// The directory cannot be created or written to.
     pub fn make(asked: Option<&Path>, name: &str, began_unix_ns: u64) -> io::Result<Folder> {
         let path = asked.map_or_else(
             || {
@@ -37,7 +37,7 @@ impl Folder {
         Ok(Folder { path, is_ours })
     }
 
-    /// Keeps it from here on, and says where it is.
+    /// Keeps the directory from now on, and returns its path.
     pub fn keep(&mut self) -> &Path {
         self.is_ours = false;
         &self.path
@@ -47,7 +47,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.is_ours {
-            // Empty, if it is still ours.
+            // It is still empty, since nothing has been written.
             let _ = fs::remove_dir(&self.path);
         }
     }

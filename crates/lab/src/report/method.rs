@@ -1,4 +1,4 @@
-//! What the page of UDP against TCP says of how it was measured.
+//! The description of the method on the page of UDP against TCP.
 
 use crate::experiment::model::{LossIs, Settings};
 use crate::statistics::Bootstrap;

@@ -1,4 +1,4 @@
-//! What the reports share that stand on an [`About`]: the page around their sections, and the writing of files.
+//! Shared parts of all reports with an [`About`]: the page around their sections, and writing the files.
 
 use super::{Chart, ReportError, write_file};
 use crate::{About, Machine};
@@ -8,20 +8,20 @@ use text::{date, time};
 
 const STYLE: &str = include_str!("style.css");
 
-/// A page of a report, but for its charts.
+/// The page of a report, without its charts.
 pub(super) struct Page<'a> {
     pub(super) title: &'static str,
-    /// The most important in a sentence, as text.
+    /// The most important result in one sentence, as plain text.
     pub(super) lead: String,
     pub(super) about: &'a About,
-    /// What stands behind the charts, as HTML.
+    /// The sections after the charts, as HTML.
     pub(super) sections: String,
-    /// Names and values of what was asked for.
+    /// Names and values of the settings.
     pub(super) settings: Vec<(&'a str, String)>,
 }
 
 impl Page<'_> {
-    /// A page that needs nothing else.
+    /// A self-contained page.
     pub(super) fn html(&self, charts: &[Chart]) -> String {
         let (title, about) = (self.title, self.about);
         let mut html = format!(
@@ -76,7 +76,7 @@ impl Page<'_> {
 fn charts_section(charts: &[Chart]) -> String {
     let mut html = String::from("<section>\n<h2>Charts</h2>\n");
     for chart in charts {
-        // The title names the drawing for those who do not see it.
+        // The title describes the drawing to those who cannot see it.
         let (head, body) = chart.svg.split_once('>').unwrap_or(("<svg", ""));
         let svg = format!("{head} role=\"img\"><title>{}</title>{body}", escape(&chart.title));
         html.push_str(&format!(
@@ -110,7 +110,7 @@ fn machine_rows(machine: &Machine) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A list of names and values; what is unknown is left out.
+/// A list of names and values, without unknown values.
 fn definitions(title: &str, rows: &[(&str, String)]) -> String {
     let known: Vec<String> = rows
         .iter()
@@ -123,7 +123,7 @@ fn definitions(title: &str, rows: &[(&str, String)]) -> String {
     format!("<div>\n<h3>{title}</h3>\n<dl>\n{}</dl>\n</div>\n", known.concat())
 }
 
-/// Text as HTML, for elements and for quoted attributes.
+/// Escapes text for HTML elements and quoted attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {
@@ -139,7 +139,7 @@ pub(super) fn escape(text: &str) -> String {
     html
 }
 
-/// A table of figures. `head` and `rows` are text.
+/// A table of figures. `head` and `rows` are plain text.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
         let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
@@ -153,7 +153,8 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     )
 }
 
-/// The same for a terminal, columns as wide as their widest cell; the first to the left, the others to the right.
+/// The same table for a terminal. Each column is as wide as its widest cell; the first is aligned to the left, the others to
+/// the right.
 pub(super) fn text_table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
@@ -178,8 +179,8 @@ pub(super) fn text_table(head: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Writes `report.html`, `report.json`, these other files and `charts/*.svg` into `folder`, which is made if missing, and names
-/// them.
+/// Writes `report.html`, `report.json`, `others` and `charts/*.svg` into `folder`, which is created if missing, and returns the
+/// files.
 pub(super) fn write(
     folder: &Path,
     page: &Page<'_>,

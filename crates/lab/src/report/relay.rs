@@ -1,4 +1,4 @@
-//! Where a relay begins to lose: table, charts, page, CSV and JSON of a [`Sweep`].
+//! Shows where a relay begins to lose: table, charts, page, CSV and JSON of a [`Sweep`].
 
 use super::charts::axis::Axis;
 use super::charts::finish;
@@ -11,7 +11,7 @@ use load::search::Knee;
 use std::path::{Path, PathBuf};
 use text::{grouped, percent, plural, short_count, time};
 
-/// A sweep, to be shown.
+/// The report of a sweep.
 pub struct RelayReport<'a> {
     sweep: &'a Sweep,
 }
@@ -49,7 +49,7 @@ impl<'a> RelayReport<'a> {
         text
     }
 
-    /// Writes every form of the report into `folder`, which is made if missing, and names the files.
+    /// Writes every form of the report into `folder`, which is created if missing, and returns the files.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -58,10 +58,11 @@ impl<'a> RelayReport<'a> {
         page::write(folder, &self.page(), self.sweep, &others, &self.charts()?)
     }
 
-    /// Loss and latency against rate, where the loss was, and the knee against each factor that was varied.
+    /// Charts of loss and latency against rate, of the places of loss, and of the knee against each factor
+    /// that varied.
     ///
     /// # Errors
-    /// The drawing library's.
+    /// Errors of the drawing library.
     pub fn charts(&self) -> Result<Vec<Chart>, ReportError> {
         let mut charts = Vec::new();
         if let Some(base) = self.sweep.curves.first() {
@@ -108,7 +109,7 @@ impl<'a> RelayReport<'a> {
         finish(plot, "latency".to_owned(), caption.to_owned())
     }
 
-    /// The relay's ledger, and what it cannot know.
+    /// The losses in the relay's ledger, and those that it cannot know.
     fn places_chart(&self, base: &Curve) -> Result<Chart, ReportError> {
         let mut places: Vec<&str> = Vec::new();
         for lost in base.samples.iter().filter_map(|sample| sample.ledger.as_ref()) {
@@ -255,7 +256,7 @@ impl<'a> RelayReport<'a> {
 
 const KNEE_HEAD: [&str; 4] = ["bytes", "targets", "flows", "loss begins"];
 
-/// Under charts whose legend names all combinations.
+/// Appended to charts whose legend names all combinations.
 const COMBINATIONS: &str = "every combination of B bytes, t targets and f flows";
 
 const METHOD: &str = "<section>\n<h2>Method</h2>\n<ul>\n\
@@ -304,7 +305,8 @@ fn row(sample: &Sample) -> Vec<String> {
     ]
 }
 
-/// What the relay says that it lost: `socket: socket_buffer 1,234`; `nothing`; empty if it does not say.
+/// The losses that the relay reports: `socket: socket_buffer 1,234`; `nothing`; empty if it does not report
+/// them.
 fn lost(sample: &Sample) -> String {
     let Some(ledger) = &sample.ledger else { return String::new() };
     let lost: Vec<String> =
@@ -342,7 +344,7 @@ fn describe(of: Combination) -> String {
     format!("{size} bytes, {targets}, {flows}")
 }
 
-/// For a legend.
+/// Short form for a legend.
 fn describe_short(of: Combination) -> String {
     format!("{} B, {} t, {} f", of.size_bytes, of.targets, of.flows)
 }

@@ -1,4 +1,5 @@
-//! Figures from sFlow under loss: table, verdict, charts, page, CSV and JSON of an [`Experiment`].
+//! Shows figures from sFlow under loss: table, verdict, charts, page, CSV and JSON of an
+//! [`Experiment`].
 
 use super::charts::axis::Axis;
 use super::charts::finish;
@@ -10,7 +11,7 @@ use crate::sflow::{Accuracy, Detection, Estimator, Experiment, Path as Way, Poin
 use std::path::{Path, PathBuf};
 use text::percent;
 
-/// An experiment, to be shown.
+/// The report of an experiment.
 pub struct SflowReport<'a> {
     experiment: &'a Experiment,
 }
@@ -31,7 +32,7 @@ const ATTACK_HEAD: [&str; 6] = ["lost", "attacks", "noticed", "median", "p99", "
 const CHECK_HEAD: [&str; 4] = ["what", "has to be", "measured", ""];
 
 impl<'a> SflowReport<'a> {
-    /// A report of this experiment.
+    /// Creates a report of this experiment.
     pub fn new(experiment: &'a Experiment) -> SflowReport<'a> {
         SflowReport { experiment }
     }
@@ -53,7 +54,8 @@ impl<'a> SflowReport<'a> {
         text
     }
 
-    /// Writes every form of the report into `folder`, which is made if missing, and names the files.
+    /// Writes every form of the report into `folder`, which is created if missing, and returns the
+    /// files.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -62,10 +64,10 @@ impl<'a> SflowReport<'a> {
         page::write(folder, &self.page(), self.experiment, &others, &self.charts()?)
     }
 
-    /// Figures and coverage against loss, and times to an event.
+    /// Charts of figures and coverage against loss, and of times to an event.
     ///
     /// # Errors
-    /// The drawing library's.
+    /// Errors of the drawing library.
     pub fn charts(&self) -> Result<Vec<Chart>, ReportError> {
         let mut charts = Vec::new();
         for (way, name) in [(Way::Simulated, "figures"), (Way::Network, "figures-network")] {

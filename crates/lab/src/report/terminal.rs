@@ -1,4 +1,4 @@
-//! The table for a terminal of 100 to 120 columns.
+//! The table for a terminal with 100 to 120 columns.
 
 use super::figures::{Room, cells};
 use super::{Report, sample_size};
@@ -25,7 +25,8 @@ impl Ink {
 const DIM: &str = "2";
 const BOLD: &str = "1";
 
-/// Heading and width of each column. A width that is too small moves a row, it cuts nothing.
+/// Heading and width of each column. If a width is too small, the rest of the row moves; nothing is
+/// cut off.
 const COLUMNS: [(&str, usize); 13] = [
     ("loss", 6),
     ("seen", 6),
@@ -94,7 +95,7 @@ fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
     }
 }
 
-/// The figures of a point, and below them their intervals.
+/// The figures of a point, with their intervals below.
 fn rows(out: &mut String, summary: &Summary, ink: Ink) {
     let cells = cells(summary, Room::Terminal);
     let narrow = |value: &str| value.replace(' ', "").replace('–', "-");

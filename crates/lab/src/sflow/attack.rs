@@ -15,34 +15,35 @@ const FLOWS: u8 = 40;
 const FLOW_FRAMES_PER_S: f64 = 12_500.0;
 const FRAME_BYTES: u32 = 1_000;
 
-/// The attack: 6 Gbit/s more, so that the port is full: 1,250 samples a second.
+/// The attack adds 6 Gbit/s, which fills the port and yields 1,250 samples per second.
 const ATTACK_FRAMES_PER_S: f64 = 750_000.0;
 const VICTIM: u8 = 200;
 
-/// Attacks begin between these moments: no two at the same distance from a look, and after an average over two seconds is full.
+/// Attacks begin within this range: each at a different time before the next query, and only when an average over two seconds
+/// is complete.
 const ATTACK_S: std::ops::Range<f64> = 6.0..7.0;
 
-/// How long is waited for the event after the last attack began.
+/// How long to wait for the event after the last attack began.
 const PATIENCE_S: f64 = 1.5;
 
-/// Attacks at one loss: from the first frame of the attack to the event, as the collector's host sees it.
+/// Attacks at one loss: time from the first frame of the attack to the event, as measured on the collector's host.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Detection {
-    /// Share of datagrams that are lost.
+    /// Share of datagrams to lose.
     pub loss: f64,
-    /// Attacks that were made.
+    /// Number of attacks.
     pub attacks: u64,
-    /// Those that were noticed.
+    /// Number of attacks that were noticed.
     pub noticed: u64,
-    /// Events of flows that were no attack, or before it.
+    /// Events for other flows, or before the attack began.
     pub false_alarms: u64,
-    /// Half of all attacks were noticed within so many seconds; `None` if they were not.
+    /// Half of all attacks were noticed within this many seconds; `None` if fewer than half were noticed.
     pub median_s: Option<f64>,
-    /// 99 % of them.
+    /// 99 % of all attacks were noticed within this many seconds; `None` if fewer were noticed.
     pub p99_s: Option<f64>,
-    /// The longest, of those that were noticed.
+    /// The longest time of an attack that was noticed.
     pub max_s: Option<f64>,
-    /// All times, ascending.
+    /// All times, in ascending order.
     pub times_s: Vec<f64>,
 }
 
@@ -54,7 +55,7 @@ impl Detection {
         mut times_s: Vec<f64>,
     ) -> Detection {
         times_s.sort_unstable_by(f64::total_cmp);
-        // By nearest rank among all attacks: one that was not noticed took longer than any.
+        // By nearest rank among all attacks: an attack that was not noticed took longer than all others.
         let within = |share: f64| {
             let rank = (share * attacks as f64).ceil() as usize;
             times_s.get(rank.saturating_sub(1)).copied()
@@ -72,7 +73,7 @@ impl Detection {
     }
 }
 
-/// As many attacks as the plan has agents and rounds.
+/// Runs as many attacks as the plan has agents and rounds.
 pub(super) fn detections(
     network: &Network,
     plan: &Plan,
@@ -110,7 +111,7 @@ fn player(number: u8, seed: u64) -> Player {
 }
 
 fn victim(number: u8) -> TrueFlow {
-    // From an address of its own, as if it were many.
+    // A separate source address, which stands for many.
     TrueFlow {
         src: Ipv4Addr::new(198, 18, number, 1),
         ..flow(number, VICTIM, FRAME_BYTES, ATTACK_FRAMES_PER_S)

@@ -1,4 +1,4 @@
-//! Rounds over the network in real time: many agents at one host, one collector at the other.
+//! Rounds over the network in real time: many agents on one host, one collector on the other.
 
 use super::played::{Played, Shown, steady};
 use super::tally::{Tally, agent_of};
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 use sys::clock::monotonic_ns;
 use wire::sflow::Datagram;
 
-/// Holds what agents send in more than a second, so that a busy machine loses nothing where nothing is to be lost.
+/// Holds more than a second of the agents' datagrams, so that a busy machine does not lose any by itself.
 const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
 
-/// How long what is on the way may take after the last datagram was sent.
+/// How long datagrams in flight may take after the last one was sent.
 const DRAIN: Duration = Duration::from_millis(300);
 
-/// Largest datagram that an agent sends.
+/// Size of the largest datagram that an agent sends.
 const DATAGRAM_BYTES: usize = 9_216;
 
 /// An agent in real time.
 pub(super) struct Player {
     pub(super) played: Played,
-    /// From then on, in seconds since the agent began, this flows too.
+    /// An additional flow, and its start in seconds since the agent began.
     pub(super) attack: Option<(f64, TrueFlow)>,
-    /// When it did, at the first datagram after that.
+    /// When the additional flow started, at the first datagram after the configured time.
     pub(super) attacked_s: Option<f64>,
 }
 
@@ -50,17 +50,17 @@ impl Player {
     }
 }
 
-/// What a round brought to the other end.
+/// What arrived at the other end during a round.
 pub(super) struct Heard {
     pub(super) collector: Box<dyn Collector>,
     pub(super) tallies: HashMap<u8, Tally>,
-    /// What passed the limit, and when, in seconds since the agents began.
+    /// Destinations that exceeded the limit, and when, in seconds since the agents began.
     pub(super) passed: Vec<(Ipv4Addr, f64)>,
-    /// When the last datagram was taken.
+    /// When the last datagram was processed.
     now_ns: u64,
 }
 
-/// As many runs as the plan has agents and rounds, or fewer if it is stopped.
+/// Makes as many runs as the plan has agents and rounds, or fewer if stopped.
 pub(super) fn runs(
     network: &Network,
     plan: &Plan,
@@ -91,12 +91,12 @@ pub(super) fn numbers(plan: &Plan) -> impl Iterator<Item = u8> + use<> {
     1..=plan.agents.clamp(1, 250) as u8
 }
 
-/// A seed for each agent of each round.
+/// A separate seed for each agent of each round.
 pub(super) fn seed(plan: &Plan, loss: f64, round: u64, number: u8) -> u64 {
     plan.seed << 50 ^ 1 << 49 ^ ((loss * 1e6) as u64) << 28 ^ round << 8 ^ u64::from(number)
 }
 
-/// Plays the agents for so long, or until it is stopped.
+/// Runs the agents for `seconds`, or until stopped.
 pub(super) fn round_of(
     network: &Network,
     players: &mut [Player],
@@ -157,7 +157,8 @@ fn send(
     Ok(())
 }
 
-/// Takes datagrams until all were sent and no more come, and asks the collector what has passed the limit.
+/// Receives datagrams until all were sent and no more arrive, and asks the collector which destinations exceeded
+/// the limit.
 fn listen(
     socket: &UdpSocket,
     began_ns: u64,
@@ -194,7 +195,7 @@ fn listen(
         if now_ns >= look_ns {
             look_ns = now_ns + LOOK_EVERY.as_nanos() as u64;
             let passed = heard.collector.passed(now_ns);
-            // Told when it is known, which a look at many flows may delay.
+            // The time after the query, which takes longer with many flows.
             let told_s = (monotonic_ns() - began_ns) as f64 / 1e9;
             heard.passed.extend(passed.into_iter().map(|dst| (dst, told_s)));
         }

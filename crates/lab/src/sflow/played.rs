@@ -1,22 +1,22 @@
-//! An agent that is played, the truth about its traffic, and what was shown of it.
+//! A simulated agent, the truth about its traffic, and what was seen of it.
 
 use super::tally::Tally;
 use super::{Bytes, Estimator, SAMPLING_RATE};
 use load::sflow::{Agent, AgentOptions, TrueFlow};
 use std::net::Ipv4Addr;
 
-/// How often the interface's counters are sent: never during a run, which is about samples.
+/// How often the interface's counters are sent: never during a run, because a run is about samples.
 const COUNTERS_EVERY: std::time::Duration = std::time::Duration::from_secs(3_600);
 
 /// One agent of an experiment.
 pub(super) struct Played {
     pub(super) agent: Agent,
-    /// When each datagram left, by its number; the first number is 1, and 0 is the beginning.
+    /// When each datagram left, by its number; the first number is 1, and entry 0 is the beginning.
     departures_s: Vec<f64>,
 }
 
 impl Played {
-    /// The agent with this number, 1 to 250.
+    /// Creates the agent with this number, 1 to 250.
     pub(super) fn new(number: u8, flows: Vec<TrueFlow>, seed: u64) -> Played {
         let options = AgentOptions {
             address: Ipv4Addr::new(192, 0, 2, number).into(),
@@ -34,10 +34,10 @@ impl Played {
         at_s
     }
 
-    /// What became of its traffic. `None` if nothing arrived.
+    /// Compares the estimates for the agent's traffic with the truth. `None` if nothing arrived.
     ///
-    /// The truth is what passed from the first datagram that arrived to the last: what passed before and after, nobody who only
-    /// sees these can know.
+    /// The truth is the traffic from the first datagram that arrived to the last: earlier and later traffic cannot be known from
+    /// these datagrams.
     pub(super) fn shown(&self, tally: &Tally, said: &[Bytes]) -> Option<Shown> {
         let (first, last) = tally.numbers()?;
         let departed = |number: u32| self.departures_s.get(number as usize).copied();
@@ -68,10 +68,10 @@ impl Played {
     }
 }
 
-/// What one run shows.
+/// The results of one run.
 pub(super) struct Shown {
     by_estimator: [Vec<Ratio>; 3],
-    /// Share of the datagrams, from the first that arrived to the last, that did not.
+    /// Share of datagrams lost between the first and the last that arrived.
     pub(super) lost_share: f64,
 }
 
@@ -93,27 +93,29 @@ pub(super) struct Ratio {
 impl Ratio {
     const NOTHING: Ratio = Ratio { value: 0.0, low: 0.0, high: 0.0 };
 
-    /// Samples that stand for `rate` frames each, with the interval that sFlow's packet sampling theory gives: 196 × √(1/samples) percent.
+    /// Computes the figure of samples that represent `rate` frames each. Its interval follows sFlow's packet sampling theory: 196
+    /// × √(1/samples) percent.
     fn of_samples(samples: u64, rate: f64, frame_bytes: u32, truth: f64) -> Ratio {
         let value = samples as f64 * rate * f64::from(frame_bytes) / truth;
         let half = 1.96 * value / (samples.max(1) as f64).sqrt();
         Ratio { value, low: value - half, high: value + half }
     }
 
-    /// Whether the interval holds the truth.
+    /// Whether the interval contains the truth.
     pub(super) fn holds(&self) -> bool {
         (self.low..=self.high).contains(&1.0)
     }
 }
 
-/// A port of 10 Gbit/s at 8.4 Gbit/s: three flows with 60, 30 and 10 % of the frames, to destinations of the agent with this number.
+/// A port of 10 Gbit/s with 8.4 Gbit/s of traffic: three flows with 60, 30 and 10 % of the frames, to destinations of the agent
+/// with this number.
 pub(super) fn steady(number: u8) -> Vec<TrueFlow> {
     let shapes = [(1_518, 600_000.0), (200, 300_000.0), (800, 100_000.0)];
     let flows = shapes.into_iter().zip(1..);
     flows.map(|((bytes, rate), last)| flow(number, last, bytes, rate)).collect()
 }
 
-/// A flow to the destination `last` of an agent.
+/// A flow to destination number `last` of an agent.
 pub(super) fn flow(number: u8, last: u8, frame_bytes: u32, frames_per_s: f64) -> TrueFlow {
     TrueFlow {
         src: Ipv4Addr::new(10, 0, number, last),

@@ -1,4 +1,4 @@
-//! Runs in memory: time is the agent's, and what is lost is drawn with a seed.
+//! Runs in memory: the agent determines the time, and a seed determines what is lost.
 
 use super::played::{Played, Shown, steady};
 use super::tally::Tally;
@@ -7,17 +7,17 @@ use load::Random;
 use std::sync::atomic::AtomicBool;
 use wire::sflow::Datagram;
 
-/// Datagrams of a burst of loss, on average.
+/// Mean number of datagrams in a burst of loss.
 const BURST_DATAGRAMS: f64 = 10.0;
 
-/// Agents begin here, because a collector may take 0 for never.
+/// Agents begin at this time instead of 0, which a collector may interpret as "never".
 const BEGIN_NS: u64 = 1_000_000_000;
 
-/// Which datagrams are lost.
+/// Decides which datagrams are lost.
 struct Loss {
     random: Random,
     share: f64,
-    /// With bursts: whether one is under way.
+    /// With bursts: whether the model is in one.
     burst: Option<bool>,
 }
 
@@ -32,7 +32,8 @@ impl Loss {
     fn is_next_lost(&mut self) -> bool {
         let unit = self.random.unit();
         let Some(is_lost) = &mut self.burst else { return unit < self.share };
-        // Gilbert's two states, with the chances that make the share and the length of bursts come out.
+        // Gilbert's two states, with the probabilities that give the required share and length of
+        // bursts.
         let ends = 1.0 / BURST_DATAGRAMS;
         let begins = ends * self.share / (1.0 - self.share);
         *is_lost = if *is_lost { unit >= ends } else { unit < begins };
@@ -40,7 +41,7 @@ impl Loss {
     }
 }
 
-/// As many runs as the plan has, or fewer if it is stopped.
+/// Makes as many runs as the plan has, or fewer if stopped.
 pub(super) fn runs(
     plan: &Plan,
     path: Path,
@@ -50,7 +51,7 @@ pub(super) fn runs(
 ) -> Vec<Shown> {
     let runs = 0..u64::from(plan.simulated_runs);
     let running = runs.take_while(|_| finished(stop));
-    // Each path and loss has seeds of its own, or all would be right or wrong together.
+    // Each path and loss has separate seeds; otherwise all would be right or wrong together.
     let place = (path as u64) << 40 | ((loss * 1e6) as u64) << 20;
     running.filter_map(|run| one(plan, path, loss, plan.seed << 50 ^ place ^ run, make)).collect()
 }

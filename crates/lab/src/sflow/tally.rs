@@ -1,23 +1,23 @@
-//! What arrived of one agent, counted by the simplest means: what other collectors make their figures of.
+//! Counts what arrived from one agent in the simplest way, from which other collectors compute their figures.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use wire::sflow::{Datagram, FlowRecord, Sample};
 
-/// Where an IPv4 header behind an Ethernet header without tags, as the lab's agents send it, has its destination.
+/// Position of the destination in an IPv4 header after an untagged Ethernet header, as the lab's agents send it.
 const DST: std::ops::Range<usize> = 30..34;
 
-/// One agent's datagrams and samples.
+/// The datagrams and samples of one agent.
 #[derive(Default)]
 pub(super) struct Tally {
     datagrams: u64,
     numbers: Option<(u32, u32)>,
     samples: HashMap<Ipv4Addr, u64>,
-    /// Pool and number of the first sample and of the last.
+    /// Sample pool and number of the first and the last sample.
     readings: Option<[(u32, u32); 2]>,
 }
 
-/// The number of the agent in a datagram of the lab's, as [`Played`](super::played::Played) has it.
+/// The agent's number in a datagram of the lab, as assigned by [`Played`](super::played::Played).
 pub(super) fn agent_of(datagram: &Datagram<'_>) -> Option<u8> {
     match datagram.agent.ip() {
         Some(IpAddr::V4(address)) => Some(address.octets()[3]),
@@ -47,12 +47,12 @@ impl Tally {
         }
     }
 
-    /// How many arrived.
+    /// Number of datagrams that arrived.
     pub(super) fn datagrams(&self) -> u64 {
         self.datagrams
     }
 
-    /// The first number that arrived, and the last.
+    /// The first and the last number that arrived.
     pub(super) fn numbers(&self) -> Option<(u32, u32)> {
         self.numbers
     }
@@ -62,7 +62,7 @@ impl Tally {
         self.samples.get(&dst).copied().unwrap_or(0)
     }
 
-    /// Frames for each sample that the agent numbered; 0 if there are fewer than two.
+    /// Frames per sample, from the agent's counters; 0 with fewer than two samples.
     pub(super) fn agent_rate(&self) -> f64 {
         let Some([first, last]) = self.readings else { return 0.0 };
         let (pool, numbers) = (last.0.wrapping_sub(first.0), last.1.wrapping_sub(first.1));

@@ -1,43 +1,43 @@
-//! What has to hold, and whether it does, with room for chance.
+//! The requirements, and whether they are met, with allowance for chance.
 
 use super::{Detection, Point};
 use crate::statistics::clopper_pearson;
 use serde::Serialize;
 use text::percent;
 
-/// How far the collector's figures may be from the truth, on average.
+/// Maximum mean deviation of the collector's figures from the truth.
 const BIAS_MAX: f64 = 0.01;
 
-/// How many of 95 % intervals have to hold the truth.
+/// Share of the 95 % intervals that must contain the truth.
 const COVERAGE: std::ops::RangeInclusive<f64> = 0.93..=0.97;
 
-/// Within so many seconds 99 % of all attacks have to be noticed.
+/// 99 % of all attacks must be noticed within this many seconds.
 const DETECTION_MAX_S: f64 = 1.0;
 
-/// A check fails only on what chance brings once in 10,000 times, so that all of them together fail less than once in a hundred
-/// times if everything is right: there are some 40.
+/// By chance alone, a check fails once in 10,000 times. With some 40 checks, fewer than one in a hundred experiments fails if
+/// everything is right.
 const CONFIDENCE: f64 = 0.9999;
-/// The same in standard errors.
+/// The same as a number of standard errors.
 const ERRORS: f64 = 3.89;
 
-/// What is checked.
+/// What a check is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// The collector's figures are right on average.
     Bias,
-    /// Their intervals hold the truth as often as they say.
+    /// The collector's intervals contain the truth as often as they claim.
     Coverage,
-    /// Samples times the configured rate are low by exactly what was lost.
+    /// Samples times the configured rate are too low by exactly the loss.
     RawLowByLoss,
     /// Attacks are noticed in time.
     Detection,
-    /// Nothing else is.
+    /// Nothing else causes an event.
     FalseAlarms,
 }
 
 impl Rule {
-    /// For people.
+    /// The rule as readable text.
     pub fn label(self) -> &'static str {
         match self {
             Rule::Bias => "bias",
@@ -49,18 +49,18 @@ impl Rule {
     }
 }
 
-/// One thing that has to hold.
+/// One requirement and its result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Check {
-    /// What it is about.
+    /// The rule that was checked.
     pub rule: Rule,
-    /// Where: path and loss.
+    /// Path and loss at which it was checked.
     pub place: String,
-    /// What was measured, for people.
+    /// What was measured, as readable text.
     pub measured: String,
-    /// What has to be.
+    /// What is required.
     pub wanted: &'static str,
-    /// Whether it is.
+    /// Whether the requirement is met.
     pub holds: bool,
 }
 
@@ -79,12 +79,12 @@ fn of_point(point: &Point) -> [Check; 3] {
         wanted,
         holds: holds && point.runs > 0,
     };
-    // Of a single run, chance is unknown.
+    // With a single run, the effect of chance is unknown.
     let noise = |error: f64| if point.runs > 1 { ERRORS * error } else { f64::INFINITY };
 
     let bias = collector.mean - 1.0;
     let is_unbiased = bias.abs() - noise(collector.error) < BIAS_MAX;
-    // Flows of one run are not independent of each other: as if each run had one interval.
+    // Flows of one run are not independent of each other, so each run counts as one interval.
     let runs_covered = (collector.coverage() * point.runs as f64).round() as u64;
     let chance = clopper_pearson(runs_covered, point.runs, CONFIDENCE);
     let is_covered = chance.high >= *COVERAGE.start() && chance.low <= *COVERAGE.end();

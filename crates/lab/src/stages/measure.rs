@@ -1,4 +1,4 @@
-//! The runs that differ by one stage, and those by which the model is checked.
+//! Runs that differ by one stage, and runs that check the model.
 
 mod processes;
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 use sys::clock::{monotonic_ns, thread_cpu_ns};
 use sys::cpus::{CpuList, processor_time};
 
-/// Why stages could not be measured.
+/// Why the stages could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the relay")]
@@ -31,28 +31,29 @@ pub enum Error {
 
 /// More than any sender here can offer.
 const FLOOD_PER_SEC: f64 = 1e8;
-/// At this rate every datagram finds the relay asleep.
+/// At this rate, every datagram finds the relay asleep.
 const ALONE_PER_SEC: f64 = 2_000.0;
-/// Longer than any measurement: they are ended.
+/// Longer than any measurement; the load is stopped before.
 const LOAD_DURATION: Duration = Duration::from_secs(600);
 /// Bytes that the receivers read of each datagram.
 const READ_BYTES: usize = 2_048;
-/// Longest time between two looks whether the user wants it to end.
+/// Longest time between two checks of whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The ring of a listener as it is shipped, in bytes; those of several sockets have as much together.
+/// The default size of a listener's ring in bytes; the rings of several sockets have the same size in
+/// total.
 const RING_BYTES: f64 = 8_388_608.0;
-/// Datagrams in the sockets. How many are there does not change what passes under overload.
+/// Datagrams in the sockets. Their number does not change the rate under overload.
 const SOCKET_DATAGRAMS: f64 = 50_000.0;
 
 const fn shape(sockets: usize, schedule: Schedule, targets: usize) -> Shape {
     Shape { sockets, schedule, targets }
 }
 
-/// Sockets where there are several: what one of them costs hardly depends on it.
+/// The number of sockets when there are several; the cost of one of them hardly depends on it.
 const SEVERAL: usize = 4;
 
-/// The shapes by which the model is checked: none of them is one of those from which costs are taken.
+/// The shapes that check the model: none of them is used to measure costs.
 const CHECKED: [Shape; 4] = [
     shape(1, Schedule::Inline, 3),
     shape(1, Schedule::Threaded, 3),
@@ -60,7 +61,8 @@ const CHECKED: [Shape; 4] = [
     shape(SEVERAL, Schedule::Inline, 3),
 ];
 
-/// Measures all stages, and then what the model is checked by. `tell` hears of each run.
+/// Measures all stages, and then the rates that check the model. `tell` is called with a description of
+/// each run.
 ///
 /// # Errors
 /// See [`Error`].
@@ -81,54 +83,54 @@ pub fn measure(
     measured
 }
 
-/// Where and with what it is measured.
+/// The setup of the measurements.
 struct Bench<'a> {
     plan: &'a Plan,
     relay: &'a mut dyn Staged,
     stop: &'a AtomicBool,
-    /// Processors of the load.
+    /// CPUs of the load.
     load: CpuList,
-    /// Processors of the relay.
+    /// CPUs of the relay.
     relays: CpuList,
 }
 
-/// What is sent.
+/// The kind of load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Offered {
-    /// As much as can be sent, in messages of many.
+    /// As many datagrams as possible, many in each message.
     Flood,
-    /// As much as can be sent, each for itself.
+    /// As many datagrams as possible, each sent separately.
     Singles,
-    /// So few that each comes alone.
+    /// So few datagrams that each arrives alone.
     Alone,
 }
 
-/// What happened between two looks at a relay under load.
+/// What happened between two readings of a relay under load.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     counts: Counts,
     times: ThreadTimes,
     elapsed_ns: f64,
-    /// Time that the relay's processors had nothing to do, all together.
+    /// Total idle time of the relay's CPUs.
     idle_ns: u64,
     /// Datagrams per second that the load sent.
     offered_per_sec: f64,
-    /// Share of its time that the load's thread had a processor.
+    /// Share of the time in which the load's thread had a CPU.
     load_share: f64,
 }
 
 impl Window {
-    /// Time of all the relay's threads per datagram read.
+    /// Converts a time of the relay's threads to a time per datagram read.
     fn per_read(&self, ns: u64) -> f64 {
         ns as f64 / self.counts.read.max(1) as f64
     }
 
-    /// Nanoseconds of a processor that the load took for a datagram.
+    /// Nanoseconds of CPU time that the load needed per datagram.
     fn load_ns(&self) -> f64 {
         self.load_share * 1e9 / self.offered_per_sec
     }
 
-    /// How many of so many processors others left to the relay, and to the load where it is on the same.
+    /// The part of these CPUs that other programs left to the relay, and to the load if it shares them.
     fn processors_left(&self, processors: usize, shares_with_load: bool) -> f64 {
         let load = if shares_with_load { self.load_share } else { 0.0 };
         let own = self.times.all_ns() as f64 / self.elapsed_ns + load;
@@ -162,7 +164,8 @@ impl Bench<'_> {
             tell("the model, with one processor");
             known.push(self.known(checked, &costs, 1)?);
         }
-        // Two for the relay where the load has another one, else both for both.
+        // With three or more CPUs, the relay gets two and the load another one; otherwise both share
+        // all.
         (self.load, self.relays) = match all.numbers().len() {
             0..=2 => (all.clone(), all.clone()),
             _ => (all.in_turn(0), all.in_turn(1).with(&all.in_turn(2))),
@@ -174,7 +177,7 @@ impl Bench<'_> {
         Ok((costs, known))
     }
 
-    /// Every stage once.
+    /// Measures every stage once.
     fn round(&mut self) -> Result<Costs, Error> {
         let thrown_away = shape(1, Schedule::Inline, 0);
         let alone = self.window(thrown_away, Offered::Alone)?;
@@ -185,7 +188,7 @@ impl Bench<'_> {
 
         let receive_ns = flood.per_read(flood.times.single_ns);
         let load_send_ns = flood.load_ns();
-        // What targets cost more, over all copies.
+        // The additional cost of targets, averaged over all copies.
         let (mut sending_ns, mut taking_ns, mut copies) = (0.0, 0.0, 0.0);
         for targets in [1, 2, 4] {
             let one = self.window(shape(1, Schedule::Inline, targets), Offered::Flood)?;
@@ -210,7 +213,7 @@ impl Bench<'_> {
         })
     }
 
-    /// One shape on so many processors: predicted, and measured.
+    /// The predicted and the measured rate of one shape on this number of CPUs.
     fn known(&mut self, shape: Shape, costs: &Costs, processors: usize) -> Result<Known, Error> {
         let windows: Result<Vec<Window>, Error> =
             (0..self.plan.repetitions).map(|_| self.window(shape, Offered::Flood)).collect();
@@ -244,9 +247,9 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs a relay under load and looks at it twice.
+    /// Runs a relay under load and reads its counters twice.
     fn window(&mut self, shape: Shape, offered: Offered) -> Result<Window, Error> {
-        // The relay inherits where the thread that starts it may run.
+        // The relay inherits the CPUs of the thread that starts it.
         bind(&self.relays)?;
         let any = Address::Udp((Ipv4Addr::LOCALHOST, 0).into());
         let receivers: Result<Vec<Receiver>, _> =
@@ -276,7 +279,7 @@ impl Bench<'_> {
         window
     }
 
-    /// Looks at the relay once it is warm, and again when the measurement is over.
+    /// Reads the relay's counters when it is warm, and again at the end of the measurement.
     fn looks(&mut self, pid: u32) -> Result<Window, Error> {
         self.pause(self.plan.duration / 4)?;
         let begin = self.look(pid)?;
@@ -307,7 +310,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Lets time pass, unless the user wants it to end.
+    /// Waits for `duration`, or until the user wants to stop.
     fn pause(&self, duration: Duration) -> Result<(), Error> {
         let end_ns = monotonic_ns() + duration.as_nanos() as u64;
         loop {
@@ -324,7 +327,7 @@ impl Bench<'_> {
 }
 
 fn offer(to: Address, offered: Offered, size_bytes: usize) -> Offer {
-    // No two neighbors have one length: then none leave together.
+    // Consecutive datagrams differ in length, so the kernel cannot send them together.
     let sizes = match offered {
         Offered::Singles => Sizes::Varying { min: size_bytes - 1, max: size_bytes + 1 },
         Offered::Flood | Offered::Alone => Sizes::Equal(size_bytes),
@@ -362,7 +365,7 @@ fn medians(rounds: &[Costs]) -> Costs {
     }
 }
 
-/// The one in the middle; the lower of two. 0 of none.
+/// The middle value; with an even number, the lower of the two in the middle. 0 if there are none.
 fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);

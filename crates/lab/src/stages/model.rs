@@ -1,45 +1,45 @@
-//! The rate that costs predict: arithmetic for what is lossless, a queue model for what passes under overload.
+//! Predicts rates from costs: arithmetic for the lossless rate, and a queue model for the rate under overload.
 //!
-//! A pipeline is a row of threads, each of which needs so many nanoseconds for a datagram. It is lossless up to the rate at which its
-//! slowest thread is busy all the time, or all processors are: `min(1 / max(thread), processors / sum(threads))`. Beyond that rate processors
-//! are shared, and work is wasted on what is lost later; [`simulate`] follows the queues for that.
+//! A pipeline is a series of threads, each of which needs a certain time per datagram. It is lossless up to the rate at which its
+//! slowest thread, or all CPUs, are always busy: `min(1 / max(thread), processors / sum(threads))`. At higher rates, threads
+//! share CPUs and spend time on datagrams that are lost later; [`simulate`] models the queues for this case.
 //!
-//! What the model assumes: costs do not change with the number of processors (no contention for memory or caches, no slower
-//! clock when all are busy), batches are full, the scheduler shares processors evenly between threads that have work, and one flow is one
-//! queue of the network card, whose soft interrupt runs on one processor.
+//! Assumptions of the model: costs do not depend on the number of CPUs (no contention for memory or caches, no lower clock rate
+//! when all are busy), batches are full, the scheduler shares CPUs evenly between threads that have work, and one flow
+//! corresponds to one queue of the network card, whose soft interrupt runs on one CPU.
 
 use super::{Costs, Schedule, Shape};
 use serde::Serialize;
 
-/// A relay and the machine it runs on.
+/// A relay and its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Setup {
     pub shape: Shape,
     pub processors: usize,
-    /// Queues of the network card that bring the datagrams: 1 for one flow. 0 where the load pays for delivery, as on loopback.
+    /// Queues of the network card for the datagrams: 1 for one flow. 0 if the load pays for delivery, as on loopback.
     pub queues: usize,
 }
 
-/// Threads that do the same, side by side.
+/// Parallel threads with the same task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stage {
     name: &'static str,
     threads: usize,
-    /// What one datagram of the whole stream costs all of them together.
+    /// Total cost of one datagram of the whole stream for these threads.
     cost_ns: f64,
-    /// What it costs the busiest of them.
+    /// Cost of a datagram for the busiest of these threads.
     busiest_ns: f64,
     input: Input,
 }
 
-/// Where the datagrams of a stage wait for it.
+/// Where datagrams wait for a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
-    /// Sockets, or a network card: what comes when they are full is lost.
+    /// In sockets or in a network card: datagrams that arrive when they are full are lost.
     Kernel,
-    /// The rings of several sockets: who fills them waits for room.
+    /// In the rings of several sockets: a thread that fills a ring waits for space.
     Members,
-    /// The listener's ring: the oldest is lost to the target that is behind.
+    /// In the listener's ring: a target that falls behind loses the oldest datagrams.
     Ring,
 }
 
@@ -49,17 +49,17 @@ pub struct Predicted {
     #[serde(flatten)]
     pub setup: Setup,
     pub rate_per_sec: f64,
-    /// What has no more time: a stage, or `processors`.
+    /// The bottleneck: a stage, or `processors`.
     pub limit: &'static str,
 }
 
-/// A machine that is not this one.
+/// Predictions for a different machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Extrapolated {
-    /// The relay alone, as if delivery to its sockets cost it nothing: the highest that its threads can do.
+    /// The relay alone, as if delivery to its sockets had no cost: the maximum for its threads.
     pub relay: Predicted,
-    /// With one queue that brings each datagram alone, at the cost of loopback: a network card's driver that does not join
-    /// datagrams costs about that, one that does costs less.
+    /// With one queue that delivers each datagram separately, at the cost of loopback. A network card whose driver does not
+    /// combine datagrams costs about as much; one whose driver does costs less.
     pub behind_one_queue: Predicted,
 }
 
@@ -121,14 +121,14 @@ pub fn predict(setup: Setup, costs: &Costs) -> Predicted {
     Predicted { setup, rate_per_sec: 1e9 / ns, limit }
 }
 
-/// Numbers of processors for which predictions are made.
+/// Numbers of CPUs in the predictions.
 const PROCESSORS: [usize; 5] = [1, 2, 4, 16, 64];
-/// Numbers of targets.
+/// Numbers of targets in the predictions.
 const TARGETS: [usize; 3] = [1, 4, 16];
-/// Numbers of sockets that are tried.
+/// Numbers of sockets to try.
 const SOCKETS: [usize; 4] = [1, 2, 4, 8];
 
-/// For each number of processors and targets the best way to run the relay, for one flow.
+/// For each number of CPUs and targets, the best configuration of the relay for one flow.
 pub(super) fn for_larger_machines(costs: &Costs) -> Vec<Extrapolated> {
     let mut all = Vec::new();
     for processors in PROCESSORS {
@@ -141,7 +141,7 @@ pub(super) fn for_larger_machines(costs: &Costs) -> Vec<Extrapolated> {
     all
 }
 
-/// More threads have to gain this much to be taken.
+/// More threads are chosen only if they gain at least this factor.
 const WORTH_IT: f64 = 1.02;
 
 fn best(processors: usize, targets: usize, costs: &Costs) -> Predicted {
@@ -161,32 +161,33 @@ fn best(processors: usize, targets: usize, costs: &Costs) -> Predicted {
     best
 }
 
-/// Room of the queues, in datagrams.
+/// Capacity of the queues, in datagrams.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queues {
     /// All sockets together.
     pub sockets: f64,
-    /// What the threads of several sockets may be ahead of the merging one.
+    /// How far the threads of several sockets may be ahead of the merging thread.
     pub members: f64,
-    /// The listener's ring: a target that is further behind loses its oldest.
+    /// The listener's ring: a target that falls behind further loses its oldest datagrams.
     pub ring: f64,
 }
 
-/// Time of one step.
+/// Length of one step.
 const STEP_NS: f64 = 100_000.0;
-/// Steps of a simulation: two seconds, of which the second is counted.
+/// Number of steps in a simulation: two seconds, of which only the second one counts.
 const STEPS: usize = 20_000;
 
-/// The load where it has no processor of its own: one thread that never sleeps.
+/// A load without a separate CPU: one thread that never sleeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SharedLoad {
     pub(super) send_ns: f64,
-    /// For one copy of each datagram at every target.
+    /// The cost of one copy of each datagram at every target.
     pub(super) take_ns: f64,
 }
 
-/// Datagrams a second that pass on so many processors, of which other programs may have taken a part, where `offered_per_sec` are sent, by following the queues for two seconds: each step, the processors
-/// are shared evenly between threads that have work and room, and none gets more than one.
+/// The rate in datagrams per second that passes when `offered_per_sec` are sent and `processors` CPUs are available, possibly not
+/// a whole number because of other programs. Simulates the queues for two seconds: in each step, CPUs are shared evenly between
+/// the threads that have work and space, and no thread gets more than one.
 pub fn simulate(
     setup: Setup,
     costs: &Costs,
@@ -197,7 +198,7 @@ pub fn simulate(
     run(setup, costs, queues, processors, Source::Elsewhere(offered_per_sec))
 }
 
-/// The same with the load on the same processors, sending as much as it gets time for.
+/// The same with the load on the same CPUs, which sends as much as its share of time allows.
 pub(super) fn simulate_shared(setup: Setup, costs: &Costs, queues: Queues, processors: f64) -> f64 {
     let targets = setup.shape.targets as f64;
     let load = SharedLoad { send_ns: costs.load_send_ns, take_ns: costs.load_take_ns * targets };
@@ -220,25 +221,25 @@ fn run(setup: Setup, costs: &Costs, queues: Queues, processors: f64, source: Sou
     counted.iter().sum::<f64>() / (counted.len() as f64 * STEP_NS / 1e9)
 }
 
-/// A simulation under way.
+/// A running simulation.
 struct Flow {
     stages: Vec<Stage>,
-    /// Datagrams before each stage.
+    /// Datagrams waiting in front of each stage.
     waiting: Vec<f64>,
     queues: Queues,
     processors: f64,
     source: Source,
-    /// Datagrams that the load's receivers have not read.
+    /// Datagrams that the load's receivers have not read yet.
     untaken: f64,
 }
 
 impl Flow {
-    /// Goes on by [`STEP_NS`]. Returns how many datagrams have passed the last stage.
+    /// Advances by [`STEP_NS`]. Returns how many datagrams have passed the last stage.
     fn step(&mut self) -> f64 {
         let mut busy_ns: Vec<f64> = (0..self.stages.len()).map(|at| self.wanted_ns(at)).collect();
         let load_ns = self.share(&mut busy_ns);
 
-        // The last first: what a stage passes on is seen by the next one in the step after.
+        // In reverse order, so that the output of a stage reaches the next one only in the following step.
         let last = self.stages.len() - 1;
         let mut passed = 0.0;
         for at in (0..=last).rev() {
@@ -265,14 +266,14 @@ impl Flow {
         (datagrams * self.stages[at].busiest_ns).min(STEP_NS)
     }
 
-    /// Cuts what stages want down to an even share of the processors for each thread. Returns what the load gets.
+    /// Reduces the requested times to an even share of the CPUs for each thread. Returns the time of the load.
     fn share(&self, busy_ns: &mut [f64]) -> f64 {
         let is_shared = matches!(self.source, Source::Shared(_));
         let threads: usize = self.stages.iter().map(|stage| stage.threads).sum();
         let mut open = threads + usize::from(is_shared);
         let mut left_ns = self.processors * STEP_NS;
 
-        // The least first: what they leave is shared by the others.
+        // The smallest request first: the others share what it leaves.
         let mut order: Vec<usize> = (0..busy_ns.len()).collect();
         order.sort_by(|&a, &b| busy_ns[a].total_cmp(&busy_ns[b]));
         for at in order {
@@ -283,7 +284,7 @@ impl Flow {
         if is_shared { left_ns.min(STEP_NS) } else { 0.0 }
     }
 
-    /// Datagrams that come in a step in which the load has so much time.
+    /// Datagrams that arrive in a step, if the load has this much time.
     fn arriving(&mut self, load_ns: f64) -> f64 {
         match self.source {
             Source::Elsewhere(per_sec) => per_sec * STEP_NS / 1e9,
@@ -295,7 +296,7 @@ impl Flow {
         }
     }
 
-    /// Adds datagrams to those before a stage, as far as there is room.
+    /// Adds datagrams to the queue of a stage, up to its capacity.
     fn bring(&mut self, at: usize, datagrams: f64) {
         let room = match self.stages[at].input {
             Input::Kernel => self.queues.sockets,
@@ -369,7 +370,7 @@ mod tests {
 
     #[test]
     fn under_overload_on_one_processor_a_share_of_it_is_wasted() {
-        // The receiving thread takes half of the processor, and more than two workers can send.
+        // The receiving thread takes half of the CPU, and receives more than two workers can send.
         let threaded = setup(1, Schedule::Threaded, 1, 1);
         let passed = simulate(threaded, &COSTS, QUEUES, 1.0, 1e7);
         assert!((passed - 0.5e9 / 1_100.0).abs() < 5_000.0, "{passed}");
@@ -398,7 +399,7 @@ mod tests {
             let relays = all.iter().map(|one| one.relay);
             let of = relays.filter(|one| one.setup.shape.targets == targets);
             let rates: Vec<f64> = of.map(|one| one.rate_per_sec).collect();
-            // A step that is not worth its threads is not taken.
+            // Threads that gain too little are not added, so a rate may be slightly below the previous one.
             assert!(rates.windows(2).all(|pair| pair[1] * WORTH_IT >= pair[0]), "{rates:?}");
         }
         let most = all.last().unwrap();

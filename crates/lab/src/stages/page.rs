@@ -1,4 +1,4 @@
-//! The tables of `--stages` as text.
+//! Writes the tables of `--stages` as text.
 
 use super::{Costs, Extrapolated, Known, Shape, Stages};
 use text::grouped;

@@ -1,15 +1,15 @@
-/// A message that arrived: when it was made and when it arrived, on one clock.
+/// When a message that arrived was made, and when it arrived, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub made_ns: u64,
     pub arrived_ns: u64,
 }
 
-/// The age of information every `step_ns` from `began_ns` on, up to and with `ended_ns`: the time minus the making of the
-/// newest message that has arrived until then, or minus `began_ns` until the first has. In the order of time.
+/// The age of information every `step_ns` from `began_ns` up to and including `ended_ns`, in the order of time. The age
+/// is the time since the newest message that has arrived was made or, before the first arrival, since `began_ns`.
 ///
-/// `deliveries` are in the order of their arrival. Newest means made last, whichever way they overtook each other. A
-/// step of 0 counts as 1 ns.
+/// `deliveries` are in the order of arrival. The newest message is the one that was made last, even if others overtook
+/// it. A step of 0 counts as 1 ns.
 pub fn age_at_intervals(
     deliveries: &[Delivery],
     began_ns: u64,
@@ -46,9 +46,9 @@ mod tests {
     fn age_grows_until_something_newer_arrives() {
         check(&[], &[0, 10, 20, 30, 40, 50]);
         check(&[(105, 110), (125, 140)], &[0, 5, 15, 25, 15, 25]);
-        // A message that was overtaken makes nothing younger.
+        // A message that was overtaken does not reduce the age.
         check(&[(125, 128), (105, 130)], &[0, 10, 20, 5, 15, 25]);
-        // Two in one step: the newer counts.
+        // Two arrivals in one step: the newer message counts.
         check(&[(121, 122), (124, 125)], &[0, 10, 20, 6, 16, 26]);
     }
 }

@@ -1,7 +1,8 @@
 use super::bootstrap::Interval;
 
-/// The exact interval (Clopper and Pearson 1934) of a probability, after `hits` in `trials`: it covers the true one with
-/// at least `confidence` (0 to 1, for example 0.999). Without trials it is 0 to 1; more hits than trials count as all.
+/// The exact interval (Clopper and Pearson 1934) of a probability, after `hits` in `trials`. It contains the true
+/// probability with at least `confidence` (0 to 1, for example 0.999). Without trials it is 0 to 1; more hits than trials
+/// count as all.
 pub fn clopper_pearson(hits: u64, trials: u64, confidence: f64) -> Interval {
     if trials == 0 {
         return Interval { low: 0.0, high: 1.0 };
@@ -17,7 +18,7 @@ pub fn clopper_pearson(hits: u64, trials: u64, confidence: f64) -> Interval {
 /// The value that a beta distribution does not exceed with probability `share`, by bisection.
 fn beta_quantile(share: f64, a: f64, b: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
-    // 2^-60 is below the distance of neighboring numbers near any probability that matters here.
+    // 2^-60 is less than the distance of neighboring floating-point numbers near any relevant probability.
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
         if beta_share(middle, a, b) < share { low = middle } else { high = middle }
@@ -25,7 +26,7 @@ fn beta_quantile(share: f64, a: f64, b: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The regularised incomplete beta function I_x(a, b), by its continued fraction on the side where that converges fast
+/// The regularized incomplete beta function I_x(a, b). Uses its continued fraction on the side where it converges fast
 /// (Abramowitz and Stegun 26.5.8).
 fn beta_share(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
@@ -41,7 +42,7 @@ fn beta_share(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
-/// The continued fraction, by Lentz's method. A million trials need some thousand steps.
+/// The continued fraction, by Lentz's method. A million trials need a few thousand steps.
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     let away_from_zero = |v: f64| if v.abs() < 1e-300 { 1e-300 } else { v };
     let (mut c, mut d) = (1.0, 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0)));
@@ -67,8 +68,8 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     fraction
 }
 
-/// The logarithm of the gamma function of `x` > 0: Stirling's series, after moving the argument above 10, where six terms
-/// leave an error below 1e-15.
+/// The logarithm of the gamma function for `x` > 0: moves the argument above 10, then uses Stirling's series, where six
+/// terms have an error below 1e-15.
 fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut shift) = (x, 0.0);
     while x < 10.0 {

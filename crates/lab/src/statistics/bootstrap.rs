@@ -3,7 +3,7 @@ use load::Random;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Where 95 % of the resamples lie.
+/// The range of the middle 95 % of the resamples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     pub low: f64,
@@ -16,17 +16,17 @@ pub struct Estimate {
     pub value: f64,
     /// `value` is a lower bound: see [`Figure::at_least`].
     pub at_least: bool,
-    /// `None` with fewer than two runs: one run says nothing of how runs differ.
+    /// `None` with fewer than two runs: a single run does not show how runs differ.
     pub interval: Option<Interval>,
 }
 
 /// The bootstrap over runs: percentile intervals (Efron 1979) from runs drawn with replacement.
 ///
-/// With few runs such an interval is too narrow (five runs: about 84 % where 95 % is meant, for a normal mean), and that
-/// of a maximum cannot reach above the largest value seen. Both are reasons for more and longer runs.
+/// With few runs such an interval is too narrow (for a normal mean of five runs, about 84 % instead of 95 %), and the
+/// interval of a maximum cannot exceed the largest observed value. Both are reasons for more and longer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bootstrap {
-    /// Resamples drawn, at least 1.
+    /// Number of resamples, at least 1.
     pub resamples: u32,
     pub seed: u64,
 }
@@ -38,7 +38,7 @@ impl Default for Bootstrap {
 }
 
 impl Bootstrap {
-    /// `statistic` takes how often each of the `runs` counts. It is evaluated once for each distinct draw.
+    /// `statistic` receives how often each of the `runs` counts. It is computed once for each distinct draw.
     pub fn estimate(
         &self,
         runs: usize,
@@ -65,7 +65,7 @@ impl Bootstrap {
     }
 }
 
-/// How often each of `runs` runs came up in as many draws with replacement.
+/// Draws `runs` runs with replacement, and returns how often each was drawn.
 fn draw(runs: usize, random: &mut Random) -> Vec<u32> {
     let mut weights = vec![0; runs];
     for _ in 0..runs {
@@ -74,7 +74,7 @@ fn draw(runs: usize, random: &mut Random) -> Vec<u32> {
     weights
 }
 
-/// From the 2.5 % to the 97.5 % quantile, by the definition of [`super::Pool::quantile`].
+/// The 2.5 % and 97.5 % quantiles, as defined by [`super::Pool::quantile`].
 fn middle(mut values: Vec<f64>) -> Option<Interval> {
     values.sort_unstable_by(f64::total_cmp);
     let rank = |share: f64| ((share * values.len() as f64).ceil() as usize).saturating_sub(1);
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn the_interval_of_three_runs_is_that_of_all_27_draws() {
-        // The mean of 3 draws from {0, 3, 9}: all 27 equally likely draws, by hand. P(mean = 0) = P(mean = 9) = 1/27 =
-        // 3.7 %, more than 2.5 %, so the exact interval is the whole range.
+        // The mean of 3 draws from {0, 3, 9}, with all 27 equally likely draws computed by hand. P(mean = 0) = P(mean =
+        // 9) = 1/27 = 3.7 %, more than 2.5 %, so the exact interval is the whole range.
         let estimate = Bootstrap::default().estimate(3, mean_of(&[0.0, 3.0, 9.0])).unwrap();
         assert_eq!(estimate.value, 4.0);
         assert_eq!(estimate.interval, Some(Interval { low: 0.0, high: 9.0 }));

@@ -1,24 +1,24 @@
-/// A number that may be a lower bound of what it names.
+/// A number that may be a lower bound of the true value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
     pub value: f64,
-    /// The true value is this or more: messages that had not arrived went in with the time they had taken so far.
+    /// Whether the true value may be higher: messages that had not arrived count with their time so far.
     pub at_least: bool,
 }
 
-/// Times of several runs taken together, each run with its weight.
+/// Times of several runs combined, with a weight for each run.
 ///
-/// A run is two ascending lists: exact times, and lower bounds (right-censored times). A list that does not ascend gives
-/// wrong quantiles, nothing worse.
+/// A run consists of two ascending lists: exact times, and lower bounds (right-censored times). A list that is not in
+/// ascending order leads to wrong quantiles, but to nothing worse.
 pub struct Pool<'a> {
     runs: Vec<(&'a [u64], &'a [u64])>,
     sums: Vec<f64>,
-    /// Every value once, ascending: where a quantile may lie.
+    /// Every distinct value in ascending order: the possible quantiles.
     candidates: Vec<u64>,
 }
 
 impl<'a> Pool<'a> {
-    /// `runs` yields, per run, its exact times and its lower bounds, both ascending.
+    /// `runs` yields the exact times and the lower bounds of each run, both in ascending order.
     pub fn new(runs: impl IntoIterator<Item = (&'a [u64], &'a [u64])>) -> Pool<'a> {
         let runs: Vec<(&[u64], &[u64])> = runs.into_iter().collect();
         let sum = |values: &[u64]| values.iter().map(|&v| v as f64).sum::<f64>();
@@ -30,7 +30,7 @@ impl<'a> Pool<'a> {
         Pool { runs, sums, candidates }
     }
 
-    /// The mean over all messages of all runs; `None` without any. With bounds in it, a lower bound.
+    /// The mean over all messages of all runs; `None` without any message. A lower bound if it includes bounds.
     pub fn mean(&self, weights: &[u32]) -> Option<Figure> {
         let (mut count, mut sum, mut at_least) = (0, 0.0, false);
         for ((&weight, (exact, bounds)), run_sum) in weights.iter().zip(&self.runs).zip(&self.sums)
@@ -47,8 +47,8 @@ impl<'a> Pool<'a> {
     /// `numpy.quantile(method="inverted_cdf")`). No interpolation: the result is a time that was measured. 0 is the
     /// smallest value, 1 the largest. `None` without any message.
     ///
-    /// Bounds stand at their place, so the result is a lower bound of the true quantile; it is exact, and said to be,
-    /// if enough exact times lie at or below it that no bound can move it.
+    /// Bounds are ordered by their value, so the result is a lower bound of the true quantile. It is exact, and marked
+    /// as exact, if so many exact times are at or below it that no bound can change it.
     pub fn quantile(&self, weights: &[u32], share: f64) -> Option<Figure> {
         let total: u64 = self.count(weights, |values| values.len());
         let rank = ((share * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_bound_makes_what_it_can_move_a_lower_bound() {
-        // Four arrived in 1 to 4; one has taken 2 so far and may take any time. Sorted: 1 2 2+ 3 4.
+        // Four messages arrived after 1 to 4; one has taken 2 so far and may take any time. Sorted: 1 2 2+ 3 4.
         check(&[1, 2, 3, 4], &[2], 0.4, 2.0, false);
         check(&[1, 2, 3, 4], &[2], 0.6, 2.0, true);
         check(&[1, 2, 3, 4], &[2], 0.8, 3.0, true);

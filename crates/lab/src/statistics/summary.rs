@@ -4,34 +4,35 @@ use super::pool::{Figure, Pool};
 use crate::experiment::model::{LinkSummary, Point, Run, Schedule, TransportName};
 use serde::Serialize;
 
-/// What a point's runs say together. Delays and ages are in nanoseconds; a figure is `None` where nothing was measured.
+/// The combined results of a point's runs. Delays and ages are in nanoseconds; a figure is `None` if nothing was
+/// measured.
 ///
-/// Delays are over all messages of all runs, with those under way at the end as lower bounds. Messages that a transport
-/// lost permanently have no delay; [`Summary::delivered_share`] shows them.
+/// Delays are over all messages of all runs; messages in flight at the end count as lower bounds. Messages that a
+/// transport lost permanently have no delay; [`Summary::delivered_share`] shows them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub transport: TransportName,
     pub schedule: Schedule,
     pub configured_loss: f64,
     pub runs: u32,
-    /// Length of the shortest and of the longest run, in seconds.
+    /// Length of the shortest and the longest run, in seconds.
     pub shortest_run_s: f64,
     pub longest_run_s: f64,
     pub offered: u64,
     pub sent: u64,
     pub delivered: u64,
     pub duplicates: u64,
-    /// Messages under way at the end of their run.
+    /// Messages in flight at the end of their run.
     pub censored: u64,
-    /// Runs whose flow ended before its time.
+    /// Runs whose flow ended early.
     pub failed_runs: u32,
-    /// Measured one-way loss, over all runs; `None` when nothing was measured.
+    /// Measured one-way loss over all runs; `None` if nothing was measured.
     pub measured_loss: Option<Loss>,
     /// Delivered messages per second.
     pub rate_per_sec: Option<Estimate>,
     /// Delivered over offered messages, 0 to 1.
     pub delivered_share: Option<Estimate>,
-    /// Delivered over sent messages, 0 to 1: what the path let through of what it was given.
+    /// Delivered over sent messages, 0 to 1: the share that the path let through.
     pub arrived_share: Option<Estimate>,
     pub mean_ns: Option<Estimate>,
     pub p50_ns: Option<Estimate>,
@@ -47,11 +48,12 @@ pub struct Summary {
     pub age_over_1s_share: Option<Estimate>,
     /// What both ends of Weir's own link counted, over all runs.
     pub link: Option<LinkSummary>,
-    /// Segments that TCP sent again, or packets that Weir's link did, over all runs; `None` for other transports.
+    /// Segments that TCP retransmitted, or packets that Weir's link retransmitted, over all runs; `None` for other
+    /// transports.
     pub retransmits: Option<u64>,
     pub timeouts: Option<u64>,
-    /// `TCPRetransFail` of the sending host, which the runs share. Anything but 0 says that the loss was visible to the
-    /// sender.
+    /// `TCPRetransFail` of the sending host, which the runs share. Any value but 0 means that the loss was visible to
+    /// the sender.
     pub retransmit_failures: u64,
 }
 
@@ -141,7 +143,7 @@ impl Summary {
     }
 }
 
-/// Delivered messages per second, over the runs' whole length.
+/// Delivered messages per second over the total length of the runs.
 fn rate(runs: &[Run]) -> Ratio {
     Ratio(runs.iter().map(|run| (run.delivered as f64, run.duration_ns as f64 / 1e9)).collect())
 }
@@ -150,11 +152,11 @@ fn share(runs: &[Run], part: fn(&Run) -> u64, whole: fn(&Run) -> u64) -> Ratio {
     Ratio(runs.iter().map(|run| (part(run) as f64, whole(run) as f64)).collect())
 }
 
-/// A quotient of sums over runs: per run the numerator and the denominator, for example messages and seconds.
+/// A quotient of sums over runs: the numerator and the denominator of each run, for example messages and seconds.
 struct Ratio(Vec<(f64, f64)>);
 
 impl Ratio {
-    /// The quotient with each run counted as often as its weight says; `None` where it is not a number.
+    /// The quotient, with each run counted according to its weight; `None` if it is not a finite number.
     fn figure(&self, weights: &[u32]) -> Option<Figure> {
         let sum = |of: fn(&(f64, f64)) -> f64| -> f64 {
             self.0.iter().zip(weights).map(|(run, &weight)| of(run) * f64::from(weight)).sum()
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(summary.arrived_share.unwrap().value, 0.375);
         let mean = summary.mean_ns.unwrap();
         assert_eq!((mean.value, mean.at_least), (255.0 / 7.0, true));
-        // Sorted: 10 20 30 40 45+ 50 60. The fourth is known; of the fifth and all above the bound may be any.
+        // Sorted: 10 20 30 40 45+ 50 60. The fourth is known; the bound may be any of the fifth and above.
         assert_eq!(
             (summary.p50_ns.unwrap().value, summary.p50_ns.unwrap().at_least),
             (40.0, false)

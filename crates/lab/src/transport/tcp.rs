@@ -1,4 +1,4 @@
-//! A stream: messages of equal length one after another, all of them, in order, some day.
+//! A stream: messages of equal length one after another, complete and in order, but possibly late.
 
 use super::udp::is_timeout;
 use super::{Listening, Received, Receiving, Sending, Sent, Transport};
@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// The send buffer of the bounded kind, in bytes of the kernel's accounting: about a tenth of a second of messages.
+/// The send buffer of the bounded variant, in bytes as counted by the kernel: about a tenth of a second of messages.
 const BOUNDED_BUFFER_BYTES: usize = 32 * 1024;
 const RTO_MAX: Duration = Duration::from_secs(1);
 
@@ -18,19 +18,19 @@ pub(super) struct Tcp {
     pub(super) variant: Variant,
 }
 
-/// What is otherwise than by default.
+/// How a variant differs from the default.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variant {
-    /// Nothing: small segments wait for the acknowledgement of earlier ones (RFC 896), the sender waits when the send buffer is
-    /// full, which grows as the kernel likes, and all messages are of one length.
+    /// No difference: small segments wait for the acknowledgment of earlier ones (RFC 896), the sender waits when the send
+    /// buffer is full, the kernel chooses the size of this buffer, and all messages have the same length.
     Plain,
     /// Small segments do not wait.
     NoDelay,
-    /// The retransmission timeout doubles up to a second.
+    /// The retransmission timeout doubles up to one second.
     Rto1s,
-    /// The send buffer is small, and when it is full the message is thrown away: old telemetry is worth less than new.
+    /// The send buffer is small, and a message is discarded when it is full: old telemetry is less useful than new.
     Bounded,
-    /// Before each message its length in decimal digits and a space (octet counting, RFC 6587 section 3.4.1).
+    /// Each message is preceded by its length in decimal digits and a space (octet counting, RFC 6587 section 3.4.1).
     Syslog,
 }
 
@@ -121,7 +121,7 @@ impl Listening for Waiting {
 
             poll.clear();
             poll.add(self.listener.as_fd(), sys::poll::Interest::Readable);
-            // An error here is a signal: accept says what there is.
+            // This fails only when a signal interrupts it; `accept` then reports the state.
             let _ = poll.wait(deadline.saturating_duration_since(Instant::now()));
         }
     }
@@ -130,16 +130,16 @@ impl Listening for Waiting {
 struct Sender {
     stream: TcpStream,
     variant: Variant,
-    /// The message under way, with its frame.
+    /// The current message, with its frame.
     framed: Vec<u8>,
-    /// Bytes of it that the kernel has.
+    /// Bytes of the message that the kernel has accepted.
     done: usize,
 }
 
 impl Sending for Sender {
     fn send(&mut self, message: &[u8], deadline: Instant) -> io::Result<Sent> {
         if self.variant == Variant::Bounded && self.write_now()? == Sent::Waits {
-            // A message that was begun is finished first.
+            // A partly sent message is finished first.
             return Ok(Sent::Refused);
         }
 
@@ -183,7 +183,7 @@ impl Sending for Sender {
 }
 
 impl Sender {
-    /// Refuses a message of which the kernel takes nothing; one that it takes a part of is under way.
+    /// Refuses a message if the kernel accepts nothing of it; a partly accepted message is continued later.
     fn write_or_refuse(&mut self) -> io::Result<Sent> {
         if self.write_now()? == Sent::Waits && self.done == 0 {
             self.framed.clear();
@@ -192,7 +192,7 @@ impl Sender {
         Ok(Sent::Taken)
     }
 
-    /// Writes what the kernel takes at once. The stream does not block.
+    /// Writes what the kernel accepts immediately. The stream does not block.
     fn write_now(&mut self) -> io::Result<Sent> {
         while let Some(rest) = self.framed.get(self.done..).filter(|rest| !rest.is_empty()) {
             match self.stream.write(rest) {
@@ -208,9 +208,9 @@ impl Sender {
 struct Receiver {
     stream: TcpStream,
     variant: Variant,
-    /// Bytes of the message under way that have come.
+    /// Received bytes of the current message.
     filled: usize,
-    /// Its frame, as far as it has come.
+    /// The received part of the message's frame.
     frame: Vec<u8>,
 }
 
@@ -251,7 +251,7 @@ impl Receiving for Receiver {
 }
 
 impl Receiver {
-    /// Reads one byte of the length before the message, and checks it when it is whole.
+    /// Reads one byte of the length before the message, and checks the length when it is complete.
     fn read_frame(&mut self, message: &[u8]) -> io::Result<usize> {
         let mut byte = [0];
         let len = self.stream.read(&mut byte)?;

@@ -1,4 +1,4 @@
-//! Datagrams: one message each, and what is lost is lost.
+//! Datagrams: one message each, without retransmission.
 
 use super::{Listening, Received, Receiving, Sending, Sent, Transport};
 use crate::experiment::model::TransportName;
@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Receive buffer of every transport over UDP, in bytes: four seconds of an experiment's messages, so that what the host does
-/// meanwhile does not count as loss of the path.
+/// Receive buffer of every transport over UDP, in bytes: four seconds of an experiment's messages, so that delays on the host
+/// do not count as loss of the path.
 pub const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 pub(super) struct Udp;
@@ -28,7 +28,7 @@ impl Transport for Udp {
 
     fn listen(&self, addr: SocketAddr) -> io::Result<Box<dyn Listening>> {
         let socket = UdpSocket::bind(addr)?;
-        // As much as is allowed: overflows are counted.
+        // As much as is allowed; overflows are counted.
         sys::socket::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES)?;
         Ok(Box::new(End(socket)))
     }
@@ -56,7 +56,7 @@ impl Sending for End {
     fn send(&mut self, message: &[u8], _deadline: Instant) -> io::Result<Sent> {
         match self.0.send(message) {
             Ok(_) => Ok(Sent::Taken),
-            // The queue of the device is full: the datagram is gone, as on a wire.
+            // The device's queue is full: the datagram is lost, as on a cable.
             Err(error) if error.raw_os_error() == Some(sys::Errno::NOBUFS.0) => Ok(Sent::Refused),
             Err(error) => Err(error),
         }
@@ -86,7 +86,7 @@ impl Receiving for End {
             self.0.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
             match self.0.recv(message) {
                 Ok(len) if len == message.len() => return Ok(Received::Message),
-                // Not one of ours.
+                // Not one of this run's messages.
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),

@@ -1,7 +1,7 @@
-//! Weir's own link: datagrams, and what is lost is sent again until it is too old.
+//! Weir's own link: datagrams, with retransmission of lost messages until they are too old.
 //!
-//! The two ends are those of the crate `hop`, with a thread and a socket each, as the relay has them; the relay itself is left out, as the
-//! other transports have none.
+//! Both ends are from the crate `hop`, each with a thread and a socket, as in the relay. The relay itself is left out, because
+//! the other transports have none either.
 
 use super::udp::RECEIVE_BUFFER_BYTES;
 use super::{Listening, Received, Receiving, Sending, Sent, Transport};
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use sys::clock::{monotonic_ns, realtime_ns};
 use sys::poll::{EventFd, Interest, PollSet};
 
-/// How old a message gets on its way at most.
+/// Maximum age of a message in transit.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// More than any experiment sends.
 const RATE_BYTES_PER_SEC: u64 = 125_000_000;
 
-/// Longest time between two looks at whether it is over.
+/// Longest time between two checks of whether to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 const SENDER: SenderOptions = SenderOptions {
@@ -40,7 +40,7 @@ const RECEIVER: ReceiverOptions =
 
 pub(super) struct Weir;
 
-/// Both ends are of one process, in networks of their own: a secret would keep nobody out.
+/// Both ends belong to one process, in separate networks, so a secret would not keep anyone out.
 fn key() -> Key {
     Key::new("lab", [1; hop::KEY_BYTES])
 }
@@ -74,7 +74,7 @@ impl Transport for Weir {
             poll: PollSet::default(),
         };
 
-        // The sender waits for a session before anybody accepts.
+        // The sender waits for a session before anyone accepts it.
         let is_accepted = Arc::<AtomicBool>::default();
         let thread = thread::Builder::new().name("weir-listen".to_owned()).spawn({
             let is_accepted = Arc::clone(&is_accepted);
@@ -160,13 +160,13 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Waits for packets until the time, or until a report is due, takes what has come, and reports.
+    /// Waits for packets until `until`, or until a report is due, then processes the packets and sends due reports.
     fn turn(&mut self, until: Instant) {
         let due_ns = self.far.due_ns().unwrap_or(u64::MAX);
         let rest = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
         self.poll.clear();
         self.poll.add(self.socket.as_fd(), Interest::Readable);
-        // An interrupted wait is a short one.
+        // An interrupted wait just ends early.
         let _ = self.poll.wait(rest.min(until.saturating_duration_since(Instant::now())));
 
         while let Ok((len, from)) = self.socket.recv_from(&mut self.buffer) {
@@ -180,7 +180,7 @@ impl Receiver {
                 &mut self.answer,
             );
             if heard == Heard::Answer {
-                // One that does not leave is as one that is lost.
+                // An answer that cannot be sent is as good as lost.
                 let _ = self.socket.send_to(&self.answer, from);
             }
         }
@@ -224,7 +224,7 @@ impl Receiving for Receiver {
     }
 }
 
-/// What the sending end and its thread share.
+/// State that the sending end shares with its thread.
 struct Shared {
     socket: UdpSocket,
     bell: EventFd,
@@ -240,10 +240,10 @@ struct Kept {
 
 struct State {
     near: Near,
-    /// Messages that may have to be sent again, from number `first` on.
+    /// Messages that may have to be retransmitted, starting with number `first`.
     memory: VecDeque<Kept>,
     first: u64,
-    /// Number of the next one that the link has not taken.
+    /// Number of the next message that the link has not accepted.
     taken: u64,
     buffer: Vec<u8>,
     packet: Vec<u8>,
@@ -252,7 +252,7 @@ struct State {
 
 impl Shared {
     fn is_answered(&self) -> bool {
-        // With its first packet the receiver learns how far away the sender is: somebody has to be there to take the time.
+        // The receiver measures the distance to the sender with the first packet, so it must be processing packets at that time.
         self.state().near.counts().reports > 0
     }
 
@@ -269,7 +269,7 @@ impl Shared {
             poll.clear();
             poll.add(self.socket.as_fd(), Interest::Readable);
             poll.add(self.bell.as_fd(), Interest::Readable);
-            // An interrupted wait is a short one.
+            // An interrupted wait just ends early.
             let _ = poll.wait(rest.min(LOOK_INTERVAL));
             if poll.is_ready(1) {
                 self.bell.clear();
@@ -279,7 +279,7 @@ impl Shared {
 }
 
 impl State {
-    /// Takes what has come and sends what is due. Returns when to look again.
+    /// Processes received packets and sends what is due. Returns the time of the next turn.
     fn turn(&mut self, socket: &UdpSocket) -> u64 {
         let now_ns = monotonic_ns();
         while let Ok(len) = socket.recv(&mut self.buffer) {
@@ -287,7 +287,7 @@ impl State {
         }
         self.packet.clear();
         if self.near.hello(now_ns, realtime_ns(), &mut self.packet) {
-            // One that does not leave is as one that is lost.
+            // A packet that cannot be sent is as good as lost.
             let _ = socket.send(&self.packet);
         }
 
@@ -326,7 +326,7 @@ impl State {
         due_ns
     }
 
-    /// Gives the link the next message, if it has room.
+    /// Passes the next message to the link, if the link has space.
     fn take(&mut self, now_ns: u64) -> bool {
         let Some(message) = self.memory.get((self.taken - self.first) as usize) else {
             return false;
@@ -353,7 +353,7 @@ impl Sending for Sender {
         state.memory.push_back(Kept { made_ns: monotonic_ns(), bytes: message.to_vec() });
         state.turn(&self.shared.socket);
         drop(state);
-        // Its thread has a timer to set.
+        // The thread must set its timer.
         self.shared.bell.wake();
         Ok(Sent::Taken)
     }
@@ -373,7 +373,7 @@ impl Sending for Sender {
     fn link(&self) -> Option<LinkSummary> {
         let state = self.shared.state();
         let (fates, way) = (state.near.fates(), state.near.way());
-        // What waits in memory has not been taken yet.
+        // Messages that wait in memory have not been accepted by the link yet.
         let waiting = state.memory.len() as u64 - (state.taken - state.first);
         Some(LinkSummary {
             packets: way.packets,
@@ -395,7 +395,7 @@ impl Drop for Sender {
         self.shared.is_over.store(true, Ordering::Release);
         self.shared.bell.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic has said so on standard error.
+            // A panic has already printed its message on standard error.
             let _ = thread.join();
         }
     }

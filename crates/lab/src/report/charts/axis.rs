@@ -1,18 +1,18 @@
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
-/// One axis: where values lie along it, where it has ticks, and what they say. To the drawing library it is a coordinate
-/// of places, which are the values' logarithms on a logarithmic axis.
+/// One axis: the positions of values along it, and its ticks with their labels. The drawing library sees coordinates of
+/// positions, which are the values' logarithms on a logarithmic axis.
 pub(in crate::report) struct Axis {
     pub(in crate::report) name: String,
     place: fn(f64) -> f64,
     pub(in crate::report) range: Range<f64>,
-    /// Places of ticks with their labels.
+    /// Positions of ticks, with their labels.
     pub(in crate::report) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// Times in nanoseconds, logarithmic, in whole decades. Values that are not above 0 lie at the lower end.
+    /// Times in nanoseconds on a logarithmic axis, in whole decades. Values of 0 and below are at the lower end.
     pub(in crate::report) fn times(name: &str, values: impl Iterator<Item = f64>) -> Axis {
         Axis::decades(name, values, |exponent| {
             let digits = 10_u64.pow(exponent.rem_euclid(3) as u32);
@@ -24,7 +24,7 @@ impl Axis {
         })
     }
 
-    /// Shares from 1 down, logarithmic, in whole decades.
+    /// Shares from 1 down on a logarithmic axis, in whole decades.
     pub(in crate::report) fn shares(name: &str, values: impl Iterator<Item = f64>) -> Axis {
         let mut axis = Axis::decades(name, values.chain([1.0]), |exponent| match exponent + 2 {
             percent @ 0.. => format!("{} %", 10_u64.pow(percent as u32)),
@@ -34,22 +34,22 @@ impl Axis {
         axis
     }
 
-    /// Values from 0 to a little above the highest, linear, in steps of 1, 2 or 5.
+    /// Values from 0 to slightly above the highest on a linear axis, in steps of 1, 2 or 5.
     pub(in crate::report) fn from_zero(name: &str, values: impl Iterator<Item = f64>) -> Axis {
         Axis::linear(name, values, |value, digits| format!("{value:.digits$}"))
     }
 
-    /// Numbers from 0 up, with `k` and `M` for thousands and millions.
+    /// Numbers from 0 up, with `k` for thousands and `M` for millions.
     pub(in crate::report) fn counts(name: &str, values: impl Iterator<Item = f64>) -> Axis {
         Axis::linear(name, values, |value, _| text::short_count(value))
     }
 
-    /// Shares from 0 to one percent at least, linear; an axis that would pass the whole ends there.
+    /// Shares from 0 to at least one percent on a linear axis, which ends at 100 % at the latest.
     pub(in crate::report) fn shares_from_zero(
         name: &str,
         values: impl Iterator<Item = f64>,
     ) -> Axis {
-        // Labels have two digits behind the point: below a percent, steps would look alike.
+        // Labels have two decimal places: below one percent, steps would have equal labels.
         let values = values.chain([0.01]);
         let mut axis = Axis::linear(name, values, |value, _| text::percent(value));
         axis.ticks.retain(|(place, _)| *place <= 1.0 + 1e-9);
@@ -57,8 +57,8 @@ impl Axis {
         axis
     }
 
-    /// From 0 to a little above the highest value, in steps of 1, 2 or 5; `label` gets a value and the digits behind the
-    /// point that its step has.
+    /// From 0 to slightly above the highest value, in steps of 1, 2 or 5. `label` gets a value and the number of decimal
+    /// places of its step.
     fn linear(
         name: &str,
         values: impl Iterator<Item = f64>,
@@ -86,7 +86,7 @@ impl Axis {
         }
     }
 
-    /// Loss rates, with a tick at each that was run, as far as they do not crowd.
+    /// Loss rates, with a tick at each rate that was run, unless the ticks are too close together.
     pub(in crate::report) fn losses(name: &str, mut losses: Vec<f64>) -> Axis {
         losses.sort_unstable_by(f64::total_cmp);
         losses.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
@@ -129,7 +129,7 @@ impl Axis {
         Axis { name: name.to_owned(), place, range: f64::from(low)..f64::from(high), ticks }
     }
 
-    /// Where `value` lies, inside the axis.
+    /// The position of `value`, limited to the axis.
     pub(in crate::report) fn place(&self, value: f64) -> f64 {
         let place = (self.place)(value);
         if place.is_nan() {
@@ -158,7 +158,7 @@ impl Ranged for &Axis {
     }
 }
 
-/// The label of the tick at a place.
+/// The label of the tick at a position.
 impl ValueFormatter<f64> for &Axis {
     fn format_ext(&self, place: &f64) -> String {
         let distance = |tick: &(f64, String)| (tick.0 - place).abs();

@@ -1,6 +1,6 @@
-//! One chart: title, axes, curves with intervals, legend. Colours are those of Okabe and Ito (2008), which people with any
-//! color vision distinguish; their yellow, too pale for a line on white, gives way to a grey, and three of Tol's follow.
-//! Marks differ too.
+//! One chart: title, axes, curves with intervals, and legend. The colors are those of Okabe and Ito (2008), which people
+//! with any color vision can distinguish. Their yellow is too pale for a line on white and is replaced by a gray; three of
+//! Tol's colors follow. Marks differ too.
 
 use super::ChartError;
 use super::axis::Axis;
@@ -20,11 +20,11 @@ pub(in crate::report) struct Plot {
 
 pub(in crate::report) struct Curve {
     pub(in crate::report) label: String,
-    /// Which color and mark.
+    /// Determines color and mark.
     pub(in crate::report) style: usize,
-    /// By x ascending.
+    /// In ascending order of x.
     pub(in crate::report) marks: Vec<Mark>,
-    /// A mark is drawn on every `marks_every`-th point; not 0.
+    /// Every `marks_every`-th point has a mark; not 0.
     pub(in crate::report) marks_every: usize,
 }
 
@@ -35,7 +35,7 @@ pub(in crate::report) struct Mark {
 }
 
 impl Curve {
-    /// One through estimates, each at its place; `None` where none is known.
+    /// A curve through estimates, each at its x; estimates of `None` are left out. `None` if there are none at all.
     pub(in crate::report) fn through(
         label: String,
         style: usize,
@@ -50,7 +50,7 @@ impl Curve {
     }
 }
 
-/// Where curves and their bars have been, upwards.
+/// The y values of curves and of their bars.
 pub(in crate::report) fn heights(curves: &[Curve]) -> impl Iterator<Item = f64> {
     curves.iter().flat_map(|curve| &curve.marks).flat_map(|mark| {
         let (low, high) = mark.interval.unwrap_or((mark.y, mark.y));
@@ -64,8 +64,8 @@ type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 540;
-/// The library places everything on whole numbers. Drawn this much larger, and shown at its size through the view box,
-/// curves are smooth.
+/// The library places everything on whole numbers. Drawing larger by this factor and scaling down through the view box
+/// makes curves smooth.
 const FINE: i32 = 8;
 
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
@@ -144,7 +144,7 @@ impl Plot {
 
     fn curve(&self, chart: &mut Context<'_, '_, '_>, curve: &Curve, index: usize) -> Drawn {
         let color = PALETTE[curve.style % PALETTE.len()];
-        // Bars at one loss rate would hide each other, so each curve's stand a little aside.
+        // Bars at one loss rate would hide each other, so the bars of each curve are shifted a little.
         let curves = self.curves.len() as i32;
         let aside = (index as i32 * 2 - curves + 1) * FINE * 6 / curves.max(4);
         let place = |mark: &Mark| (self.x.place(mark.x), self.y.place(mark.y));
@@ -159,7 +159,7 @@ impl Plot {
             let plane = chart.as_coord_spec();
             let at = |y: f64| plane.translate(&(self.x.place(mark.x), self.y.place(y))).1;
             let (middle, low, high) = (at(mark.y), at(low), at(high));
-            // One that is not longer than the mark would stand next to it as a stray dash.
+            // A bar that is no longer than the mark would look like a stray dash next to it.
             if (high - low).abs() <= fine(10) {
                 continue;
             }
@@ -188,14 +188,15 @@ impl Plot {
         Ok(())
     }
 
-    /// Draws the legend at the right, the highest end of a curve first, and returns how much room it takes.
+    /// Draws the legend on the right, in the order of the curves' last values with the highest first, and returns its
+    /// width.
     fn legend(&self, root: &Area<'_>) -> Result<i32, DrawingAreaErrorKind<std::io::Error>> {
         let mut curves: Vec<&Curve> = self.curves.iter().collect();
         let end = |curve: &Curve| curve.marks.last().map_or(0.0, |mark| mark.y);
         curves.sort_by(|a, b| end(b).total_cmp(&end(a)));
 
         let longest = curves.iter().map(|curve| curve.label.chars().count()).max();
-        // A character of 13 px sans-serif is 7 px wide on average and 8 at most for such names.
+        // On average a character of 13 px sans-serif is 7 px wide; in such names, at most 8.
         let room = 64 + 8 * longest.unwrap_or(0) as i32;
         let left = WIDTH as i32 - room + 12;
 
@@ -229,7 +230,7 @@ fn write(
     root.draw(&Text::new(text, (fine(x), fine(y)), style))
 }
 
-/// Sans-serif of this many pixels. The SVG backend divides sizes by 1.24.
+/// A sans-serif font of this many pixels. The SVG backend divides sizes by 1.24.
 fn font(pixels: i32) -> FontDesc<'static> {
     (FontFamily::SansSerif, f64::from(pixels * FINE) * 1.24).into_font()
 }
@@ -242,10 +243,10 @@ fn stroke(color: RGBColor, pixels: i32) -> ShapeStyle {
     color.stroke_width(fine(pixels) as u32)
 }
 
-/// The mark of a style, around 0.
+/// The mark of a style, centered at 0.
 fn shape(style: usize) -> Vec<(i32, i32)> {
     let shape: &[(i32, i32)] = match style % 8 {
-        // An octagon for a circle: `Circle` and polygons cannot be in one list.
+        // An octagon instead of a circle: `Circle` and polygons cannot be in one list.
         0 => &[(-2, -5), (2, -5), (5, -2), (5, 2), (2, 5), (-2, 5), (-5, 2), (-5, -2)],
         1 => &[(-4, -4), (4, -4), (4, 4), (-4, 4)],
         2 => &[(0, -6), (5, 4), (-5, 4)],

@@ -1,26 +1,26 @@
 use std::fs;
 use std::io;
 
-/// Processor time of a relay's threads in nanoseconds, by what they do.
+/// CPU time of a relay's threads in nanoseconds, by their task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Times {
-    /// The one that receives, or merges.
+    /// The thread that receives or merges.
     pub(super) single_ns: u64,
-    /// Those that read one of several sockets.
+    /// The threads that each read one of several sockets.
     pub(super) members_ns: u64,
-    /// Those that send.
+    /// The threads that send.
     pub(super) workers_ns: u64,
-    /// Everything else that it does.
+    /// All other threads.
     pub(super) rest_ns: u64,
 }
 
 impl Times {
-    /// Of this process, up to now, as the scheduler counts it.
+    /// Reads the times of this process so far, as counted by the scheduler.
     pub(super) fn of(pid: u32) -> io::Result<Times> {
         let mut times = Times::default();
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
             let path = task?.path();
-            // One that ends meanwhile takes its time along.
+            // The time of a thread that ends in the meantime is lost.
             let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
             let ns = first_number(&read("schedstat"));
             times.add(read("comm").trim_end(), ns);
