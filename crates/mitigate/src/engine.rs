@@ -15,7 +15,7 @@ const ATTACKS_PER_ROUTE_MAX: usize = 1_000;
 /// Traffic that exceeded a threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attack {
-    /// Identifies the attack, and clears it.
+    /// Identifies the attack, also when it is cleared.
     pub id: String,
     /// The threshold's name.
     pub threshold: String,

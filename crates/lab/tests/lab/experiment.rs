@@ -1,4 +1,4 @@
-//! A small experiment in a network of its own: both transports, with and without loss.
+//! A small experiment in a separate network: both transports, with and without loss.
 
 use lab::experiment::flow::{Flow, FlowPlan};
 use lab::experiment::model::{Point, Schedule};
@@ -23,7 +23,7 @@ fn small() -> Plan {
     }
 }
 
-/// Runs it, or says why it cannot be run here.
+/// Runs the plan; `None`, with a message, if this is not possible here.
 fn run(plan: &Plan) -> Option<Results> {
     match runner::run(plan, &AtomicBool::new(false), &Progress::default()) {
         Ok(results) => Some(results),
@@ -56,7 +56,7 @@ fn without_loss_everything_arrives_and_with_loss_udp_misses_its_share() {
     for one in &results.points {
         assert_eq!(one.runs.len(), 2);
         for run in &one.runs {
-            // A sender that is blocked, or refuses, makes few.
+            // A sender that is blocked, or refuses messages, makes fewer.
             assert!(
                 run.sent > 0 && run.delivered <= run.sent && run.sent <= run.offered,
                 "{one:?}"
@@ -71,7 +71,7 @@ fn without_loss_everything_arrives_and_with_loss_udp_misses_its_share() {
     for schedule in [Schedule::ClosedLoop, Schedule::OpenLoop] {
         for transport in ["udp", "tcp-cubic", "tcp-cubic-bounded", "tcp-cubic-syslog"] {
             for run in &point(&results, transport, schedule, 0.0).runs {
-                // All of it, but for what a host that is busy for seconds holds up at the end.
+                // Almost all: at the end, a host that is busy for seconds may delay some.
                 assert!(run.delivered * 100 >= run.sent * 95, "{transport} {schedule:?}");
             }
         }
@@ -115,7 +115,7 @@ fn weirs_own_link_delivers_all_where_a_fifth_is_lost() {
     }
 }
 
-/// At a loss at which TCP is blocked for long.
+/// The loss is high enough to block TCP for a long time.
 #[test]
 fn a_stop_ends_it_at_once_and_keeps_what_was_measured() {
     let plan = Plan { losses: vec![0.4], duration: Duration::from_secs(600), ..small() };
@@ -141,7 +141,7 @@ fn a_stop_ends_it_at_once_and_keeps_what_was_measured() {
     }
 }
 
-/// As on a kernel that cannot drop at links: messages are lost, and so are acknowledgements.
+/// As on a kernel that cannot drop packets at links: messages and acknowledgments are lost.
 #[test]
 fn sockets_that_drop_by_themselves_lose_as_much() {
     let plan = network::Plan { loss_at: Some(LossAt::Sockets), ..network::Plan::default() };

@@ -1,4 +1,4 @@
-//! Experiments in a lossy network of their own, and their reports.
+//! Experiments in a separate, lossy network, and their reports.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

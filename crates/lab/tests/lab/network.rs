@@ -1,4 +1,4 @@
-//! The lab's own network: it carries, it loses what it should and no more, and nothing of it is left.
+//! The lab's network delivers packets, loses exactly as many as configured, and leaves nothing behind.
 
 use lab::network::{Counts, End, Host, LinkCounts, LossAt, Network, PathLoss, Plan, Span};
 use std::env;
@@ -18,7 +18,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 const REQUIRED_BY: [&str; 2] = ["REQUIRE_NETNS", "REQUIRE_ALL"];
 
-/// Whether this process may build networks. Prints `skipped:` otherwise, and fails where it is meant to.
+/// Whether this process may build networks. Otherwise prints `skipped:`, or fails if the test is required.
 fn may_build() -> bool {
     use sys::process::{CAP_NET_ADMIN, CAP_SYS_ADMIN, effective_capabilities};
     const NEEDED: u64 = 1 << CAP_SYS_ADMIN | 1 << CAP_NET_ADMIN;
@@ -64,15 +64,15 @@ fn an_echo_comes_back_over_both_protocols() {
     }
 }
 
-/// Datagrams through one direction, and where they stayed.
+/// Datagrams sent in one direction, and where they ended up.
 struct Passage {
     sent: u64,
     received: u64,
-    /// At the end of the first link and of the second.
+    /// Dropped at the end of the first and of the second link.
     dropped: [u64; 2],
 }
 
-/// Sends so many, never more at once than the kernel's queues hold, and waits until each is accounted for.
+/// Sends `count` datagrams, never more at once than the kernel's queues hold, and waits until each is accounted for.
 fn pass(network: &mut Network, towards: End, count: u64) -> Passage {
     let (src, dst) = (ipv4(network, towards.other()), ipv4(network, towards));
     let (sender, receiver) = (udp(network, towards.other(), src), udp(network, towards, dst));
@@ -108,15 +108,15 @@ fn dropped(network: &mut Network, towards: End) -> [u64; 2] {
     [dropped.next().unwrap(), dropped.next().unwrap()]
 }
 
-/// Whether so many of so many is within the 99.9 % interval of the binomial distribution (normal, with continuity correction;
-/// the smallest mean here is 200).
+/// Whether `count` out of `of` is within the 99.9 % interval of the binomial distribution (normal approximation with
+/// continuity correction; the smallest mean here is 200).
 fn is_likely(count: u64, of: u64, probability: f64) -> bool {
     let mean = of as f64 * probability;
     let deviation = (mean * (1.0 - probability)).sqrt();
     (count as f64 - mean).abs() <= 3.2905 * deviation + 0.5
 }
 
-/// The injector alone. `WEIR_LAB_PACKETS` sets how many packets cross for each rate and direction.
+/// Tests only the injector. `WEIR_LAB_PACKETS` sets how many packets cross for each rate and direction.
 #[test]
 fn each_direction_loses_what_it_should() {
     if !may_build() {
@@ -127,7 +127,7 @@ fn each_direction_loses_what_it_should() {
     for probability in [0.001, 0.01, 0.05, 0.2, 0.5] {
         let loss = PathLoss::per_link(probability).unwrap();
         for towards in End::BOTH {
-            // The other direction is lossless, which shows that the two are apart.
+            // The other direction has no loss, which shows that both are independent.
             network.set_loss_towards(towards.other(), PathLoss::NONE).unwrap();
             network.set_loss_towards(towards, loss).unwrap();
             let mut is_as_asked = || {
@@ -139,7 +139,7 @@ fn each_direction_loses_what_it_should() {
                     && is_likely(second, sent - first, probability)
                     && is_likely(lost, sent, loss.path())
             };
-            // One in a thousand is outside by definition; twice in a row is one in a million.
+            // By definition one in a thousand is outside; twice in a row is one in a million.
             assert!(is_as_asked() || is_as_asked(), "{towards:?} at {loss}");
         }
     }
@@ -147,7 +147,7 @@ fn each_direction_loses_what_it_should() {
     assert_eq!(sender.value("Udp", "SndbufErrors"), Some(0));
 }
 
-/// Sends so many bytes from the first host to the second, over TCP.
+/// Sends `bytes` bytes from the first host to the second over TCP.
 fn transfer(network: &Network, bytes: usize) {
     let addr = SocketAddr::new(ipv4(network, End::H2), 0);
     let listener = network.host(End::H2).run(|| TcpListener::bind(addr).unwrap()).unwrap();
@@ -165,7 +165,7 @@ fn transfer(network: &Network, bytes: usize) {
     assert_eq!(received.join().unwrap(), bytes);
 }
 
-/// Loss where packets leave would show in `TCPRetransFail`, and TCP would behave otherwise than on a wire.
+/// Loss on the sending side would show in `TCPRetransFail`, and TCP would behave differently than on a cable.
 #[test]
 fn tcp_retransmits_and_is_told_of_no_loss() {
     if !may_build() {
@@ -237,11 +237,11 @@ fn hosts_that_are_far_apart_hear_each_other_as_late_as_was_asked() {
         assert_eq!(socket.recv(&mut buf).unwrap(), len);
         began.elapsed()
     };
-    // With fragments, too. The shortest of some says nothing of a busy machine.
+    // Includes fragmented datagrams. The shortest of several times does not depend on how busy the machine is.
     let shortest = [1, 1_000, 8_000, 1, 1_000, 8_000].map(took).into_iter().min().unwrap();
     assert!((round_trip..round_trip * 3 / 2).contains(&shortest), "{shortest:?}");
 
-    // The links lose as ever, nothing waits for room, and streams are whole.
+    // The links still lose packets, no queue overflows, and streams are complete.
     network.set_loss(PathLoss::per_path(0.5).unwrap()).unwrap();
     let passage = pass(&mut network, End::H2, 1_000);
     assert!(is_likely(passage.sent - passage.received, passage.sent, 0.5), "{}", passage.received);
@@ -259,7 +259,7 @@ fn a_narrow_way_drops_what_comes_too_fast() {
     let network = Network::build(&Plan { span, ..Plan::default() }).unwrap();
     let [socket, sink] = End::BOTH.map(|end| udp(&network, end, ipv4(&network, end)));
     sink.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    // A millisecond each: 50 of them wait.
+    // A millisecond each, so 50 of them wait.
     let (sent, began) = (300, Instant::now());
     for _ in 0..sent {
         socket.send_to(&[7; 958], sink.local_addr().unwrap()).unwrap();
@@ -268,7 +268,7 @@ fn a_narrow_way_drops_what_comes_too_fast() {
     while sink.recv(&mut [0; 1_000]).is_ok() {
         received += 1;
     }
-    // The hosts say a few things of their own, to find neighbors of IPv6.
+    // The hosts send a few packets of their own to find IPv6 neighbors.
     let accounted = received + network.queue_drops();
     assert!((sent..=sent + 20).contains(&accounted), "{accounted}");
     let carries = 51 + began.elapsed().as_millis() as u64;
@@ -310,7 +310,7 @@ fn a_step_that_fails_says_which() {
     assert!(!error.is_permission() && error.remedy().is_none());
 }
 
-/// The same tests by nobody, who is root in a user namespace of their own.
+/// The same tests as user `nobody`, who is root in a new user namespace.
 #[test]
 fn without_privilege_a_user_namespace_serves() {
     let program = OwnProgram::copy("network");
@@ -338,7 +338,7 @@ fn without_privilege_a_user_namespace_serves() {
 /// Set for the process that holds a network.
 const HOLDS: &str = "WEIR_TEST_HOLDS_A_NETWORK";
 
-/// Not a test of its own: the process that the next one kills.
+/// Not a separate test: the process that the next test kills.
 #[test]
 fn hold_a_network_until_killed() {
     if std::env::var_os(HOLDS).is_none() {
@@ -356,7 +356,7 @@ fn hold_a_network_until_killed() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// Each namespace of the child's gets a cable to one of ours; the cable ends when the namespace does.
+/// Each namespace of the child gets a veth pair to one of the test's; the pair disappears with the namespace.
 #[test]
 fn a_killed_process_leaves_nothing() {
     if !may_build() {
@@ -400,7 +400,7 @@ impl Holder {
         holder
     }
 
-    /// Those that it holds open.
+    /// The namespaces that the process holds open.
     fn namespaces(&self) -> Vec<OpenNamespace> {
         let own = namespace::own().unwrap();
         let mut found: Vec<OpenNamespace> = Vec::new();

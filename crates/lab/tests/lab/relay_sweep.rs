@@ -1,4 +1,4 @@
-//! Sweeps over a relay of the test's own: what it forwards and what it keeps is known.
+//! Sweeps over the test's own relay, which forwards and drops a known number of datagrams.
 
 use lab::relay_sweep::{self, Combination, Curve, Plan, Quantiles, Relay, Sample, Sweep};
 use lab::report::RelayReport;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// Forwards every datagram to all targets, but for every `keeps_each`-th.
+/// Forwards every datagram to all targets, except every `keeps_each`-th.
 struct Forwarder {
     keeps_each: u64,
     running: Option<(JoinHandle<()>, Arc<AtomicBool>, Arc<AtomicU64>)>,
@@ -82,7 +82,7 @@ fn a_relay_that_forwards_everything_has_no_knee() {
         .collect();
     assert_eq!(combinations, [(64, 1, 1), (200, 1, 1), (64, 2, 1), (64, 1, 3)]);
     for curve in &curves {
-        // A busy machine may keep the sender from its rate; nothing is lost all the same.
+        // A busy machine may prevent the sender from reaching its rate; still nothing is lost.
         assert_eq!(curve.knee.lossy_per_sec(), None, "{curve:?}");
         for sample in &curve.samples {
             assert_eq!(sample.expected, sample.sent * curve.combination.targets as u64);

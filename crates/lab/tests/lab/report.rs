@@ -1,4 +1,4 @@
-//! Reports of synthetic experiments: the files are what they claim to be, and the figures in them are right.
+//! Reports of synthetic experiments: the files have the right formats, and their figures are right.
 mod synthetic;
 
 use lab::experiment::model::{Experiment, Schedule};
@@ -21,7 +21,7 @@ const ALL: [&str; 9] = [
     "tcp-syslog",
 ];
 
-/// Few resamples: the tests do not judge how narrow an interval is.
+/// Few resamples: the tests do not check the width of intervals.
 const QUICK: Bootstrap = Bootstrap { resamples: 100, seed: 1 };
 
 fn small() -> Experiment {
@@ -73,7 +73,7 @@ fn every_file_is_written_and_the_page_parses() {
         page.matches("<svg").count(),
         names.iter().filter(|name| name.ends_with(".svg")).count()
     );
-    // The page recolors the charts by these attributes.
+    // The page uses these attributes to recolor the charts.
     for attribute in [
         "rect x=\"0\" y=\"0\" width=\"7200\" height=\"4320\" opacity=\"1\" fill=\"#FFFFFF\"",
         "fill=\"#222222\"",
@@ -193,7 +193,7 @@ fn little_or_nothing_measured_is_still_a_report() {
     }
 }
 
-/// Fails unless every element is closed in order and there is a title, a heading and a language.
+/// Fails unless all elements are closed in order and there are a title, a heading and a language.
 const PARSE_HTML: &str = r#"
 import html.parser, sys
 VOID = {"meta", "br", "hr", "img", "input", "link", "col", "wbr"}
@@ -229,7 +229,7 @@ for path in sys.argv[1:]:
     assert all(text.get("font-family") == "sans-serif" for text in root.iter("{http://www.w3.org/2000/svg}text")), path
 "#;
 
-/// A PNG next to each chart; one that shows nothing but background fails.
+/// Creates a PNG for each chart; fails if one shows only background.
 const RENDER: &str = r#"
 import sys, cairosvg, io
 from PIL import Image

@@ -1,4 +1,4 @@
-//! Collectors that are wrong in a known way: the verdict has to find it.
+//! Collectors that are wrong in a known way: the verdict must detect it.
 
 use lab::About;
 use lab::report::SflowReport;
@@ -12,7 +12,8 @@ use std::sync::atomic::AtomicBool;
 use testkit::{TempDir, need_root_netns};
 use wire::sflow::{Datagram, FlowRecord, Sample};
 
-/// Multiplies each sample by the configured rate, as most collectors do, and notices what has passed the limit over all its time.
+/// Multiplies each sample by the configured rate, as most collectors do, and compares the average over its whole time with the
+/// limit.
 #[derive(Default)]
 struct MultipliesByN {
     bytes: HashMap<Ipv4Addr, (u64, f64)>,
@@ -47,7 +48,7 @@ impl Collector for MultipliesByN {
 
     fn passed(&mut self, now_ns: u64) -> Vec<Ipv4Addr> {
         let seconds = (now_ns - self.began_ns) as f64 / 1e9;
-        // Less than a second is no time to average over.
+        // Less than a second is too short for an average.
         let is_over =
             |bytes: f64| self.began_ns > 0 && bytes * 8.0 / seconds.max(1.0) > LIMIT_BITS_PER_S;
         let over =
@@ -74,7 +75,7 @@ fn a_collector_that_multiplies_by_n_fails_where_something_is_lost() {
     let make = || Box::new(MultipliesByN::default()) as Box<dyn Collector>;
     let results = sflow::run(&plan, &make, &AtomicBool::new(false), &|_| {}).unwrap();
 
-    // What the lab itself makes of samples is right about what was lost, wherever it was.
+    // The lab's own estimates account correctly for loss, wherever it happened.
     assert_eq!(results.points.len(), 5);
     for point in &results.points {
         assert!((point.measured_loss - point.loss).abs() < 0.03, "{point:?}");
@@ -103,7 +104,7 @@ fn a_collector_that_multiplies_by_n_fails_where_something_is_lost() {
     let names = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap());
     let expected = ["report.json", "report.html", "points.csv", "attacks.csv", "figures.svg"];
     assert_eq!(names.clone().take(5).collect::<Vec<_>>(), expected);
-    // No chart of times: nothing was noticed.
+    // There is no chart of times, because no attack was noticed.
     assert_eq!(names.count(), 7);
     for path in written {
         assert!(fs::metadata(&path).unwrap().len() > 10, "{}", path.display());

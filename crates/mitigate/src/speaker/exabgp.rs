@@ -164,7 +164,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 /// Removes a socket that no process listens on.
 ///
 /// # Errors
-/// A process does, or it cannot be removed.
+/// A process listens on it, or it cannot be removed.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
         return Ok(());

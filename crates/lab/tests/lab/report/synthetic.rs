@@ -1,10 +1,12 @@
-//! An experiment that nobody ran: shapes as measured on a real path, drawn from a seed.
+//! An experiment that never ran: its values resemble those measured on a real path, and are drawn with a
+//! seed.
 
 use lab::experiment::model::*;
 use lab::{About, Machine};
 use testkit::Random;
 
-/// Path loss, TCP's rate per second and median delay in milliseconds, roughly as cubic does over a real path.
+/// Path loss, TCP's rate per second and its median delay in milliseconds, approximately those of cubic over a
+/// real path.
 const TCP: [(f64, f64, f64); 9] = [
     (0.0, 98.5, 0.1),
     (0.02, 97.4, 0.15),
@@ -17,17 +19,17 @@ const TCP: [(f64, f64, f64); 9] = [
     (0.20, 7.1, 1_500.0),
 ];
 
-/// 0 to 1, neither of them.
+/// Uniform between 0 and 1, both excluded.
 fn share(random: &mut Random) -> f64 {
     (random.next() >> 11) as f64 / (1_u64 << 53) as f64 + 1e-17
 }
 
-/// Normal, mean 0, deviation 1.
+/// Normally distributed with mean 0 and deviation 1.
 fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| share(random)).sum::<f64>() - 6.0
 }
 
-/// Runs of `seconds` s each.
+/// Creates runs of `seconds` s each.
 pub(crate) fn experiment(
     transports: &[&str],
     schedules: &[Schedule],
@@ -74,7 +76,8 @@ fn run(
 ) -> Run {
     let offered = (seconds * 100.0) as u64;
     let datagrams = place == 0;
-    // Transports after the second differ from TCP's shape more and more, and each run differs from the next.
+    // Transports after the second deviate from TCP's values more and more, and each run differs from the
+    // next.
     let kind = 1.0 / (1.0 + 0.6 * place.saturating_sub(1) as f64);
     let spread = (0.4 * normal(random) * (loss / 0.14).min(1.0).powi(3)).exp();
     let sent = if datagrams {
