@@ -12,7 +12,7 @@ use crate::verify::ListenerReport;
 use ledger::{HopKind, HopSnapshot, Reason, Snapshot};
 use serde::Serialize;
 
-/// What one of our listeners knows by itself; heartbeats count as datagrams here, as they do for the relay.
+/// What one of our listeners knows without the relay; heartbeats count as datagrams here, as they do for the relay.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
     /// Datagrams sent, according to the generators.

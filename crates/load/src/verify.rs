@@ -35,7 +35,7 @@ pub struct Options {
     /// Most streams (run, sender, flow) to track on each listener; datagrams of further ones are only counted. Each
     /// costs an eighth of the window in bytes.
     pub streams_max: usize,
-    /// How far behind the highest sequence number duplicates can be told from late arrivals, in datagrams.
+    /// How far behind the highest sequence number a duplicate can be distinguished from a late arrival, in datagrams.
     pub window: usize,
     /// Pause between system calls. A longer pause means fewer wake-ups and less CPU, but is included in the latencies.
     pub read_interval: Duration,

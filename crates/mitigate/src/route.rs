@@ -73,7 +73,7 @@ impl Flow {
                 "protocol" => flow.protocol = read(key)?,
                 "src_port" => flow.source_port = read(key)?,
                 "dst_port" => flow.destination_port = read(key)?,
-                // "No flags" cannot be told from "any flags".
+                // "No flags" cannot be distinguished from "any flags".
                 "tcp_flags" => flow.tcp_flags = read(key)?.filter(|flags| *flags != 0),
                 "fragment" => flow.is_fragment = read::<u8>(key)? == Some(1),
                 _ => {}

@@ -36,7 +36,7 @@ pub enum DecodeError {
         /// The field's number.
         number: u32,
     },
-    /// The datagram has no stream id, so it is not one of ours.
+    /// The datagram has no stream ID, so another program sent it.
     #[error("the datagram does not name its stream")]
     NoStream,
     /// Text is not UTF-8.
@@ -242,7 +242,7 @@ fn take_varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
 pub(crate) fn take_short(rest: &mut &[u8]) -> Option<(u32, u64)> {
     let window: &[u8; 10] = rest.first_chunk()?;
     let [low, high, ..] = *window;
-    // The processor can predict the length of a key, and so need not wait for it.
+    // The CPU can predict the length of a key, so it does not have to wait for it.
     let (key, word, key_bytes) = if low < 0x80 {
         (u32::from(low), word_at(window, 1), 1)
     } else if high < 0x80 {

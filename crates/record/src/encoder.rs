@@ -108,7 +108,7 @@ pub enum Frame {
     /// Rows of all kinds, mixed: totals come inside a record, so that their kind is visible.
     #[default]
     Mixed,
-    /// Rows of one kind, for a table of their own: totals are ordinary rows.
+    /// Rows of one kind, for a separate table: totals are ordinary rows.
     OneKind,
     /// Each row is a separate message, without a length before it or a line end after it. Needs neither [`begin`](Encoder::begin)
     /// nor [`end`](Encoder::end).
@@ -355,7 +355,7 @@ impl Encoder {
         }
     }
 
-    /// Appends the totals of a poll as a row of their own kind, whatever the frame: a message `PollTotals`, an object, a map.
+    /// Appends the totals of a poll as a separate kind of row, whatever the frame: a message `PollTotals`, an object, a map.
     /// Encodings without such a form (protobuf text, CSV and TSV) omit them.
     pub fn totals_row(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
         match self.encoding {

@@ -114,7 +114,7 @@ impl FlowRecord<'_> {
 }
 
 /// On the wire all addresses have 16 bytes. Addresses from sampled frames are those of the packet: an IPv4-mapped IPv6 address
-/// cannot be told from an IPv4 one.
+/// cannot be distinguished from an IPv4 one.
 fn restore_ipv4(flow: &mut FlowRecord<'_>) {
     let addresses = [
         &mut flow.src_address,

@@ -69,7 +69,7 @@ impl<const CANONICAL: bool> Object<'_, CANONICAL> {
         self.at += len;
     }
 
-    /// The same code for all fields: with separate code for each field, a record's encoder would not fit into the processor's
+    /// The same code for all fields: with separate code for each field, a record's encoder would not fit into the CPU's
     /// cache.
     #[inline(never)]
     fn number(&mut self, field: &'static Field, value: u64) {

@@ -76,7 +76,7 @@ impl ProtobufWriter {
 
         let mut numbers = Numbers { buffer: &mut self.numbers, at: 0 };
         message.visit(set, &mut numbers);
-        // Below the buffer's length, as asserted; the mask tells the compiler, which then omits its check.
+        // Below the buffer's length, as asserted. The mask lets the compiler omit its bounds check.
         let numbers_len = numbers.at & (NUMBERS_MAX_BYTES - 1);
         let mut len = Length(numbers_len);
         message.visit(set, &mut len);
@@ -135,7 +135,7 @@ impl Numbers<'_> {
     /// Stores 8 bytes, of which the first `len` count.
     #[inline(always)]
     fn put(&mut self, word: u64, len: usize) {
-        // `largest` proves that `at` stays below; the mask tells the compiler, which then omits its check.
+        // `largest` proves that `at` stays below. The mask lets the compiler omit its bounds check.
         let at = self.at & (NUMBERS_MAX_BYTES - 1);
         self.buffer[at..at + 8].copy_from_slice(&word.to_le_bytes());
         self.at = at + len;

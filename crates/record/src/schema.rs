@@ -51,7 +51,7 @@ pub struct Field {
     pub unit: &'static str,
     /// The first kernel release that provides it, or empty where that does not apply.
     pub kernel: &'static str,
-    /// The number by which the kernel says that there is no value. It is never written, and when read the field is absent.
+    /// The number by which the kernel marks a missing value. It is never written, and when read the field is absent.
     pub none: Option<u64>,
     /// The field of `struct tcp_info` that fills it, under its name in `wire`.
     pub tcp_info_field: Option<&'static str>,

@@ -2,7 +2,7 @@
 //! generated from it.
 //!
 //! A number is assigned once: `tests/numbers.txt` lists them all, and a test fails when one changes or is reused. Numbers 1 to 15
-//! take one byte in protobuf; each group has a range of its own, with room to grow.
+//! take one byte in protobuf; each group has its own range, with room to grow.
 
 use crate::AddressFamily;
 use crate::schema::{Message, schema};
@@ -328,7 +328,7 @@ impl SocketRecord<'_> {
     }
 }
 
-/// On the wire all addresses have 16 bytes, and the family tells which were IPv4.
+/// On the wire all addresses have 16 bytes, and the family shows which were IPv4.
 fn restore_ipv4(record: &mut SocketRecord<'_>) {
     if record.family == Some(AddressFamily::INET) {
         for address in [&mut record.src_address, &mut record.dst_address] {

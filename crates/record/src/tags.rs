@@ -93,7 +93,7 @@ impl std::fmt::Debug for Tags<'_> {
     }
 }
 
-/// A map entry is a message of its own, with the name as field 1 and the value as field 2; either may be omitted.
+/// A map entry is a separate message, with the name as field 1 and the value as field 2; either may be omitted.
 fn entry_of(number: u32, entry: &[u8]) -> Result<(&str, &str), DecodeError> {
     let mut pair = ("", "");
     for field in Fields::new(entry) {

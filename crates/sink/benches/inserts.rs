@@ -1,5 +1,5 @@
-//! Cost of inserting rows into ClickHouse as `Native` and as `Protobuf`: processor time per row here, from its message to the
-//! body of an uncompressed insert, and processor time and seconds of the engine per 100,000 rows, into the table of
+//! Cost of inserting rows into ClickHouse as `Native` and as `Protobuf`: CPU time per row here, from its message to the
+//! body of an uncompressed insert, and CPU time and seconds of the engine per 100,000 rows, into the table of
 //! `deploy/clickhouse` and into one that discards them. 100,000 different records of about 110 fields; the best of nine rounds.
 //! `cargo bench -p sink --bench inserts`; it needs the engine (`make tools`). Without `--bench` it runs once, with 1,000 rows.
 
@@ -33,7 +33,7 @@ fn chunk(count: u64) -> Chunk {
     builder.cut(None).expect("it has rows")
 }
 
-/// Encodes all rows in each round; returns the bytes, and the lowest processor time per row in nanoseconds.
+/// Encodes all rows in each round; returns the bytes, and the lowest CPU time per row in nanoseconds.
 fn encoded(
     chunk: &Chunk,
     rounds: usize,

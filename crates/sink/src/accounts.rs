@@ -119,8 +119,8 @@ impl Accounts {
         }
     }
 
-    /// Compares what is inside with what came and what left. Does nothing once the sink is abandoned, because its rows then count
-    /// as gone.
+    /// Compares what is inside with what was received and what left. Does nothing once the sink is abandoned, because its rows
+    /// then count as gone.
     pub(crate) fn compare(&self, queue_received: Amount, queue_left: Amount, inside: Amount) {
         let state = self.lock();
         if state.is_abandoned {

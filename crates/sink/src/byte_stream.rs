@@ -2,8 +2,8 @@
 //!
 //! None of these acknowledges what it receives. A row counts as acknowledged when the other host's kernel has it, which the local
 //! kernel knows (`SIOCOUTQ`), not when the local kernel has accepted it. So rows that are still in a send buffer when a
-//! connection is lost are sent again over the next one. Rows that the receiving program had not read by then are lost without a
-//! trace: only an answer from that program could reveal that.
+//! connection is lost are retransmitted over the next one. Rows that the receiving program had not read by then are lost without
+//! a trace: only an answer from that program could reveal that.
 
 pub(crate) mod plain;
 

@@ -1,4 +1,4 @@
-//! Batches in delivery: which one is tried when, and what is known about each. No I/O and no clock of its own.
+//! Batches in delivery: the time of each attempt, and the state of each batch. Performs no I/O and has no clock.
 //!
 //! A batch stays here until the fate of each of its parts is known. A retry sends the same bytes under the same id. After a
 //! failure the next attempt waits for a random time up to a bound that doubles with each failure in a row ("full jitter"). After

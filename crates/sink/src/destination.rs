@@ -55,9 +55,9 @@ pub struct OwnFigures {
 pub enum ReadBack {
     /// The batch, byte for byte or row for row.
     Found,
-    /// It is not there, or did not appear in time; the text says what was looked for.
+    /// The data is not there, or did not appear in time; the text names what was looked for.
     Missing(String),
-    /// This kind of destination cannot be read; the text says why.
+    /// This kind of destination cannot be read; the text explains why.
     Cannot(&'static str),
 }
 

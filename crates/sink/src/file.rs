@@ -29,7 +29,7 @@ const MODE: u32 = 0o640;
 pub struct FileOptions {
     /// Path of the file. Symbolic links are not followed, and only regular files are written.
     pub path: PathBuf,
-    /// Rotate before the file would grow beyond this many bytes. A larger payload gets a file of its own.
+    /// Rotate before the file would grow beyond this many bytes. A larger payload gets a separate file.
     pub rotate_bytes: Option<u64>,
     /// Rotate at each multiple of this time since 1970 (UTC): with one hour, on the hour.
     pub rotate_interval: Option<Duration>,

@@ -1,5 +1,5 @@
-//! Kafka: each part is a message. librdkafka sends them as an idempotent producer, and retries by itself: as long as a producer
-//! lives, each message that it was given is in the topic once.
+//! Kafka: each part is a message. librdkafka sends them as an idempotent producer, and retries automatically: as long as a
+//! producer lives, each message passed to it is in the topic once.
 
 use crate::secret::{Login, TlsOptions};
 use std::time::Duration;

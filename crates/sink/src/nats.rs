@@ -1,6 +1,6 @@
 //! NATS: each part is a message to one subject, with an acknowledgment (`JetStream`) or without (core NATS).
 //!
-//! Core NATS does not answer. So after each batch this sends a message to an inbox of its own: a server processes the messages of
+//! Core NATS does not answer. So after each batch this sends a message to its own inbox: a server processes the messages of
 //! one connection in order, so when that message comes back over the same connection, the server has processed everything before
 //! it. `JetStream` acknowledges each message, and drops one whose id it has seen within the stream's `duplicate_window`: the id
 //! is derived from the rows, so a repeated batch is stored once.

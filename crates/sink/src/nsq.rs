@@ -230,7 +230,7 @@ impl Nsq {
         }
     }
 
-    /// The connection has ended or could not be opened. Gives back everything that has no answer.
+    /// The connection has ended or could not be opened. Returns everything without an answer.
     fn end(&mut self, ended: Ended) {
         let state = std::mem::replace(&mut self.state, State::Idle);
         let session = match &state {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Memory of waiting chunks at which a source wakes the sink's thread although more rows follow at once. A wake costs the source
-/// some microseconds, as much as a dozen rows; few enough chunks remain in the processor's cache until the next ones are written.
+/// a few microseconds, as much as a dozen rows; few enough chunks remain in the CPU's cache until the next ones are written.
 const MUCH_BYTES: usize = 256 * 1024;
 
 /// The queue of one sink.

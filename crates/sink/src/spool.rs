@@ -9,7 +9,7 @@
 //! the last [`Spool::sync`] can be missing without a gap.
 //!
 //! No error needs operator action. A disk error is returned, nothing is left half done, and the same call may be repeated later:
-//! a full or failing disk is a state that ends by itself.
+//! a full or failing disk is a temporary state.
 //!
 //! ```
 //! use sink::spool::{Folder, Options, Read, Spool};

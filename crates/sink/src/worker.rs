@@ -2,7 +2,6 @@
 //!
 //! Everything that waits, reads a clock or does I/O is behind the destination, the backlog and the clock, so that a simulation
 //! can drive the same code as the sink's thread.
-//! code as the sink's thread.
 
 mod figures;
 mod remake;

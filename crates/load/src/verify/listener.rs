@@ -26,8 +26,8 @@ pub(crate) struct Bound {
     file: Option<SocketFile>,
 }
 
-/// Device and inode of a socket's file: tells it from one that another program has put in its place. The bound socket holds on
-/// to its inode, so the number is not reused meanwhile.
+/// Device and inode of a socket's file: distinguishes it from one that another program has put in its place. The bound
+/// socket keeps the inode in use, so its number is not reused in the meantime.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SocketFile(u64, u64);
 

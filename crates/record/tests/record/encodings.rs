@@ -199,7 +199,7 @@ fn totals_are_a_record_of_their_own_except_in_tables() {
     for encoding in Encoding::ALL {
         assert_eq!(of(*encoding).is_empty(), !encoding.has_totals(), "{encoding}");
     }
-    // As a row of their own kind.
+    // As a separate kind of row.
     let row = |encoding| {
         let mut out = Vec::new();
         Encoder::new(encoding, &FieldSet::ALL).totals_row(&totals, &mut out);

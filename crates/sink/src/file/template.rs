@@ -19,7 +19,8 @@ use text::Civil;
 /// Most files open at a time; the one written least recently is closed for the next.
 const OPEN_MAX: usize = 64;
 
-/// Most hosts with files of their own during the life of the sink: senders choose the names, and each is a directory on disk.
+/// Maximum number of hosts with separate files during the life of the sink: senders choose the names, and each is a directory
+/// on disk.
 /// Further hosts share the name `other`.
 const HOSTS_MAX: usize = 4_096;
 

@@ -24,7 +24,7 @@ impl KafkaOptions {
 }
 
 /// Interval between polls of the client's reports. The client's own wait counts in whole milliseconds and spins through the last
-/// one: a third of all processor time.
+/// one: a third of all CPU time.
 const POLL_STEP: Duration = Duration::from_millis(1);
 
 /// Messages to a topic, one per row.

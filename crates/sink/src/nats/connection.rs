@@ -1,4 +1,4 @@
-//! One connection to NATS, used until it is lost. The client would reconnect by itself, and lose what was in flight.
+//! One connection to NATS, used until it is lost. The client would reconnect automatically, and lose what was in flight.
 
 use super::answers::{denied, lost, unconnected};
 use super::{ANSWER_TIMEOUT, NatsOptions, NatsService};

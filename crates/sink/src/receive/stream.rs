@@ -33,8 +33,8 @@ pub struct StreamReport {
     pub duplicate_datagrams: u64,
     /// Datagrams that were overtaken by later ones.
     pub reordered_datagrams: u64,
-    /// Datagrams overtaken by so many others that a copy could not be told from the first. They were discarded and remain
-    /// missing.
+    /// Datagrams overtaken by so many others that a copy could not be distinguished from the first. They were discarded and
+    /// remain missing.
     pub late_datagrams: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Which of the latest sequence numbers have been seen.
 
-/// Sequence numbers to remember: a datagram overtaken by this many others cannot be told from a duplicate.
+/// Sequence numbers to remember: a datagram overtaken by this many others cannot be distinguished from a duplicate.
 pub(super) const WINDOW: u64 = 16_384;
 
 const WORD_BITS: u64 = 64;

@@ -43,7 +43,7 @@ fn writer_to(sink: &Sink) -> ChunkWriter {
     fanout.writer([0; 16])
 }
 
-/// Sends a record of about 1,000 bytes in a chunk of its own.
+/// Sends a record of about 1,000 bytes in a separate chunk.
 fn send(writer: &mut ChunkWriter, number: u64) {
     let host = "x".repeat(970);
     let sequence = Some(number);

@@ -1,10 +1,9 @@
 //! The format of a spool's files. All numbers are little-endian.
 //!
 //! A segment is two copies of its header, each at the beginning of a 4 KiB page, followed by entries. An entry is a head of 48
-//! bytes and a body. A head has a CRC of its own: after a damaged body, the next head is where it should be; after a damaged
+//! bytes and a body. A head has its own CRC: after a damaged body, the next head is where it should be; after a damaged
 //! head, the next one is searched for. CRCs in a segment are seeded with its salt, a random number, so that this search does
 //! not mistake a body that looks like an entry for one, whoever wrote it.
-//! looks like an entry is not taken for one by that search, whoever wrote it.
 
 use super::Tally;
 

@@ -7,11 +7,11 @@ use crate::spool::Disk;
 use ledger::Trouble;
 use std::time::Duration;
 
-/// How often to compare what is inside with what came and what left.
+/// How often to compare what is inside with what was received and what left.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
-    /// Compares what is inside with what came and what left, and updates the figures.
+    /// Compares what is inside with what was received and what left, and updates the figures.
     pub(super) fn measure(&mut self) {
         let now = (self.clock)();
         if now.at.duration_since(self.checked_at) < CHECK_INTERVAL {

@@ -114,7 +114,7 @@ fn check_files(dir: &TempDir) {
     assert_eq!(lines.len(), 20_000);
     assert_eq!(all("jsonl").concat().lines().count(), 20_020);
 
-    // Every batch is an array of its own, so no file ends inside one.
+    // Every batch is a separate array, so no file ends inside one.
     let json = all("json");
     assert!(json.iter().all(|file| file.starts_with('[') && file.ends_with("]\n")));
     assert_eq!(json.concat().matches("\"record_kind\":\"totals\"").count(), 20);

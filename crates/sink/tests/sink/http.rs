@@ -312,7 +312,7 @@ fn errors_of_clickhouse_mean_what_they_say() {
     }
 }
 
-/// Each batch has a token of its own, and the answer comes once its rows are written.
+/// Each batch has its own token, and the answer comes once its rows are written.
 #[test]
 fn an_insert_of_clickhouse_says_when_it_is_to_be_answered() {
     let gathered = [

@@ -97,7 +97,6 @@ pub const fn capability_set(bits: &[u32]) -> u64 {
 /// The kept capabilities are permitted and effective. None is inheritable or ambient, so a program that this thread executes
 /// gets none. The bounding set shrinks too where `CAP_SETPCAP` allows it; [`super::forbid_new_privileges`] has the same effect
 /// and needs no capability.
-/// and needs no capability.
 ///
 /// # Errors
 /// Any of `prctl(2)` or `capset(2)`; the thread may then have dropped only some of them.

@@ -1,9 +1,8 @@
 //! RFC 3164 and what is sent in its name: `TIME HOST PROGRAM[PROCESS]: TEXT` after the priority, where every part may be missing
 //! or look different.
 //!
-//! Cisco devices put a sequence number, their own name or both before the time, a mark that their clock is not set, a colon after
-//! it, and begin the text with `%FACILITY-SEVERITY-MNEMONIC:`. Others write the time in ISO 8601.
-//! behind it, and begin the text with `%FACILITY-SEVERITY-MNEMONIC:`. Others write the time as ISO 8601.
+//! Cisco devices put a sequence number, their own name or both before the time, may mark that their clock is not set, put a colon
+//! after the time, and begin the text with `%FACILITY-SEVERITY-MNEMONIC:`. Others write the time in ISO 8601.
 
 use super::time::{self, Stamp};
 use super::{Arrival, Format, Syslog, graphic, split_digits, split_word, without_end};

@@ -21,7 +21,6 @@ const REFRESH_SCANS: u32 = 8;
 /// A `/proc` directory keeps its inode as long as its process lives and the kernel does not need the memory (fs/proc/base.c,
 /// proc_fill_cache, get_next_ino), so the same process id with the same inode is the same process. Listing 3,000 of them costs a
 /// fifth of following their links.
-/// following their links.
 #[derive(Default)]
 pub(super) struct Processes {
     known: Vec<Known>,
