@@ -17,7 +17,7 @@
 //! 44  4  heartbeats sent so far in this stream; in the end heartbeats, how many there will have been
 //! ```
 //!
-//! A binary payload is the header and filler. The other payloads are text: a fixed prefix, the header as 96 lower-case
+//! A binary payload is the header and filler. The other payloads are text: a fixed prefix, the header as 96 lowercase
 //! hexadecimal digits, a fixed suffix, and filler. The CRC covers the text as sent, without the CRC's own eight digits.
 
 mod payload;

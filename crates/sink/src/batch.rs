@@ -158,7 +158,8 @@ pub enum Fate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub sent: Sent,
-    /// The reason to count for rows that have to be dropped meanwhile. `None` if the destination is merely slow.
+    /// The reason to count for rows that must be dropped in the meantime. `None` if the destination is merely
+    /// slow.
     pub reason: Option<Reason>,
     /// How long to wait before the retry, if the destination said so.
     pub after: Option<Duration>,

@@ -163,7 +163,7 @@ fn run<C: Fn() -> Now>(mut worker: Worker<C, Folder>, accounts: &Accounts) {
 
 pub(crate) fn end<C: Fn() -> Now, D: Disk>(worker: Worker<C, D>, accounts: &Accounts) {
     let left = worker.end();
-    // Rows that came meanwhile are refused, and those still waiting are counted, before the end is announced.
+    // Rows that arrived in the meantime are refused, and those still waiting are counted, before the end is announced.
     accounts.set_left_at_end(left + accounts.queue.inside().amount);
     accounts.queue.end();
 }

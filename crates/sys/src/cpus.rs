@@ -1,4 +1,4 @@
-//! Which processors a thread may run on (sched_setaffinity(2)), and what they did (proc_stat(5)).
+//! Which CPUs a thread may run on (sched_setaffinity(2)), and what they did (proc_stat(5)).
 
 use crate::Errno;
 use crate::errno::check;
@@ -54,7 +54,7 @@ impl CpuList {
     /// The CPUs that the calling thread may run on.
     ///
     /// # Errors
-    /// `EINVAL` on a host with more than 1,024 processors.
+    /// `EINVAL` on a host with more than 1,024 CPUs.
     pub fn of_this_thread() -> Result<CpuList, Errno> {
         // SAFETY: all-zero bytes are a valid `cpu_set_t`: it holds integers only.
         let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };

@@ -33,7 +33,7 @@
 //! - [`pass`]: descriptors from one process to another.
 //! - [`seccomp`]: giving up system calls.
 //!
-//! The processor:
+//! The CPU:
 //!
 //! - [`cpus`]: which CPUs a thread runs on.
 //! - [`prefetch`], [`memory`]: prefetching, and huge pages.

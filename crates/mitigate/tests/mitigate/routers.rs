@@ -74,7 +74,7 @@ fn blackhole_comes_and_goes(program: Program) {
     rig.start_router();
     wait_for_routes(&rig, &["192.0.2.3/32", "2001:db8::1/128"], Present::All);
 
-    // So does the speaker. A route cleared meanwhile stays away.
+    // So does the speaker. A route cleared in the meantime stays away.
     rig.stop_speaker();
     wait_for_routes(&rig, &["192.0.2.3/32", "2001:db8::1/128"], Present::None);
     control.tell(Event::Cleared("192.0.2.3".to_owned())).unwrap();

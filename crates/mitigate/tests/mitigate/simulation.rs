@@ -27,7 +27,7 @@ fn run(seed: u64) {
 
     for step in 0..STEPS {
         now += Duration::from_secs(random.below(30));
-        // Some are outside the own networks, one is on the allow-list, some are too short.
+        // Some are outside our own networks, one is on the allow-list, some are too short.
         let target = match random.below(12) {
             0 => "198.51.100.7".to_owned(),
             1 => "192.0.2.53".to_owned(),

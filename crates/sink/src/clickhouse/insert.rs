@@ -159,7 +159,7 @@ impl Server {
         let is_missing = matches!(code_of(&answer), Some(UNKNOWN_TABLE | UNKNOWN_DATABASE));
         if is_missing && self.options.missing_tables == MissingTables::Created {
             self.create(kind).await?;
-            // Another client may have created it meanwhile.
+            // Another client may have created it in the meantime.
             look = self.look(&place).await?;
             answer = self.insert(batch, kind).await?;
         }
