@@ -116,11 +116,20 @@ fn sections(config: &Config) -> Vec<Shown<'_>> {
     all
 }
 
+/// Longest line with a comment behind it; a longer one has the comment below it.
+const COLUMNS_MAX: usize = 80;
+
 pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
     let mut out = String::new();
     let mut line = |text: &str, comment: Option<&str>| {
         match comment {
-            Some(comment) => writeln!(out, "{text:<40} # {comment}"),
+            Some(comment) => {
+                let whole = format!("{text:<40} # {comment}");
+                match whole.chars().count() > COLUMNS_MAX {
+                    true => writeln!(out, "{text}\n    # {comment}"),
+                    false => writeln!(out, "{whole}"),
+                }
+            }
             None => writeln!(out, "{text}"),
         }
         .expect("writing to a string does not fail");

@@ -1,5 +1,6 @@
 //! Experiments: runs of transports over a path that loses packets, and their measurements.
 
+mod disturbance;
 pub mod flow;
 pub mod model;
 pub mod preset;

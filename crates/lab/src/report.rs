@@ -18,7 +18,6 @@ pub use charts::{Chart, ChartError};
 pub use folder::Folder;
 pub use relay::RelayReport;
 pub use sflow::SflowReport;
-pub use terminal::Ink;
 
 use crate::About;
 use crate::experiment::model::{Experiment, Point, Schedule, Settings, TransportName};
@@ -28,6 +27,7 @@ use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
+use text::Ink;
 
 /// An experiment and everything computed from it.
 pub struct Report<'a> {
@@ -78,9 +78,9 @@ impl<'a> Report<'a> {
         Report { experiment, about, summaries, bootstrap, points }
     }
 
-    /// The table, at most 120 columns wide.
-    pub fn terminal(&self, ink: Ink) -> String {
-        terminal::render(self, ink)
+    /// The tables, in lines of at most this many columns but for sentences; 120 if it is not said.
+    pub fn terminal(&self, columns: Option<usize>, ink: Ink) -> String {
+        terminal::render(self, columns, ink)
     }
 
     /// CSV with one row per point.

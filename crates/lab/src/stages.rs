@@ -17,6 +17,7 @@ use load::Address;
 use serde::Serialize;
 use std::error::Error as StdError;
 use std::time::Duration;
+use text::Ink;
 
 /// Which threads send to the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -173,8 +174,8 @@ impl Stages {
         }
     }
 
-    /// The tables as text.
-    pub fn terminal(&self) -> String {
-        page::render(self)
+    /// The tables as text, in lines of at most this many columns; sentences are the caller's to fold.
+    pub fn terminal(&self, columns: Option<usize>, ink: Ink) -> String {
+        page::render(self, columns, ink)
     }
 }

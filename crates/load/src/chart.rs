@@ -3,18 +3,25 @@
 use crate::{LatencyReport, Timeline};
 use text::{grouped, time};
 
+/// Columns of a line next to those of the chart in it.
+const MARGIN: usize = 40;
+/// Fewest and most columns of a chart over time.
+const WIDTHS: (usize, usize) = (16, 120);
+/// The same where nobody says how long a line may be.
 const WIDTH: usize = 64;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A line of columns, each showing the average rate over its part of the run, and the highest rate as a number. Empty
-/// for runs too short to chart.
-pub fn rate_over_time(timeline: &Timeline) -> String {
+/// One line of columns, each the average rate of its share of the time, and the highest one in figures. Empty for runs
+/// too short to have a course. `columns` are those of the terminal.
+pub fn rate_over_time(timeline: &Timeline, columns: Option<usize>) -> String {
     let intervals = &timeline.datagrams;
     if intervals.len() < 3 {
         return String::new();
     }
 
-    let per_column = intervals.len().div_ceil(WIDTH);
+    let (least, most) = WIDTHS;
+    let width = columns.map_or(WIDTH, |all| all.saturating_sub(MARGIN).clamp(least, most));
+    let per_column = intervals.len().div_ceil(width);
     let column_seconds = |column: &[u64]| column.len() as f64 * timeline.interval_ns as f64 / 1e9;
     // The last interval is seldom complete; alone in a column it would look like a drop in the rate.
     let whole = &intervals[..intervals.len() - 1];
@@ -24,9 +31,9 @@ pub fn rate_over_time(timeline: &Timeline) -> String {
         .map(|column| column.iter().sum::<u64>() as f64 / column_seconds(column))
         .collect();
     let top = rates.iter().copied().fold(0.0, f64::max);
-    let columns: String = rates.iter().map(|rate| column(*rate, top)).collect();
+    let chart: String = rates.iter().map(|rate| column(*rate, top)).collect();
     let seconds = whole.len() as f64 * timeline.interval_ns as f64 / 1e9;
-    format!("  rate    ▕{columns}▏ {seconds:.1} s, top {}/s\n", grouped(top as u64))
+    format!("  rate    ▕{chart}▏ {seconds:.1} s, top {}/s\n", grouped(top as u64))
 }
 
 fn column(value: f64, top: f64) -> char {
@@ -99,7 +106,7 @@ mod tests {
     #[test]
     fn columns_show_the_course() {
         let timeline = Timeline { datagrams: vec![100, 0, 50, 7], ..Timeline::default() };
-        assert_eq!(rate_over_time(&timeline), "  rate    ▕█ ▄▏ 0.3 s, top 1,000/s\n");
-        assert_eq!(rate_over_time(&Timeline::default()), "");
+        assert_eq!(rate_over_time(&timeline, None), "  rate    ▕█ ▄▏ 0.3 s, top 1,000/s\n");
+        assert_eq!(rate_over_time(&Timeline::default(), None), "");
     }
 }

@@ -28,6 +28,24 @@ pub fn generated_part(path: &str, [begin, end]: [&str; 2], text: &str) {
     generated(path, &format!("{before}{begin}{text}{end}{after}"));
 }
 
+/// Columns and rows of the terminals for which screens are kept.
+pub const TERMINALS: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+
+/// Compares what a terminal of each width shows with `FOLDER/NAME-COLUMNS.txt`, as [`generated`] does. No line may be
+/// wider, but for a word that is longer than a line and stays whole.
+#[track_caller]
+pub fn screens(folder: &str, name: &str, shown: impl Fn(u16) -> String) {
+    for (columns, _) in TERMINALS {
+        let text = shown(columns);
+        for line in text.lines() {
+            let is_one_word = line.split_whitespace().nth(1).is_none();
+            let fits = line.chars().count() <= usize::from(columns);
+            assert!(fits || is_one_word, "{name} at {columns} columns: {line}");
+        }
+        generated(&format!("{folder}/{name}-{columns}.txt"), &text);
+    }
+}
+
 /// The root of the repository.
 ///
 /// Cargo says where it runs the tests. The compiled-in path may belong to another clone that shares the target directory, which

@@ -26,7 +26,7 @@ mod wait;
 
 pub use alone::alone;
 pub use folder::{SmallDisk, TempDir};
-pub use generated::{generated, generated_part, root};
+pub use generated::{TERMINALS, generated, generated_part, root, screens};
 pub use lossy::LossyWay;
 pub use mmdb::{Field as MmdbField, mmdb};
 pub use need::{find_tool, need_python_module, need_root, need_root_netns, need_tool, say, skip};

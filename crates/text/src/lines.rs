@@ -1,12 +1,31 @@
 //! Lines that fit a terminal. A character counts as one column, a color sequence as none.
 
-/// The line, or as much of it as fits into `columns`, ending with `…`.
+/// The line, or as much of it as fits into `columns`, with `…` at its end. Sequences of colors all stay.
 pub fn cut(line: &str, columns: usize) -> String {
-    if line.chars().count() <= columns {
+    if width(line) <= columns {
         return line.to_owned();
     }
-    let kept = line.chars().take(columns.saturating_sub(1));
-    kept.chain((columns > 0).then_some('…')).collect()
+    let mut kept = String::new();
+    let mut mark = (columns > 0).then_some('…');
+    let mut left = columns.saturating_sub(1);
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        if c == '\x1b' {
+            kept.push(c);
+            while let Some(c) = rest.next() {
+                kept.push(c);
+                if c.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+        } else if left > 0 {
+            kept.push(c);
+            left -= 1;
+        } else {
+            kept.extend(mark.take());
+        }
+    }
+    kept
 }
 
 /// A name that fits into `columns`: a long one is cut in the middle, because the end of an address or path is the most
@@ -59,6 +78,8 @@ fn fold(line: &str, columns: usize, out: &mut String) {
     for (at, word) in further.trim_end().split(' ').enumerate() {
         let length = width(word);
         if at > 0 && used + 1 + length > columns {
+            // Between words may be several spaces.
+            out.truncate(out.trim_end_matches(' ').len());
             out.push('\n');
             out.push_str(indent);
             out.push_str("  ");
@@ -87,6 +108,8 @@ mod tests {
         {
             assert_eq!(cut("datagram", columns), expected);
         }
+        assert_eq!(cut("\x1b[31mdatagram\x1b[0m", 8), "\x1b[31mdatagram\x1b[0m");
+        assert_eq!(cut("\x1b[31mdatagram\x1b[0m", 4), "\x1b[31mdat…\x1b[0m");
         for (columns, expected) in
             [(0, ""), (1, "…"), (5, "ho…14"), (9, "host…:514"), (20, "host.example:514")]
         {
@@ -101,6 +124,7 @@ mod tests {
             "short\n  what helps: read\n    faster, or ask for a\n    larger buffer\nend\n";
         assert_eq!(folded(text, 24), expected);
         assert_eq!(folded(text, 80), text);
+        assert_eq!(folded("late 0  early 0", 8), "late 0\n  early\n  0");
         assert_eq!(folded("\x1b[31mred\x1b[0m and more", 12), "\x1b[31mred\x1b[0m and more");
     }
 

@@ -1,9 +1,10 @@
 //! Exit codes: sysexits(3), and three of our own.
 
-use crate::screen::Room;
+use crate::screen::{self, ink_of};
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use text::{Ink, Tint};
 
 /// The failures, each with its code and what that means to whoever looks at it.
 macro_rules! failures {
@@ -117,9 +118,26 @@ pub(crate) fn from_result(result: anyhow::Result<ExitCode>) -> ExitCode {
         Err(error) => error,
     };
     // There is nowhere left to say it when standard error is closed too.
-    let text = Room::of(&io::stderr()).folded(&format!("weir: {error:#}\n"));
+    let text = screen::for_people(&io::stderr(), &format!("weir: {error:#}\n"), tint);
     let _ = io::stderr().write_all(text.as_bytes());
     failure_of(&error).code()
+}
+
+/// What a line of an error is about: what went wrong, each mistake of several, or what helps.
+fn tint(line: &str) -> Tint {
+    match line {
+        _ if line.starts_with("weir: ") => Tint::Alarm,
+        _ if line.trim_start().starts_with("Fix: ") => Tint::Good,
+        _ => Tint::Notice,
+    }
+}
+
+/// The same on a mistake of the command line, below which stands how it is used.
+fn tint_of_usage(line: &str) -> Tint {
+    match tint(line) {
+        Tint::Notice => Tint::Plain,
+        known => known,
+    }
 }
 
 fn failure_of(error: &anyhow::Error) -> Failure {
@@ -142,16 +160,22 @@ fn failure_of(error: &anyhow::Error) -> Failure {
 /// Prints what clap has to say: help and version on standard output with code 0, mistakes on standard error with 64.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let _ = error.print();
+        let styled = error.render();
+        let text = match ink_of(&io::stdout()) {
+            Ink::Plain => styled.to_string(),
+            Ink::Color => styled.ansi().to_string(),
+        };
+        let _ = print(&text);
         return ExitCode::SUCCESS;
     }
     // As every other message of this program begins, and as it names what helps.
     let text = error.to_string().replace("  tip: ", "  Fix: ");
-    let _ = match text.strip_prefix("error:") {
-        Some(rest) => write!(io::stderr(), "weir:{rest}"),
+    let text = match text.strip_prefix("error:") {
+        Some(rest) => screen::for_people(&io::stderr(), &format!("weir:{rest}"), tint_of_usage),
         // The help, for a command that was given nothing.
-        None => write!(io::stderr(), "{text}"),
+        None => text,
     };
+    let _ = io::stderr().write_all(text.as_bytes());
     Failure::Usage.code()
 }
 

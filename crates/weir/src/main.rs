@@ -18,12 +18,15 @@ mod refused;
 mod running;
 mod screen;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use command::{
     completions, config, doctor, flows, r#gen, help, hop, lab, ledger, man, mitigate,
     namespace_helper, relay, reload, run, sink, sockets, stop, top, verify, version,
 };
+use screen::{Color, Room};
+use std::ffi::OsString;
 use std::process::ExitCode;
+use std::{env, io};
 
 /// Telemetry that must survive congestion: a datagram tee that accounts for every datagram.
 #[derive(Parser)]
@@ -31,6 +34,9 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// When texts for people have colors
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
+    color: Color,
 }
 
 #[derive(Subcommand)]
@@ -59,12 +65,31 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    screen::choose(color_of(env::args_os()));
+    let cli = match parse(env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
 
     exit::from_result(run(&cli))
+}
+
+/// Reads a command line; help is as wide as the terminal.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    // 0: lines of any length.
+    let columns = Room::of(&io::stdout()).columns.unwrap_or(0);
+    let matches = Cli::command().term_width(columns).try_get_matches_from(words)?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// What `--color` asks for, also on a command line that is not taken and in one that asks for help.
+fn color_of(words: impl Iterator<Item = OsString>) -> Color {
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let at = words.iter().position(|word| word == "--color").map(|at| at + 1);
+    let after = at.and_then(|at| words.get(at)).map(String::as_str);
+    let within = || words.iter().find_map(|word| word.strip_prefix("--color="));
+    let named = after.or_else(within).and_then(|name| Color::from_str(name, false).ok());
+    named.unwrap_or(Color::Auto)
 }
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {

@@ -4,63 +4,45 @@ use crate::progress::rewrites_lines;
 use std::env;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
-use text::{cut, plural};
+use std::sync::OnceLock;
+use text::{Ink, Tint, cut, plural};
 
-/// Whether texts have colors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ink {
-    Plain,
-    Color,
+/// When texts have colors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb
+    Auto,
+    Always,
+    Never,
 }
 
-impl Ink {
-    /// Colors on a terminal, unless `NO_COLOR` is set or `TERM` is dumb.
-    pub(crate) fn of(stream: &impl IsTerminal) -> Ink {
-        let is_unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if rewrites_lines(stream) && !is_unwanted { Ink::Color } else { Ink::Plain }
-    }
+/// What the command line says, for the whole process.
+static COLOR: OnceLock<Color> = OnceLock::new();
 
-    /// The text with each line in the color of its tint.
-    pub(crate) fn paint(self, text: &str, tint: fn(&str) -> Tint) -> String {
-        if self == Ink::Plain {
-            return text.to_owned();
-        }
-        let paint = |line: &str| {
-            let text = line.trim_end_matches('\n');
-            let end = &line[text.len()..];
-            match tint(text) {
-                Tint::Plain => line.to_owned(),
-                tint => format!("{}{text}\x1b[0m{end}", tint.sequence()),
-            }
-        };
-        text.split_inclusive('\n').map(paint).collect()
+/// Decides when texts have colors; only the first call counts.
+pub(crate) fn choose(color: Color) {
+    COLOR.get_or_init(|| color);
+}
+
+/// Whether what is written to this stream has colors.
+pub(crate) fn ink_of(stream: &impl IsTerminal) -> Ink {
+    let is_unwanted = || env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    match COLOR.get().copied().unwrap_or(Color::Auto) {
+        Color::Always => Ink::Color,
+        Color::Auto if rewrites_lines(stream) && !is_unwanted() => Ink::Color,
+        Color::Auto | Color::Never => Ink::Plain,
     }
 }
 
-/// How a text looks on a terminal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tint {
-    Plain,
-    Dim,
-    /// All is well.
-    Good,
-    /// Something to look at.
-    Notice,
-    /// Something is wrong.
-    Alarm,
-}
-
-impl Tint {
-    /// The terminal's sequence (ECMA-48, SGR).
-    fn sequence(self) -> &'static str {
-        match self {
-            Tint::Plain => "",
-            Tint::Dim => "\x1b[2m",
-            Tint::Good => "\x1b[32m",
-            Tint::Notice => "\x1b[33m",
-            Tint::Alarm => "\x1b[31m",
-        }
-    }
+/// Text in lines that fit the terminal, and in its colors: what a line is about is asked before it is folded.
+pub(crate) fn for_people(
+    stream: &(impl AsFd + IsTerminal),
+    text: &str,
+    tint: impl Fn(&str) -> Tint,
+) -> String {
+    let (room, ink) = (Room::of(stream), ink_of(stream));
+    let line = |line: &str| ink.paint(&room.folded(line), |_| tint(line));
+    text.split_inclusive('\n').map(line).collect()
 }
 
 /// Room on a terminal; `None` where there is any.
@@ -105,6 +87,15 @@ impl Room {
     }
 }
 
+/// Compares a text as terminals of three widths show it with what the repository keeps (see [`testkit::screens`]).
+#[cfg(test)]
+pub(crate) fn check(name: &str, text: impl Fn(Room) -> String) {
+    testkit::screens("crates/weir/tests/weir/screens", name, |columns| {
+        let room = Room { columns: Some(columns.into()), rows: None };
+        room.folded(&text(room))
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,12 +107,5 @@ mod tests {
         let text = "a rather long line\ntwo\nthree\nfour\n";
         assert_eq!(room.filled(text), "a rather long…\ntwo\n… 2 rows hidd…\n");
         assert_eq!(Room::default().filled(text), text);
-    }
-
-    #[test]
-    fn each_line_is_painted_by_what_it_is_about() {
-        let tint = |line: &str| if line == "bad" { Tint::Alarm } else { Tint::Plain };
-        assert_eq!(Ink::Color.paint("bad\nworse\n", tint), "\x1b[31mbad\x1b[0m\nworse\n");
-        assert_eq!(Ink::Plain.paint("bad\n", tint), "bad\n");
     }
 }

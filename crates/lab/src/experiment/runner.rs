@@ -7,6 +7,7 @@
 //! Memory: 8 bytes for each message and 8 for each sample of the age. The default preset uses 125 MB at its end and up to
 //! 250 threads.
 
+use super::disturbance::{Disturbance, disturbed};
 use super::flow::{Flow, FlowPlan};
 use super::model::{KernelCounters, Point, Run, Schedule, TransportName};
 use super::preset::Plan;
@@ -97,9 +98,7 @@ impl Progress {
 
 /// Shorter runs are not meaningful.
 const SHORTEST_RUN: Duration = Duration::from_secs(2);
-/// On an idle host, the delays of the scheduler are far shorter.
-const LATE: Duration = Duration::from_millis(5);
-/// Time between the connection of the last flow and the first message: by then all threads have started.
+/// From the last flow's connection to the first message: all threads have started by then.
 const RUN_UP: Duration = Duration::from_millis(200);
 
 /// Runs the experiment. Setting `stop` ends it with the results up to then.
@@ -125,6 +124,7 @@ pub fn run_among(
     }
 
     let (transports, mut results) = survey(known, plan)?;
+    let mut disturbances = Vec::new();
     for (round, losses) in plan.losses.chunks(plan.parallel_losses()).enumerate() {
         if stop.load(Ordering::Relaxed) {
             results.interrupted = true;
@@ -146,6 +146,7 @@ pub fn run_among(
                 Ok(one) => {
                     results.points.extend(one.points);
                     results.notes.extend(one.notes);
+                    disturbances.push(one.disturbance);
                 }
                 Err(error) if results.points.is_empty() => return Err(error),
                 // The earlier measurements are worth keeping.
@@ -156,6 +157,7 @@ pub fn run_among(
         }
     }
 
+    results.notes.extend(disturbed(&disturbances));
     tell_cut_runs(plan, &mut results);
     results.notes.dedup();
     Ok(results)
@@ -220,6 +222,7 @@ fn network_plan(plan: &Plan) -> network::Plan {
 struct OneLoss {
     points: Vec<Point>,
     notes: Vec<String>,
+    disturbance: Disturbance,
 }
 
 /// Runs several loss rates at the same time.
@@ -284,20 +287,7 @@ fn run_loss(
     let before = hosts.map(|host| host.counters().unwrap_or_default());
     let (finished, probed) = run_flows(plan, flows, &network, loss.to_bits(), stop)?;
 
-    if probed.late > LATE {
-        notes.push(format!(
-            "The host was busy {at}: one wake-up in a hundred came {} ms late or later, and so did messages, whatever \
-             carried them.",
-            probed.late.as_millis()
-        ));
-    }
-
-    if network.queue_drops() > 0 {
-        let drops = text::grouped(network.queue_drops());
-        notes
-            .push(format!("The narrow way's queue dropped {drops} packets {at}, beside the loss."));
-    }
-
+    let disturbance = Disturbance { loss, late: probed.late, queue_drops: network.queue_drops() };
     let [h1, h2] = hosts.map(|host| host.counters().unwrap_or_default());
     let kernel = kernel_counters(&h1.since(&before[0]), &h2.since(&before[1]));
 
@@ -326,7 +316,7 @@ fn run_loss(
         }
     }
 
-    Ok(OneLoss { points, notes })
+    Ok(OneLoss { points, notes, disturbance })
 }
 
 /// Every combination of transport, schedule and run number.

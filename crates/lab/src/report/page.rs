@@ -4,7 +4,7 @@ use super::{Chart, ReportError, write_file};
 use crate::{About, Machine};
 use std::fs;
 use std::path::{Path, PathBuf};
-use text::{date, time};
+use text::{Ink, Table, date, time};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -153,30 +153,16 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     )
 }
 
-/// The same table for a terminal. Each column is as wide as its widest cell; the first is aligned to the left, the others to
-/// the right.
-pub(super) fn text_table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
-        cells.chain(head.get(column).copied()).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded: Vec<String> = cells
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, &width))| match column {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            })
-            .collect();
-        format!("{}\n", padded.join("  ").trim_end())
-    };
-
-    let mut text = line(&mut head.iter().copied());
-    text.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
-    text
+/// The same for a terminal of this many columns: the first to the left, the others to the right.
+pub(super) fn text_table(
+    titles: &[&str],
+    rows: &[Vec<String>],
+    columns: Option<usize>,
+    ink: Ink,
+) -> String {
+    let mut table = Table::of_figures(titles);
+    rows.iter().for_each(|row| table.push(row.iter().cloned()));
+    table.text(columns, ink)
 }
 
 /// Writes `report.html`, `report.json`, `others` and `charts/*.svg` into `folder`, which is created if missing, and returns the

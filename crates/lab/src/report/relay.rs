@@ -9,7 +9,7 @@ use super::{Chart, ReportError};
 use crate::relay_sweep::{Combination, Curve, Sample, Sweep};
 use load::search::Knee;
 use std::path::{Path, PathBuf};
-use text::{grouped, percent, plural, short_count, time};
+use text::{Ink, grouped, percent, plural, short_count, time};
 
 /// The report of a sweep.
 pub struct RelayReport<'a> {
@@ -34,17 +34,18 @@ impl<'a> RelayReport<'a> {
         RelayReport { sweep }
     }
 
-    /// A table for each combination, and the knees.
-    pub fn terminal(&self) -> String {
+    /// A table for each combination, and the knees. Tables have lines of at most this many columns; sentences are the caller's
+    /// to fold.
+    pub fn terminal(&self, columns: Option<usize>, ink: Ink) -> String {
         let mut text = String::new();
         for curve in &self.sweep.curves {
             let title = format!("{}: {}", describe(curve.combination), knee(curve.knee));
             let rows: Vec<_> = curve.samples.iter().map(row).collect();
-            text.push_str(&format!("{title}\n{}\n", text_table(&HEAD, &rows)));
+            text.push_str(&format!("{title}\n{}\n", text_table(&HEAD, &rows, columns, ink)));
         }
-        text.push_str(&text_table(&KNEE_HEAD, &self.knee_rows()));
+        text.push_str(&text_table(&KNEE_HEAD, &self.knee_rows(), columns, ink));
         for note in &self.sweep.about.notes {
-            text.push_str(&format!("\n{note}\n"));
+            text.push_str(&format!("\nNote: {note}\n"));
         }
         text
     }

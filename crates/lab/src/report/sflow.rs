@@ -9,7 +9,7 @@ use super::page::{self, Page, table, text_table};
 use super::{Chart, ReportError};
 use crate::sflow::{Accuracy, Detection, Estimator, Experiment, Path as Way, Point};
 use std::path::{Path, PathBuf};
-use text::percent;
+use text::{Ink, percent};
 
 /// The report of an experiment.
 pub struct SflowReport<'a> {
@@ -37,19 +37,19 @@ impl<'a> SflowReport<'a> {
         SflowReport { experiment }
     }
 
-    /// The tables and the verdict.
-    pub fn terminal(&self) -> String {
-        let checks: Vec<_> = self.check_rows();
+    /// The tables and the verdict. Tables have lines of at most this many columns; sentences are the caller's to fold.
+    pub fn terminal(&self, columns: Option<usize>, ink: Ink) -> String {
+        let table = |titles: &[&str], rows: &[Vec<String>]| text_table(titles, rows, columns, ink);
         let mut text = format!(
             "mean of figure / truth - 1, and the share of 95 % intervals that hold the truth\n\n{}\n\
              attacks of 6 Gbit/s, limit 1 Gbit/s, one frame in 1,000 sampled: from the first frame to the event\n\n{}\n{}\n",
-            text_table(&HEAD, &self.point_rows()),
-            text_table(&ATTACK_HEAD, &self.attack_rows()),
-            text_table(&CHECK_HEAD, &checks),
+            table(&HEAD, &self.point_rows()),
+            table(&ATTACK_HEAD, &self.attack_rows()),
+            table(&CHECK_HEAD, &self.check_rows()),
         );
         text.push_str(&format!("{}\n", self.lead()));
         for note in &self.experiment.about.notes {
-            text.push_str(&format!("{note}\n"));
+            text.push_str(&format!("Note: {note}\n"));
         }
         text
     }

@@ -1,49 +1,34 @@
-//! The table for a terminal with 100 to 120 columns.
+//! The tables for a terminal.
 
-use super::figures::{Room, cells};
+use super::figures::{Cell, Room, cells};
 use super::{Report, sample_size};
 use crate::statistics::Summary;
-use text::date;
+use text::{Align, Ink, Table, Tint, date};
 
-/// Whether the terminal shows colors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
-    Plain,
-    /// ANSI colors: headings bold, intervals dimmed.
-    Color,
-}
-
-impl Ink {
-    fn paint(self, code: &str, text: &str) -> String {
-        match self {
-            Ink::Plain => text.to_owned(),
-            Ink::Color => format!("\x1b[{code}m{text}\x1b[0m"),
-        }
-    }
-}
-
-const DIM: &str = "2";
-const BOLD: &str = "1";
-
-/// Heading and width of each column. If a width is too small, the rest of the row moves; nothing is
-/// cut off.
-const COLUMNS: [(&str, usize); 13] = [
-    ("loss", 6),
-    ("seen", 6),
-    ("deliv.", 6),
-    ("msg/s", 6),
-    ("mean", 10),
-    ("p50", 10),
-    ("p90", 10),
-    ("p99", 10),
-    ("p99.9", 10),
-    ("max", 10),
-    ("age p50", 9),
-    ("age p99", 9),
-    ("resent", 6),
+/// Titles of the columns; those behind the last of the terminal are shown where there is room.
+const TITLES: [&str; 16] = [
+    "loss",
+    "seen",
+    "deliv.",
+    "msg/s",
+    "mean",
+    "p50",
+    "p90",
+    "p99",
+    "p99.9",
+    "max",
+    "age p50",
+    "age p99",
+    "resent",
+    "timeouts",
+    "under way",
+    "runs",
 ];
+/// Columns of a terminal from which on there is room for every column, with the page's digits.
+const PAGE_FROM_COLUMNS: usize = 180;
 
-pub(super) fn render(report: &Report<'_>, ink: Ink) -> String {
+/// Lines are at most as long as this terminal has columns, but for sentences, which the caller folds.
+pub(super) fn render(report: &Report<'_>, columns: Option<usize>, ink: Ink) -> String {
     let mut out = String::new();
     heading(&mut out, report, ink);
 
@@ -51,18 +36,33 @@ pub(super) fn render(report: &Report<'_>, ink: Ink) -> String {
         let series: Vec<&Summary> =
             report.series(&transport, schedule).into_iter().map(|(_, summary)| summary).collect();
         let title = format!("{transport}, {}", schedule.label());
-        line(&mut out, &format!("\n{}  {}", ink.paint(BOLD, &title), sample_size(&series)));
-
-        let heads: Vec<String> =
-            COLUMNS.iter().map(|(name, width)| format!("{name:>width$}")).collect();
-        line(&mut out, &ink.paint(DIM, &heads.join(" ")));
-        for summary in series {
-            rows(&mut out, summary, ink);
-        }
+        let title = ink.tinted(&title, Tint::Heading);
+        line(&mut out, &format!("\n{title}  {}", sample_size(&series)));
+        out.push_str(&table(&series, columns).text(columns, ink));
     }
 
     legend(&mut out, report, ink);
     out
+}
+
+/// The figures of each point, and below them their intervals.
+fn table<'a>(series: &[&Summary], columns: Option<usize>) -> Table<'a> {
+    let room = match columns {
+        Some(columns) if columns >= PAGE_FROM_COLUMNS => Room::Page,
+        _ => Room::Terminal,
+    };
+    let rows: Vec<Vec<Cell>> = series.iter().map(|summary| cells(summary, room)).collect();
+    let titles = TITLES.iter().take(rows.first().map_or(0, Vec::len));
+    let mut table = Table::new(titles.map(|title| (*title, Align::Right)));
+
+    let narrow = |value: &str| value.replace(' ', "").replace('–', "-");
+    for cells in rows {
+        table.push(cells.iter().map(|cell| narrow(&cell.value)));
+        if cells.iter().any(|cell| !cell.interval.is_empty()) {
+            table.push_tinted(cells.into_iter().map(|cell| cell.interval), Tint::Dim);
+        }
+    }
+    table
 }
 
 fn line(out: &mut String, text: &str) {
@@ -72,7 +72,7 @@ fn line(out: &mut String, text: &str) {
 
 fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
     let (about, settings) = (&report.about, &report.experiment.settings);
-    line(out, &ink.paint(BOLD, "UDP against TCP for telemetry under packet loss"));
+    line(out, &ink.tinted("UDP against TCP for telemetry under packet loss", Tint::Heading));
 
     let what = format!(
         "{} bytes, {}/s; {}; {}",
@@ -84,30 +84,13 @@ fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
     line(out, &what);
 
     if about.interrupted {
-        line(
-            out,
-            &ink.paint("33", "Ended before all runs were done: what follows is what was finished."),
-        );
+        let text = "Ended before all runs were done: what follows is what was finished.";
+        line(out, &ink.tinted(text, Tint::Notice));
     }
 
     for note in &about.notes {
         line(out, &format!("Note: {note}"));
     }
-}
-
-/// The figures of a point, with their intervals below.
-fn rows(out: &mut String, summary: &Summary, ink: Ink) {
-    let cells = cells(summary, Room::Terminal);
-    let narrow = |value: &str| value.replace(' ', "").replace('–', "-");
-    line(out, &row(cells.iter().map(|cell| narrow(&cell.value))));
-    if cells.iter().any(|cell| !cell.interval.is_empty()) {
-        let text = row(cells.iter().map(|cell| cell.interval.clone()));
-        line(out, &ink.paint(DIM, text.trim_end()));
-    }
-}
-
-fn row(values: impl Iterator<Item = String>) -> String {
-    COLUMNS.iter().zip(values).map(|((_, width), value)| format!("{value:>width$} ")).collect()
 }
 
 fn legend(out: &mut String, report: &Report<'_>, ink: Ink) {
@@ -117,5 +100,5 @@ fn legend(out: &mut String, report: &Report<'_>, ink: Ink) {
          ≥: a lower bound, for messages that were still under way at the end. age: of the newest message received.",
         report.bootstrap.resamples
     );
-    text.lines().for_each(|text| line(out, &ink.paint(DIM, text)));
+    text.lines().for_each(|text| line(out, &ink.tinted(text, Tint::Dim)));
 }

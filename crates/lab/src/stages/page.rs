@@ -1,9 +1,28 @@
 //! Writes the tables of `--stages` as text.
 
 use super::{Costs, Extrapolated, Known, Shape, Stages};
-use text::grouped;
+use text::{Align, Ink, Table, grouped};
 
-pub(super) fn render(stages: &Stages) -> String {
+const KNOWN: [(&str, Align); 7] = [
+    ("relay", Align::Left),
+    ("processors", Align::Right),
+    ("left", Align::Right),
+    ("predicted", Align::Right),
+    ("measured", Align::Right),
+    ("error", Align::Right),
+    ("lowest to highest", Align::Left),
+];
+
+const PREDICTED: [(&str, Align); 6] = [
+    ("processors", Align::Right),
+    ("targets", Align::Right),
+    ("per second", Align::Right),
+    ("behind one queue", Align::Right),
+    ("run as", Align::Left),
+    ("bottleneck", Align::Left),
+];
+
+pub(super) fn render(stages: &Stages, columns: Option<usize>, ink: Ink) -> String {
     let mut out = String::new();
     let machine = &stages.about.machine;
     line(
@@ -13,20 +32,15 @@ pub(super) fn render(stages: &Stages) -> String {
             stages.size_bytes, machine.processor, machine.kernel
         ),
     );
-    costs(&mut out, &stages.costs);
+    out.push_str(&costs(&stages.costs).text(columns, ink));
 
     line(
         &mut out,
         "\nThe model on this machine, with more offered than passes, in datagrams per second\n",
     );
-    let head = format!(
-        "{:<38} {:>10} {:>5} {:>11} {:>11} {:>7}   {}",
-        "relay", "processors", "left", "predicted", "measured", "error", "lowest to highest"
-    );
-    line(&mut out, &head);
-    for known in &stages.known {
-        line(&mut out, &row_of_known(known));
-    }
+    let mut known = Table::new(KNOWN);
+    stages.known.iter().for_each(|one| known.push(row_of_known(one)));
+    out.push_str(&known.text(columns, ink));
     if stages.known.iter().any(|known| known.shares_with_load) {
         line(&mut out, "* the load shares them");
     }
@@ -39,25 +53,22 @@ pub(super) fn render(stages: &Stages) -> String {
             stages.error_max * 100.0
         ),
     );
-    line(
-        &mut out,
-        &format!(
-            "{:>10} {:>7} {:>12}   {:<26} {}",
-            "processors", "targets", "per second", "run as", "what has no more time"
-        ),
-    );
-    for predicted in &stages.predicted {
-        line(&mut out, &row_of_predicted(predicted));
+    let mut predicted = Table::new(PREDICTED);
+    stages.predicted.iter().for_each(|one| predicted.push(row_of_predicted(one)));
+    out.push_str(&predicted.text(columns, ink));
+    for note in &stages.about.notes {
+        line(&mut out, &format!("\nNote: {note}"));
     }
     out
 }
 
 fn line(out: &mut String, text: &str) {
-    out.push_str(text.trim_end_matches(' '));
+    out.push_str(text);
     out.push('\n');
 }
 
-fn costs(out: &mut String, costs: &Costs) {
+fn costs(costs: &Costs) -> Table<'static> {
+    let mut table = Table::of_figures(&["stage", "ns"]);
     for (what, ns) in [
         ("receive, admit, write into the ring", costs.receive_ns),
         ("the same by one of several sockets", costs.member_ns),
@@ -70,36 +81,34 @@ fn costs(out: &mut String, costs: &Costs) {
         ("the lab's sender", costs.load_send_ns),
         ("the lab's receivers, for a copy", costs.load_take_ns),
     ] {
-        line(out, &format!("{what:<38} {ns:>10.0}"));
+        table.push([what.to_owned(), format!("{ns:.0}")]);
     }
+    table
 }
 
-fn row_of_known(known: &Known) -> String {
+fn row_of_known(known: &Known) -> [String; 7] {
     let (lowest, highest) = known.measured_range;
-    format!(
-        "{:<38} {:>10} {:>5.2} {:>11} {:>11} {:>6.0}%   {} to {}",
+    [
         named(known.shape),
         format!("{}{}", known.processors, if known.shares_with_load { "*" } else { "" }),
-        known.processors_left,
+        format!("{:.2}", known.processors_left),
         grouped(known.predicted_per_sec as u64),
         grouped(known.measured_per_sec as u64),
-        known.error() * 100.0,
-        grouped(lowest as u64),
-        grouped(highest as u64),
-    )
+        format!("{:.0} %", known.error() * 100.0),
+        format!("{} to {}", grouped(lowest as u64), grouped(highest as u64)),
+    ]
 }
 
-fn row_of_predicted(one: &Extrapolated) -> String {
+fn row_of_predicted(one: &Extrapolated) -> [String; 6] {
     let setup = one.relay.setup;
-    format!(
-        "{:>10} {:>7} {:>12} {:>12}   {:<22} {}",
-        setup.processors,
-        setup.shape.targets,
+    [
+        setup.processors.to_string(),
+        setup.shape.targets.to_string(),
         grouped(one.relay.rate_per_sec as u64),
         grouped(one.behind_one_queue.rate_per_sec as u64),
         way(setup.shape),
-        one.relay.limit
-    )
+        one.relay.limit.to_owned(),
+    ]
 }
 
 fn named(shape: Shape) -> String {

@@ -6,4 +6,5 @@ mod experiment;
 mod network;
 mod relay_sweep;
 mod report;
+mod screens;
 mod sflow;

@@ -168,7 +168,7 @@ fn a_sweep_is_reported_whole() {
     let page = read("report.html");
     assert!(page.contains("a &lt;relay&gt;") && !page.contains("<relay>"));
     assert!(!page.contains("<script") && page.matches("<svg").count() == 3);
-    let text = report.terminal();
+    let text = report.terminal(None, text::Ink::Plain);
     assert!(text.contains("64 bytes, 1 target, 1 flow: between 400/s and 800/s"), "{text}");
     std::fs::remove_dir_all(&folder).unwrap();
 }

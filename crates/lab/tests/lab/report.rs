@@ -1,13 +1,14 @@
-//! Reports of synthetic experiments: the files have the right formats, and their figures are right.
-mod synthetic;
+//! Reports of synthetic experiments: the files are what they claim to be, and the figures in them are right.
+pub(crate) mod synthetic;
 
 use lab::experiment::model::{Experiment, Schedule};
-use lab::report::{Ink, Report};
+use lab::report::Report;
 use lab::statistics::Bootstrap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 use testkit::{find_tool, need_python_module};
+use text::Ink;
 
 const ALL: [&str; 9] = [
     "udp",
@@ -116,14 +117,14 @@ fn charts_render() {
 #[test]
 fn the_table_fits_a_terminal() {
     let experiment = small();
-    let table = Report::new(&experiment, QUICK).terminal(Ink::Plain);
+    let table = Report::new(&experiment, QUICK).terminal(None, Ink::Plain);
     println!("{table}");
     let widest = table.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 120, "{widest} columns");
     for word in ["tcp-cubic, closed loop", "3 runs × 20 s", "≥", "100 resamples"] {
         assert!(table.contains(word), "{word} is missing");
     }
-    let colors = Report::new(&experiment, QUICK).terminal(Ink::Color);
+    let colors = Report::new(&experiment, QUICK).terminal(None, Ink::Color);
     assert_eq!(strip(&colors), table, "color changes nothing else");
 }
 
@@ -189,7 +190,7 @@ fn little_or_nothing_measured_is_still_a_report() {
     for experiment in [Experiment::default(), bare] {
         let report = Report::new(&experiment, QUICK);
         assert!(report.html().unwrap().contains("</html>"));
-        assert!(!report.terminal(Ink::Plain).is_empty());
+        assert!(!report.terminal(None, Ink::Plain).is_empty());
     }
 }
 

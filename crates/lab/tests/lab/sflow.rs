@@ -99,7 +99,8 @@ fn a_collector_that_multiplies_by_n_fails_where_something_is_lost() {
 
     let folder = TempDir::new();
     let report = SflowReport::new(&experiment);
-    assert!(report.terminal().contains("of 17 checks fail"), "{}", report.terminal());
+    let text = report.terminal(None, text::Ink::Plain);
+    assert!(text.contains("of 17 checks fail"), "{text}");
     let written = report.write(folder.path()).unwrap();
     let names = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap());
     let expected = ["report.json", "report.html", "points.csv", "attacks.csv", "figures.svg"];

@@ -348,4 +348,12 @@ mod tests {
             "{text}"
         );
     }
+
+    #[test]
+    fn generated_screens() {
+        let config = Config::parse(EXAMPLE, "example").unwrap();
+        crate::screen::check("config-check-right", |_| {
+            verdict("weir.toml", &config, Some(212_992))
+        });
+    }
 }

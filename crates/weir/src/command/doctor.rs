@@ -11,13 +11,13 @@ pub(crate) use host::Host;
 
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use crate::screen::{Ink, Room, Tint};
+use crate::screen;
 use config::{Config, Finding, ListenerConfig, Severity, TargetConfig, UdpListener, UdpTarget};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use text::plural;
+use text::{Tint, plural};
 
 /// Say which limits of this host will lose data, and what fixes each
 ///
@@ -110,7 +110,7 @@ pub(crate) fn for_people(text: &str) -> String {
         Some("ok") => Tint::Good,
         _ => Tint::Plain,
     };
-    Ink::of(&io::stdout()).paint(&Room::of(&io::stdout()).folded(text), tint)
+    screen::for_people(&io::stdout(), text, tint)
 }
 
 fn summary(findings: &[Finding]) -> String {

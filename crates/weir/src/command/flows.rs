@@ -138,7 +138,10 @@ enum How {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.fields {
-        return exit::print_and_end(&page::fields(), ExitCode::SUCCESS);
+        return exit::print_and_end(
+            &Room::of(&io::stdout()).folded(&page::fields()),
+            ExitCode::SUCCESS,
+        );
     }
     let has_input = args.listen.is_some() || args.pcap.is_some();
     if args.events && !has_input {
@@ -288,16 +291,15 @@ fn show(
         json::line(engine, input, now_ns)
     } else {
         let room = Room::of(&io::stdout());
-        let columns = room.columns.unwrap_or(80);
         let head = page::head(engine, input, before);
         let body = if args.agents {
-            page::agents(engine)
+            page::agents(engine, room)
         } else if args.counters {
-            page::counters(engine)
+            page::counters(engine, room)
         } else {
-            page::flows(&engine.counting()[0], engine.groups(), now_ns, columns)
+            page::flows(&engine.counting()[0], engine.groups(), now_ns, room)
         };
-        let page = format!("{head}\n{body}");
+        let page = room.folded(&format!("{head}\n{body}"));
         match before.is_some() && rewrites_lines(&io::stdout()) {
             true => format!("\x1b[H\x1b[J{}", room.filled(&page)),
             false => page,

@@ -6,11 +6,13 @@ use crate::addresses;
 use crate::exit::{self, Failure};
 use crate::progress::{ProgressMode, with_progress};
 use crate::refused::by_sender;
+use crate::screen::Room;
 use ::load::Payload;
 use ::load::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use clap::ValueEnum;
 use config::TargetAddress;
 use std::fmt::Write as _;
+use std::io;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -140,7 +142,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = match (args.json, args.quiet) {
         (true, _) => serde_json::to_string_pretty(&report)? + "\n",
         (false, true) => String::new(),
-        (false, false) => report_text(&report),
+        (false, false) => Room::of(&io::stdout()).folded(&report_text(&report)),
     };
 
     let has_failed = report.failed_datagrams > 0;
@@ -308,6 +310,8 @@ fn report_text(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::load::LatencyReport;
+    use ::load::generate::{ErrorCounts, TargetReport};
 
     #[test]
     fn rates() {
@@ -331,5 +335,53 @@ mod tests {
         for text in ["", "a", "9..8", "64:0", "64:", "64:1,,"] {
             assert!(parse_sizes(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn generated_screens() {
+        let many = 12_345_678_901;
+        let progress = Progress::default();
+        progress.sent_datagrams.store(many, Ordering::Relaxed);
+        progress.failed_datagrams.store(345, Ordering::Relaxed);
+        let to = |to: &str| TargetReport {
+            to: to.to_owned(),
+            sent_datagrams: many / 2,
+            sent_bytes: many * 100,
+            heartbeats: 6_172,
+            heartbeat_bytes: 1_234_400,
+            failed: ErrorCounts::default(),
+            errors: ErrorCounts::default(),
+        };
+        let report = Report {
+            run: "0123456789abcdef".to_owned(),
+            elapsed_seconds: 61_728.39,
+            sent_datagrams: many,
+            sent_bytes: many * 200,
+            heartbeats: 12_345,
+            heartbeat_bytes: 2_468_800,
+            failed_datagrams: 0,
+            slots_behind: 678,
+            datagrams_per_sec: 200_000.0,
+            bits_per_sec: 320_000_000.0,
+            lateness: LatencyReport {
+                samples: many,
+                p50_ns: 12_000,
+                p99_ns: 345_000,
+                max_ns: 6_780_000,
+                ..LatencyReport::default()
+            },
+            process_cpu_seconds: 1.0,
+            targets: vec![
+                to("udp://collector-17.eu-west.a-rather-long-domain.example.com:5514"),
+                to("udp://127.0.0.1:5514"),
+            ],
+        };
+        crate::screen::check("gen", |_| {
+            format!(
+                "{}\n{}",
+                progress_line(&progress, Duration::from_secs(61_728)),
+                report_text(&report)
+            )
+        });
     }
 }

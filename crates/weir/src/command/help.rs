@@ -1,7 +1,9 @@
 //! `weir help`: what a command is for and takes, as its `--help` says it.
 
-use crate::{Cli, exit};
-use clap::Parser;
+use crate::screen::Room;
+use crate::{exit, parse};
+use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
 /// Explain a command
@@ -15,10 +17,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.words == ["exit-codes"] {
         let lines = exit::codes().map(|(code, meaning)| format!("{code:>3}  {meaning}\n"));
-        return exit::print_and_end(&lines.collect::<String>(), ExitCode::SUCCESS);
+        let text = Room::of(&io::stdout()).folded(&lines.collect::<String>());
+        return exit::print_and_end(&text, ExitCode::SUCCESS);
     }
     let words = args.words.iter().map(String::as_str);
-    match Cli::try_parse_from(["weir"].into_iter().chain(words).chain(["--help"])) {
+    match parse(["weir"].into_iter().chain(words).chain(["--help"]).map(OsString::from)) {
         // What `--help` prints is an error to clap.
         Err(said) => Ok(exit::usage(&said)),
         // A command that takes every word says itself what it is.

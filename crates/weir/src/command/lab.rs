@@ -7,6 +7,7 @@ mod udp_vs_tcp;
 
 use crate::command::version::COMMIT;
 use crate::exit::{self, Failure};
+use crate::screen::{Room, ink_of};
 use lab::Beginning;
 use lab::report::{Folder, ReportError};
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use sys::signal::stop_flag;
+use text::Ink;
 
 /// Measure transports, relays and traffic figures under packet loss, in networks that are made for it and gone afterwards
 ///
@@ -70,6 +72,12 @@ impl Running {
         let _ = writeln!(io::stderr(), "the report: {}", folder.join("report.html").display());
         Ok(ended)
     }
+}
+
+/// The tables of a report, as wide as the terminal, and its sentences in lines that fit it.
+fn for_people(tables: impl FnOnce(Option<usize>, Ink) -> String) -> String {
+    let room = Room::of(&io::stdout());
+    room.folded(&tables(room.columns, ink_of(&io::stdout())))
 }
 
 /// An experiment begins now.

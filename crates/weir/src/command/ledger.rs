@@ -8,14 +8,14 @@ use crate::ask::{Daemon, ask};
 use crate::exit::{self, Failure, Reader};
 use crate::live::{self, Next, wait};
 use crate::progress::rewrites_lines;
-use crate::screen::{Ink, Room, Tint};
+use crate::screen::{self, Room, ink_of};
 use ledger::{Snapshot, waterfall};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
-use text::cut;
 use text::units::parse_duration;
+use text::{Tint, cut};
 
 /// Show what was received, what left, what was lost, where and why
 ///
@@ -72,8 +72,8 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
             let text = match (args.json, redraws) {
                 (true, _) => body + "\n",
                 (false, true) => {
-                    let ink = Ink::of(&io::stdout());
-                    format!("\x1b[H\x1b[J{}", ink.paint(&page(room), tint))
+                    let page = ink_of(&io::stdout()).paint(&page(room), tint);
+                    format!("\x1b[H\x1b[J{page}")
                 }
                 (false, false) => page(Room { rows: None, ..room }) + "\n",
             };
@@ -116,11 +116,11 @@ fn say_trouble(text: &str, drawn_over: Option<Room>) {
 
 /// The text in lines that fit the terminal, and in its colors.
 fn for_people(text: &str) -> String {
-    Ink::of(&io::stdout()).paint(&Room::of(&io::stdout()).folded(text), tint)
+    screen::for_people(&io::stdout(), text, tint)
 }
 
 /// What a line of a ledger is about.
-fn tint(line: &str) -> Tint {
+pub(crate) fn tint(line: &str) -> Tint {
     let is_inside = line.starts_with(' ');
     match line.split_whitespace().next() {
         Some("lost" | "rejected" | "uncertain" | "UNACCOUNTED" | "trouble:") if is_inside => {
@@ -128,6 +128,7 @@ fn tint(line: &str) -> Tint {
         }
         Some("skip") if is_inside => Tint::Dim,
         _ if line.starts_with("largest loss: ") => Tint::Alarm,
+        _ if line.starts_with("left behind: ") => Tint::Alarm,
         _ if line.starts_with("nothing lost") => Tint::Good,
         _ if line.contains("THE ENDS DISAGREE") => Tint::Alarm,
         _ => Tint::Plain,

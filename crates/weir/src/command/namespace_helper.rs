@@ -5,6 +5,7 @@ mod place;
 use crate::allowed::{self, User, users};
 use crate::daemon::say;
 use crate::exit::Failure;
+use crate::screen::Room;
 use anyhow::Context;
 use place::{Place, Remover};
 use sd_notify::NotifyState;
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let kept = give_up_capabilities()?;
 
-    let banner = banner(&place, &allowed, kept);
+    let banner = Room::of(&io::stderr()).folded(&banner(&place, &allowed, kept));
     let uids = allowed.iter().map(|user| user.uid).chain([sys::process::effective_uid()]);
     let allowed = Allowed { uids: uids.collect() };
 

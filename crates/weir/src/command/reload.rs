@@ -3,6 +3,8 @@
 use crate::ask;
 use crate::exit::{self, Failure};
 use crate::running::Daemon;
+use crate::screen::Room;
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 use text::units::{display_duration, parse_duration};
@@ -42,9 +44,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
 
     match said.code {
-        0 => exit::print_and_end(&said.text(), ExitCode::SUCCESS),
+        0 => {
+            let text = Room::of(&io::stdout()).folded(&said.text());
+            exit::print_and_end(&text, ExitCode::SUCCESS)
+        }
         code => {
-            crate::daemon::say(&said.text());
+            crate::daemon::say_folded(&said.text());
             Ok(ExitCode::from(code))
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::command::run::load;
 use crate::exit::{self, Failure};
+use crate::screen;
 use config::{Config, Opening, SinkConfig, Source};
 use ledger::Trouble;
 use record::{
@@ -12,9 +13,11 @@ use sink::{Remote, Step};
 use sockets::attribution::{Host, HostOptions};
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use text::Tint;
 use text::units::{display_duration, parse_duration};
 
 /// Try a sink of a configuration
@@ -62,7 +65,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let id = format!("{:016x}", RandomState::new().build_hasher().finish());
     let steps = check(&config, sink, &id, args.timeout)?;
     let failed = steps.iter().find_map(|step| step.result.as_ref().err());
-    let result = if args.json { as_json(sink, &id, &steps) } else { as_text(sink, &id, &steps) };
+    let to = sink.to.to_string();
+    let result = match args.json {
+        true => as_json(sink, &id, &steps),
+        false => screen::for_people(&io::stdout(), &as_text(&sink.name, &to, &id, &steps), tint),
+    };
     let code = failed.map_or(ExitCode::SUCCESS, |trouble| failure_of(trouble).code());
     exit::print_and_end(&result, code)
 }
@@ -160,8 +167,17 @@ fn test_row(config: &Config, sink: &SinkConfig, id: &str) -> Chunk {
     builder.cut(None).expect("a row was added")
 }
 
-fn as_text(sink: &SinkConfig, id: &str, steps: &[Step]) -> String {
-    let mut out = format!("sink {}: {} (weir_check = {id})\n", sink.name, sink.to);
+/// What a line about a step says.
+fn tint(line: &str) -> Tint {
+    match line.split_whitespace().nth(1) {
+        Some("ok") => Tint::Good,
+        Some("FAILED") => Tint::Alarm,
+        _ => Tint::Plain,
+    }
+}
+
+fn as_text(name: &str, to: &str, id: &str, steps: &[Step]) -> String {
+    let mut out = format!("sink {name}: {to} (weir_check = {id})\n");
     for Step { what, took, result } in steps {
         let took = display_duration(Duration::from_micros(took.as_micros() as u64));
         let line = match result {
@@ -200,5 +216,29 @@ fn failure_of(trouble: &Trouble) -> Failure {
     match trouble.what.contains("Permission denied") {
         true => Failure::Permission,
         false => Failure::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_screens() {
+        let step = |what, ms, result| Step { what, took: Duration::from_millis(ms), result };
+        let steps = [
+            step("encode", 1, Ok("1 record in 412 bytes of weir.v1.SocketRecord".to_owned())),
+            step("connect", 12, Ok("3 brokers; the topic has 12 partitions".to_owned())),
+            step(
+                "deliver",
+                30_000,
+                Err(Trouble {
+                    what: "kafka://broker-1.eu-west.example.com:9092: the broker did not answer within 30 s".into(),
+                    fix: "see that the broker is up and that its advertised listeners can be reached from here".into(),
+                }),
+            ),
+        ];
+        let to = "kafka://broker-1.eu-west.example.com:9092/telemetry.sockets";
+        crate::screen::check("sink-check", |_| as_text("archive", to, "0123456789abcdef", &steps));
     }
 }

@@ -21,12 +21,14 @@ pub(crate) use args::Args;
 
 use crate::exit::{self, Failure};
 use crate::live::{Next, wait};
+use crate::screen::Room;
 use assemble::Assembler;
 use live::Live;
 use read::Capture;
 use show::Printer;
 use sockets::Transport;
 use sockets::filter::{Filter, Needs};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -35,7 +37,10 @@ use write::CaptureFile;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.columns.as_deref() == Some("help") {
-        return exit::print_and_end(&shown::help(), ExitCode::SUCCESS);
+        return exit::print_and_end(
+            &Room::of(&io::stdout()).folded(&shown::help()),
+            ExitCode::SUCCESS,
+        );
     }
     if args.count.is_some() && args.watch.is_none() && !args.closed && args.receive.is_none() {
         return Err(Failure::Usage.error("--count says when --watch, --closed or --receive ends"));

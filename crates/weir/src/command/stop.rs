@@ -1,8 +1,11 @@
 //! `weir stop`: ends the running daemon, and says whether everything was delivered.
 
 use crate::ask;
+use crate::command::ledger::tint;
 use crate::exit::{self, Failure};
 use crate::running::Daemon;
+use crate::screen;
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 use text::units::{display_duration, parse_duration};
@@ -39,5 +42,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
     // Whoever starts the next one finds the addresses free.
     daemon.wait_to_end(args.timeout);
-    exit::print_and_end(&said.text(), ExitCode::from(said.code))
+    let text = screen::for_people(&io::stdout(), &said.text(), tint);
+    exit::print_and_end(&text, ExitCode::from(said.code))
 }

@@ -7,7 +7,7 @@ mod model;
 
 use crate::exit::{self, Failure};
 use crate::progress::rewrites_lines;
-use crate::screen::{Ink, Room};
+use crate::screen::{Room, ink_of};
 use anyhow::Context as _;
 use feed::Answer;
 use model::{Model, Next};
@@ -79,7 +79,7 @@ fn live(
     answers: &Receiver<Result<Answer, String>>,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let ink = Ink::of(&io::stdout());
+    let ink = ink_of(&io::stdout());
     let mut is_due = true;
     while !stop.load(Ordering::Relaxed) {
         if is_due {

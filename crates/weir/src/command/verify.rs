@@ -6,6 +6,7 @@ use crate::addresses;
 use crate::exit::{self, Failure};
 use crate::progress::{ProgressMode, with_progress};
 use crate::refused::by_receiver;
+use crate::screen::{Room, ink_of};
 use ::ledger::Snapshot;
 use ::load::join::{self, Join, Observed};
 use ::load::verify::{Done, Options, Progress, Report, Until, Verifier};
@@ -14,6 +15,7 @@ use ::text::units::{parse_count, parse_duration, parse_size};
 use config::ListenAddress;
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -173,7 +175,7 @@ fn announce(args: &Args, verifier: &Verifier) {
         }
         text.push('\n');
     }
-    crate::daemon::say(&text);
+    crate::daemon::say_folded(&text);
 }
 
 fn progress_line(listeners: &[Progress], elapsed: Duration) -> String {
@@ -236,6 +238,29 @@ fn result(args: &Args, report: &Report, joined: &[Join]) -> serde_json::Result<S
     Ok(match (args.json, args.quiet) {
         (true, _) => serde_json::to_string_pretty(&Output { report, ledger: joined })? + "\n",
         (false, true) => String::new(),
-        (false, false) => text::report(report, joined),
+        (false, false) => {
+            let out = io::stdout();
+            ink_of(&out).paint(&text::report(report, joined, Room::of(&out)), text::tint)
+        }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_progress() {
+        let progress = Progress::default();
+        for (counter, count) in [
+            (&progress.received, 12_345_678),
+            (&progress.missing, 12_345),
+            (&progress.faulty, 67),
+            (&progress.kernel_dropped, 8_901),
+        ] {
+            counter.store(count, Ordering::Relaxed);
+        }
+        let line = progress_line(&[progress, Progress::default()], Duration::from_secs(61));
+        crate::screen::check("verify-progress", |room| room.filled(&line));
+    }
 }

@@ -1,7 +1,9 @@
 //! `weir version`: what this program was built from, and with what.
 
 use crate::exit;
+use crate::screen::Room;
 use serde_json::json;
+use std::io;
 use std::process::ExitCode;
 
 /// Print the version, the commit, the target and what was built in
@@ -55,11 +57,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             true => "none".to_owned(),
             false => names.join(" "),
         };
-        format!(
+        let text = format!(
             "weir {VERSION}\ncommit    {COMMIT}\ntarget    {target}\nfeatures  {}\nleft out  {}\n",
             list(with),
             list(without)
-        )
+        );
+        Room::of(&io::stdout()).folded(&text)
     };
     exit::print_and_end(&text, ExitCode::SUCCESS)
 }

@@ -1,8 +1,9 @@
 //! Something true on the screen: a line for each target, and the rates for the service manager.
 
 use super::log;
+use crate::command::ledger::tint;
 use crate::progress::{ProgressMode, rewrites_lines};
-use crate::screen::Room;
+use crate::screen::{self, Room};
 use ledger::{Event, HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -188,9 +189,9 @@ pub(crate) fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// As [`say`], in lines that fit the terminal.
+/// As [`say`], in lines that fit the terminal and in the colors of a ledger.
 pub(crate) fn say_folded(text: &str) {
-    say(&Room::of(&io::stderr()).folded(text));
+    say(&screen::for_people(&io::stderr(), text, tint));
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ fn what_is_not_sflow_is_counted() {
 }
 
 /// A pcap of what was sent.
-fn capture(datagrams: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn capture(datagrams: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 101] {
         file.extend(word.to_le_bytes());

@@ -1,36 +1,34 @@
 //! What commands print for people, as text in the repository for terminals of three widths: `make generated` writes it again.
 
+use crate::flows_command::capture;
 use ledger::{
     Accounting, Amount, Gauge, HopBuilder, HopKind, Reason, SinkCounters, Snapshot, Trouble,
 };
+use load::sflow::{Agent, AgentOptions, TrueFlow};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
-use testkit::{TempDir, root};
-
-/// Columns of the terminals.
-const WIDTHS: [u16; 3] = [80, 120, 200];
+use testkit::{TERMINALS, TempDir, root};
 
 /// Runs `weir ARGS` for each width and compares what it prints; what it says on standard error stands below.
 fn check(name: &str, args: &[&str]) {
-    for width in WIDTHS {
+    check_in(&root(), name, args);
+}
+
+/// The same in this folder.
+fn check_in(folder: &Path, name: &str, args: &[&str]) {
+    testkit::screens("crates/weir/tests/weir/screens", name, |columns| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(args).current_dir(root()).env("COLUMNS", width.to_string());
-        let output = command.env_remove("WEIR_CONFIG").output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        testkit::generated(
-            &format!("crates/weir/tests/weir/screens/{name}-{width}.txt"),
-            &format!("{text}{said}"),
-        );
-        for line in text.lines().chain(said.lines()) {
-            // A word that is longer than a line stays whole.
-            let is_one_word = line.split_whitespace().nth(1).is_none();
-            let fits = line.chars().count() <= usize::from(width);
-            assert!(fits || is_one_word, "{name} at {width}: {line}");
+        command.args(args).current_dir(folder).env("COLUMNS", columns.to_string());
+        for name in ["WEIR_CONFIG", "WEIR_ADMIN"] {
+            command.env_remove(name);
         }
-    }
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text + &String::from_utf8(output.stderr).unwrap()
+    });
 }
 
 fn amount(count: u64) -> Amount {
@@ -87,7 +85,7 @@ fn serve(snapshot: &Snapshot) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        for _ in WIDTHS {
+        for _ in TERMINALS {
             let (mut stream, _) = listener.accept().unwrap();
             let (mut head, mut piece) = (Vec::new(), [0; 1024]);
             while !head.ends_with(b"\r\n\r\n") {
@@ -117,18 +115,93 @@ fn generated_sockets() {
     check("sockets-listening", &["sockets", "--read", capture, "--listening"]);
 }
 
+/// A file that is right, and has a bit of everything.
+const CONFIGURATION: &str = r#"
+[[listener]]
+name = "syslog"
+listen = "udp://0.0.0.0:514"
+receive_buffer = "16MiB"
+
+[[listener.target]]
+name = "old"
+to = "udp://collector-17.eu-west.a-rather-long-domain.example.com:5514"
+rate_limit = 1000
+
+[[listener.target]]
+name = "copy"
+to = "file:/var/log/weir/a-rather-long-folder-of-copies/copy.log"
+
+[sockets]
+interval = "10s"
+
+[[sink]]
+name = "archive"
+from = ["sockets", "syslog"]
+to = "file:/var/lib/weir/records"
+"#;
+
 #[test]
-fn generated_mistakes_of_a_configuration() {
+fn generated_configurations() {
     let folder = TempDir::new();
-    let file = folder.text("weir.toml");
-    let text = "[[listener]]\nlisten = \"127.0.0.1:5514\"\nrecieve_buffer = \"16K\"\n\n[[listener.target]]\nname = \"old\"\nto = \"udp://collector.example.com\"\n";
-    std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(["config", "check", "-"]).env("COLUMNS", "80");
-    command.stdin(std::fs::File::open(&file).unwrap());
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    testkit::generated("crates/weir/tests/weir/screens/config-check-80.txt", &said);
-    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+    std::fs::write(folder.file("weir.toml"), CONFIGURATION).unwrap();
+    check_in(folder.path(), "config-show", &["config", "show"]);
+
+    let mistakes = "[[listener]]\nlisten = \"127.0.0.1:5514\"\nrecieve_buffer = \"16K\"\n\n[[listener.target]]\nname = \"old\"\nto = \"udp://collector.example.com\"\n";
+    std::fs::write(folder.file("mistakes.toml"), mistakes).unwrap();
+    check_in(folder.path(), "config-check", &["config", "check", "mistakes.toml"]);
+}
+
+#[test]
+fn generated_flows() {
+    let folder = TempDir::new();
+    let flow = |last, frames_per_s| TrueFlow {
+        src: [10, 0, 0, last].into(),
+        dst: [198, 51, 100, 1].into(),
+        protocol: 17,
+        src_port: 53,
+        dst_port: 40_000,
+        frame_bytes: 1_000,
+        frames_per_s,
+    };
+    let flows = vec![flow(1, 400_000.0), flow(2, 200_000.0), flow(3, 20_000.0)];
+    let mut agent = Agent::new(AgentOptions::default(), flows, 1);
+    let datagrams: Vec<Vec<u8>> = (0..500)
+        .map(|_| {
+            let mut bytes = Vec::new();
+            agent.next_datagram(&mut bytes);
+            bytes
+        })
+        .collect();
+    // One in five is lost.
+    let kept: Vec<_> = datagrams.into_iter().enumerate().filter(|(at, _)| at % 5 != 3).collect();
+    let kept: Vec<_> = kept.into_iter().map(|(_, bytes)| bytes).collect();
+    std::fs::write(folder.file("sflow.pcap"), capture(&kept)).unwrap();
+
+    let shown = |name: &str, more: &[&str]| {
+        let args = [&["flows", "--pcap", "sflow.pcap"], more].concat();
+        check_in(folder.path(), name, &args);
+    };
+    shown("flows", &[]);
+    shown(
+        "flows-keys",
+        &[
+            "--keys",
+            "group(src),src,dst,src_port,dst_port,protocol",
+            "--group",
+            "a-rather-long-name-of-a-network-of-ours=10.0.0.0/8",
+        ],
+    );
+    shown("flows-none", &["--filter", "protocol = tcp"]);
+    shown("flows-agents", &["--agents"]);
+    shown("flows-counters", &["--counters"]);
+    check("flows-fields", &["flows", "--fields"]);
+}
+
+#[test]
+fn generated_lists() {
+    check("help", &["help"]);
+    check("help-ledger", &["help", "ledger"]);
+    check("help-flows-short", &["flows", "-h"]);
+    check("exit-codes", &["help", "exit-codes"]);
+    check("sockets-columns", &["sockets", "--columns", "help"]);
 }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use testkit::{Peer, free_port, need_tool, receiver, wait_for};
+use testkit::{Peer, TempDir, free_port, need_tool, receiver, wait_for};
 
 /// A command on a terminal of its own.
 pub(crate) struct Terminal {
@@ -172,8 +172,72 @@ fn losses_are_red_on_a_terminal_unless_colors_are_unwanted() {
         assert!(text.contains("queue_full") && !text.contains('\x1b'), "{text}");
     }
 
-    let (_, text) = Terminal::start((80, 24), "doctor", &[]).unwrap().end();
-    assert!(text.contains("\x1b[32mok "), "{text}");
+    for (variables, has_color) in [(&[][..], true), (&[("NO_COLOR", "1")], false)] {
+        let (_, text) = Terminal::start((80, 24), "doctor", variables).unwrap().end();
+        assert_eq!(text.contains("\x1b[32mok "), has_color, "{text}");
+    }
+}
+
+#[test]
+fn colors_are_asked_for_or_refused_in_the_same_way_everywhere() {
+    let folder = TempDir::new();
+    let file = folder.text("weir.toml");
+    std::fs::write(&file, "[[listener]]\nlisten = 1\n").unwrap();
+    let listen = free_port();
+    let run = format!("relay --listen 127.0.0.1:{listen} --to null: --progress off");
+    for (args, mark) in [
+        (format!("config check {file}"), "\x1b[31mweir: "),
+        (run.clone(), "\x1b[32mnothing lost\x1b[0m"),
+        ("ledgr".to_owned(), "\x1b[31mweir: unrecognized"),
+        ("ledger --help".to_owned(), "\x1b[1m"),
+    ] {
+        for (more, variables, has_color) in [
+            ("", &[][..], true),
+            ("", &[("NO_COLOR", "1")], false),
+            ("", &[("TERM", "dumb")], false),
+            ("--color never", &[], false),
+            ("--color always", &[("NO_COLOR", "1")], true),
+        ] {
+            let args = format!("{args} {more}");
+            let Some(mut terminal) = Terminal::start((100, 30), &args, variables) else { return };
+            if args.starts_with("relay") {
+                terminal.wait_for_after(0, "admin off");
+                terminal.press("\x03");
+            }
+            let (_, text) = terminal.end();
+            assert_eq!(text.contains(mark), has_color, "{args} {variables:?}: {text:?}");
+            // Ctrl-C clears the row of the cursor where a terminal can.
+            let colors = text.replace("\x1b[K", "").contains('\x1b');
+            assert_eq!(colors, has_color, "{args} {variables:?}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn live_flows_fit_the_terminal() {
+    let listen = free_port();
+    for size in [(80, 24), (120, 40), (200, 60)] {
+        let args = format!(
+            "flows --listen 127.0.0.1:{listen} --interval 100ms --keys src,dst,src_port,dst_port,protocol,ttl,ip_version"
+        );
+        let Some(mut terminal) = Terminal::start(size, &args, &[]) else { return };
+        terminal.wait_for_after(0, "no samples yet");
+        let mut agents = Command::new(env!("CARGO_BIN_EXE_weir"));
+        agents.args(["gen", "sflow", "--duration", "10m", "--flows", "40", "--to"]);
+        let mut agents =
+            Peer::start(agents.arg(format!("127.0.0.1:{listen}")).stdout(Stdio::null()));
+        terminal.wait_for_after(0, "10.0.0.1");
+        agents.0.kill().unwrap();
+        terminal.press("\x03");
+        let (code, text) = terminal.end();
+        assert_eq!(code, Some(0), "{text}");
+
+        for screen in text.split("\x1b[H\x1b[J").skip(1) {
+            assert!(screen.lines().all(|line| columns(line) <= usize::from(size.0)), "{screen}");
+            // What is said at the end stands below the last one.
+            assert!(screen.lines().count() <= usize::from(size.1) + 2, "{screen}");
+        }
+    }
 }
 
 #[test]

@@ -353,3 +353,12 @@ fn a_listener_far_from_the_card_is_told() {
     );
     assert!(!found_with("near", &card, Some(&at("20-23"))).contains("node 1"));
 }
+
+#[test]
+fn generated_screens() {
+    let raised = ("proc/sys/net/core/netdev_max_backlog", "1000\n");
+    let (_tree, host) = host("screens", &[raised]);
+    let config = Config::parse(&SMALL.replace("208KiB", "16MiB"), "t").unwrap();
+    let findings = examine(&host, Some(&config));
+    crate::screen::check("doctor", |_| text(&findings) + &summary(&findings));
+}

@@ -8,7 +8,7 @@ use ::load::Address;
 use ::text::{grouped, plural, size};
 use config::ListenAddress;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -259,5 +259,5 @@ impl File {
 
 /// Talk goes to standard error; there is nowhere to say it when that is closed.
 fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "weir flows: {text}");
+    crate::daemon::say_folded(&format!("weir flows: {text}\n"));
 }

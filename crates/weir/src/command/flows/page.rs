@@ -1,17 +1,21 @@
 //! Figures for people.
 
 use super::input::Input;
+use crate::screen::{Room, ink_of};
 use ::flows::{
     Agent, AgentId, Counting, Engine, Estimate, Field, Groups, Measure, PortRate, Traffic,
 };
-use ::text::{bit_rate, grouped, percent, plural, short_count};
+use ::text::{Align, Table, bit_rate, cut_middle, grouped, percent, plural, short_count};
 use std::fmt::Write as _;
+use std::io;
 use std::time::Instant;
 
 /// Columns of a bar.
 const BAR_COLUMNS: usize = 12;
-/// Columns of a rate, its interval, its share of error and its samples.
+/// Columns of a rate, its interval and its samples.
 const FIGURE_COLUMNS: usize = 12 + 2 + 12 + 2 + 9;
+/// Keys are not cut below this.
+const KEY_COLUMNS_MIN: usize = 10;
 
 /// What there was when figures were last shown.
 pub(super) struct Before {
@@ -87,151 +91,150 @@ pub(super) fn head(engine: &Engine, input: &Input, before: Option<&Before>) -> S
     text
 }
 
-/// The heaviest flows, with a bar each.
-pub(super) fn flows(counting: &Counting, groups: &Groups, now_ns: u64, columns: usize) -> String {
+/// The heaviest flows, with a bar each where there is room. Long keys lose their middle.
+pub(super) fn flows(counting: &Counting, groups: &Groups, now_ns: u64, room: Room) -> String {
     let definition = counting.definition();
     let top = counting.top(now_ns);
+    if top.is_empty() {
+        return format!("{}\n", why_none(counting));
+    }
+
     let unit = match definition.measure {
         Measure::Bytes => "bits/s",
         Measure::Frames => "frames/s",
         Measure::Samples => "samples/s",
     };
     let names: Vec<String> = definition.keys.iter().map(|part| part.word()).collect();
-    let rows: Vec<Vec<String>> = top.iter().map(|one| counting.shown(&one.key, groups)).collect();
-    let widths: Vec<usize> = names
-        .iter()
-        .enumerate()
-        .map(|(at, name)| {
-            let cells = rows.iter().map(|row| row[at].chars().count());
-            cells.chain([name.chars().count()]).max().unwrap_or(0)
-        })
-        .collect();
+    let mut rows: Vec<Vec<String>> =
+        top.iter().map(|one| counting.shown(&one.key, groups)).collect();
+    let columns = room.columns.unwrap_or(usize::MAX);
+    let used = fit_keys(&names, &mut rows, columns.saturating_sub(FIGURE_COLUMNS));
+    let bars = used + FIGURE_COLUMNS + 2 + BAR_COLUMNS <= room.columns.unwrap_or(80);
 
-    let cells = |row: &[String]| -> String {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  "));
-        padded.collect()
-    };
-    let key_columns: usize = widths.iter().map(|width| width + 2).sum();
-    let bars = key_columns + FIGURE_COLUMNS + 2 + BAR_COLUMNS <= columns;
-    let mut text = format!("{}{unit:>12}  {:>12}  {:>9}\n", cells(&names), "95 %", "samples");
+    // Titles as wide as figures usually are: columns of a live view stay where they are.
+    let figures = [format!("{unit:>12}"), format!("{:>12}", "95 %"), format!("{:>9}", "samples")];
+    let keys = names.iter().map(|name| (name.as_str(), Align::Left));
+    let figures = figures.iter().map(|title| (title.as_str(), Align::Right));
+    let mut table = Table::new(keys.chain(figures).chain(bars.then_some(("", Align::Left))));
     let most = top.first().map_or(0.0, |figure| figure.rate.value);
-    for (figure, row) in top.iter().zip(&rows) {
-        put(
-            &mut text,
-            format_args!(
-                "{}{:>12}  {:>12}  {:>9}",
-                cells(row),
-                rate(definition.measure, figure.rate.value),
-                either_way(&figure.rate),
-                short_count(figure.rate_samples)
-            ),
-        );
-        if bars {
-            put(&mut text, format_args!("  {}", bar(figure.rate.value, most)));
+    for (figure, keys) in top.iter().zip(rows) {
+        let figures = [
+            rate(definition.measure, figure.rate.value),
+            either_way(&figure.rate),
+            short_count(figure.rate_samples),
+        ];
+        let bar = bars.then(|| bar(figure.rate.value, most));
+        table.push(keys.into_iter().chain(figures).chain(bar));
+    }
+    table.text(room.columns, ink_of(&io::stdout()))
+}
+
+/// Cuts the longest keys until all fit into so many columns, the space behind each included. Returns how many they take.
+fn fit_keys(names: &[String], rows: &mut [Vec<String>], columns: usize) -> usize {
+    let width = |(at, name): (usize, &String)| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain([name.chars().count()]).max().unwrap_or(0)
+    };
+    let mut widths: Vec<usize> = names.iter().enumerate().map(width).collect();
+    let taken = |widths: &[usize]| widths.iter().map(|width| width + 2).sum::<usize>();
+    while taken(&widths) > columns
+        && let Some(widest) = widths.iter_mut().max().filter(|width| **width > KEY_COLUMNS_MIN)
+    {
+        *widest -= 1;
+    }
+    for row in rows {
+        for (cell, width) in row.iter_mut().zip(&widths) {
+            *cell = cut_middle(cell, *width);
         }
-        text.push('\n');
     }
-    if top.is_empty() {
-        let totals = counting.totals();
-        let why = match (totals.seen, totals.counted, totals.without_key) {
-            (0, ..) => "no samples yet",
-            (_, 0, 0) => "no sample passes the filter",
-            (_, 0, _) => "no sample has all of the keys",
-            _ => "no flow is active",
-        };
-        put(&mut text, format_args!("{why}\n"));
+    taken(&widths)
+}
+
+/// Why there is no flow to show.
+fn why_none(counting: &Counting) -> &'static str {
+    let totals = counting.totals();
+    match (totals.seen, totals.counted, totals.without_key) {
+        (0, ..) => "no samples yet",
+        (_, 0, 0) => "no sample passes the filter",
+        (_, 0, _) => "no sample has all of the keys",
+        _ => "no flow is active",
     }
-    text
 }
 
 /// Each agent, with what of its samples did not arrive, and where it was lost.
-pub(super) fn agents(engine: &Engine) -> String {
-    let mut text = format!(
-        "{:<30}{:>11}{:>8}{:>8}{:>7}{:>8}\n",
-        "agent", "datagrams", "lost", "double", "late", "resets"
-    );
+pub(super) fn agents(engine: &Engine, room: Room) -> String {
+    let mut agents = Table::of_figures(&["agent", "datagrams", "lost", "double", "late", "resets"]);
+    let mut all = Table::of_figures(&[
+        "sampler",
+        "1 in",
+        "by agent",
+        "as arrived",
+        "lost in agent",
+        "lost on the way",
+    ]);
     for (id, agent) in sorted(engine) {
         let totals = agent.datagrams();
-        put(
-            &mut text,
-            format_args!(
-                "{:<30}{:>11}{:>8}{:>8}{:>7}{:>8}\n",
-                name(id),
-                grouped(totals.received),
-                share(totals.lost, totals.received + totals.lost),
-                grouped(totals.duplicate),
-                grouped(totals.reordered),
-                grouped(totals.resets)
-            ),
-        );
-    }
+        agents.push([
+            name(id),
+            grouped(totals.received),
+            share(totals.lost, totals.received + totals.lost),
+            grouped(totals.duplicate),
+            grouped(totals.reordered),
+            grouped(totals.resets),
+        ]);
 
-    put(
-        &mut text,
-        format_args!(
-            "\n{:<30}{:>9}{:>10}{:>11}{:>9}{:>9}\n",
-            "sampler", "1 in", "by agent", "as arrived", "lost in", "lost on"
-        ),
-    );
-    put(
-        &mut text,
-        format_args!("{:<30}{:>9}{:>10}{:>11}{:>9}{:>9}\n", "", "", "", "", "agent", "the way"),
-    );
-    for (id, agent) in sorted(engine) {
         let mut samplers: Vec<_> =
             agent.samplers().filter(|(traffic, ..)| *traffic == Traffic::Sampled).collect();
         samplers.sort_by_key(|(_, source, _)| *source);
         for (_, source, sampler) in samplers {
             let rates = sampler.rates();
-            put(
-                &mut text,
-                format_args!(
-                    "{:<30}{:>9}{:>10}{:>11}{:>9}{:>9}\n",
-                    format!("{} {}:{}", name(id), source.class, source.index),
-                    grouped(rates.configured.into()),
-                    short_count(rates.agent),
-                    short_count(rates.collector),
-                    percent(rates.agent_loss),
-                    percent(rates.path_loss)
-                ),
-            );
+            all.push([
+                format!("{} {}:{}", name(id), source.class, source.index),
+                grouped(rates.configured.into()),
+                short_count(rates.agent),
+                short_count(rates.collector),
+                percent(rates.agent_loss),
+                percent(rates.path_loss),
+            ]);
         }
     }
-    text
+    let ink = ink_of(&io::stdout());
+    format!("{}\n{}", agents.text(room.columns, ink), all.text(room.columns, ink))
 }
 
 /// Each interface by its counters.
-pub(super) fn counters(engine: &Engine) -> String {
-    let mut text = format!(
-        "{:<28}{:>11}{:>10}{:>11}{:>10}{:>8}\n",
-        "interface", "in bits/s", "frames/s", "out bits/s", "frames/s", "samples"
-    );
+pub(super) fn counters(engine: &Engine, room: Room) -> String {
+    let mut table = Table::of_figures(&[
+        "interface",
+        "in bits/s",
+        "frames/s",
+        "out bits/s",
+        "frames/s",
+        "samples",
+    ]);
     for (id, agent) in sorted(engine) {
         let mut ports: Vec<_> = agent.ports().collect();
         ports.sort_by_key(|(index, _)| *index);
         for (index, port) in ports {
             let name = format!("{} {index}", name(id));
             let Some(rates) = port.rates() else {
-                put(&mut text, format_args!("{name:<28}{:>11}\n", "-"));
+                table.push([name, "-".to_owned()]);
                 continue;
             };
             let bits = |rate: &PortRate| rate.bits_per_s.map_or("-".into(), short_count);
             let frames = |rate: &PortRate| rate.frames_per_s.map_or("-".into(), short_count);
-            let agrees = rates.sampled_ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
-            put(
-                &mut text,
-                format_args!(
-                    "{name:<28}{:>11}{:>10}{:>11}{:>10}{agrees:>8}\n",
-                    bits(&rates.input),
-                    frames(&rates.input),
-                    bits(&rates.output),
-                    frames(&rates.output)
-                ),
-            );
+            table.push([
+                name,
+                bits(&rates.input),
+                frames(&rates.input),
+                bits(&rates.output),
+                frames(&rates.output),
+                rates.sampled_ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            ]);
         }
     }
-    text.push_str("samples: bytes by samples for each byte by counters; 1.00 is an agent that\nsamples as it says\n");
-    text
+    let note = "samples: bytes by samples for each byte by counters; 1.00 is an agent that\nsamples as it says\n";
+    table.text(room.columns, ink_of(&io::stdout())) + note
 }
 
 /// The words of keys and filters.

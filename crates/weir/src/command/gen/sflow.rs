@@ -4,6 +4,7 @@ mod flood;
 
 use crate::addresses;
 use crate::exit::{self, Failure};
+use crate::screen::Room;
 use ::load::sflow::{Agent, AgentOptions, TrueFlow};
 use ::load::{Address, Random};
 use ::text::units::{parse_bit_rate, parse_count, parse_duration};
@@ -74,7 +75,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return exit::print_and_end(&text, ExitCode::SUCCESS);
     }
     let sent = send(args, to)?;
-    exit::print_and_end(&report(args, &sent), ExitCode::SUCCESS)
+    let text = Room::of(&io::stdout()).folded(&report(args, &sent));
+    exit::print_and_end(&text, ExitCode::SUCCESS)
 }
 
 struct Sent {

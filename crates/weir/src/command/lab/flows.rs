@@ -2,7 +2,7 @@
 
 mod ours;
 
-use super::{Running, each_once, privilege};
+use super::{Running, each_once, for_people, privilege};
 use crate::exit::Failure;
 use crate::progress::{ProgressMode, with_progress};
 use lab::About;
@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report = SflowReport::new(&experiment);
     let text = match args.json {
         true => serde_json::to_string_pretty(&experiment)? + "\n",
-        false => report.terminal(),
+        false => for_people(|columns, ink| report.terminal(columns, ink)),
     };
     running.end(|folder| report.write(folder), &text, verdict(&experiment))
 }

@@ -3,7 +3,7 @@
 mod ours;
 mod stages;
 
-use super::{Running, each_once, privilege};
+use super::{Running, each_once, for_people, privilege};
 use crate::addresses;
 use crate::exit::Failure;
 use crate::progress::{ProgressMode, with_progress};
@@ -142,7 +142,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         curves,
     };
     let report = RelayReport::new(&sweep);
-    running.end(|folder| report.write(folder), &report.terminal(), ExitCode::SUCCESS)
+    let text = for_people(|columns, ink| report.terminal(columns, ink));
+    running.end(|folder| report.write(folder), &text, ExitCode::SUCCESS)
 }
 
 /// What other work does to a measurement that takes every processor.

@@ -2,17 +2,15 @@
 
 mod args;
 
-use super::{Running, privilege};
+use super::{Running, for_people, privilege};
 use crate::exit::Failure;
-use crate::progress::{rewrites_lines, with_progress};
-use crate::screen::Room;
+use crate::progress::with_progress;
 pub(super) use args::Args;
 use lab::About;
 use lab::experiment::model::{Experiment, LossIs};
 use lab::experiment::runner::{self, Progress};
-use lab::report::{Ink, Report};
+use lab::report::Report;
 use lab::statistics::Bootstrap;
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -46,14 +44,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
     let text = match args.json {
         true => serde_json::to_string_pretty(&report.figures())? + "\n",
-        false => Room::of(&io::stdout()).folded(&report.terminal(ink())),
+        false => for_people(|columns, ink| report.terminal(columns, ink)),
     };
     running.end(|folder| report.write(folder), &text, ExitCode::SUCCESS)
-}
-
-fn ink() -> Ink {
-    let is_wanted = std::env::var_os("NO_COLOR").is_none();
-    if is_wanted && rewrites_lines(&io::stdout()) { Ink::Color } else { Ink::Plain }
 }
 
 /// `[######--------------] 31 %  round 4 of 10 (8 % loss, 80 flows), 10:12 left`.

@@ -5,7 +5,7 @@ use super::shown::{self, Shown};
 use super::summary::Style;
 use super::table::{Direction, Look};
 use crate::exit::Failure;
-use crate::screen::{Ink, Room};
+use crate::screen::{Room, ink_of};
 use config::ListenAddress;
 use record::{Encoder, Encoding, FieldSet};
 use sockets::filter::Filter;
@@ -103,9 +103,6 @@ pub(crate) struct Args {
     /// Sort the table by a column or field; `,desc` turns the order around
     #[arg(long, value_name = "COLUMN[,desc]")]
     pub(super) sort: Option<String>,
-    /// Colors in the table
-    #[arg(long, value_name = "WHEN", default_value = "auto", value_enum)]
-    pub(super) color: Color,
     /// Say which part of the filter the kernel applies and which part Weir, and end
     #[arg(long)]
     pub(super) explain: bool,
@@ -134,15 +131,6 @@ pub(crate) struct Args {
 pub(super) enum Format {
     Table,
     Records(Encoding),
-}
-
-/// Whether colors are used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Color {
-    /// On a terminal, unless NO_COLOR is set or TERM is dumb
-    Auto,
-    Always,
-    Never,
 }
 
 fn parse_format(text: &str) -> Result<Format, String> {
@@ -346,18 +334,10 @@ impl Args {
     /// How a table looks here.
     pub(super) fn look(&self) -> Look {
         Look {
-            has_color: self.has_color(),
+            ink: ink_of(&io::stdout()),
             width: Room::of(&io::stdout()).columns,
             may_drop_columns: self.columns.is_none(),
             has_title: !self.no_header,
-        }
-    }
-
-    fn has_color(&self) -> bool {
-        match self.color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => Ink::of(&io::stdout()) == Ink::Color,
         }
     }
 }

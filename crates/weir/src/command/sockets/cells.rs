@@ -1,12 +1,12 @@
 //! What stands in a cell, and what a row is sorted by.
 
-use super::columns::{Key, Tint, View};
+use super::columns::{Key, View};
 use super::rates::Rates;
 use record::{AddressFamily, CloseReason, SocketState};
 use sockets::Limit;
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use text::escaped;
+use text::{Tint, escaped};
 use wire::inet_diag::State;
 
 pub(super) fn number(value: Option<impl Into<u64>>) -> Key {

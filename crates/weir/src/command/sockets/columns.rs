@@ -11,7 +11,7 @@ use super::rates::Rates;
 use record::SocketRecord;
 use sockets::attribution::Users;
 use std::time::Duration;
-use text::{escaped, short_time, time_of_day};
+use text::{Align, Tint, escaped, short_time, time_of_day};
 
 /// One socket, and what is known of it next to its record.
 #[derive(Clone, Copy)]
@@ -43,24 +43,6 @@ pub(super) enum Key {
     Address([u8; 18]),
     Text(Box<str>),
     Absent,
-}
-
-/// How a cell looks on a terminal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tint {
-    Plain,
-    Dim,
-    /// Something to look at.
-    Notice,
-    /// Something is wrong.
-    Alarm,
-}
-
-/// Which end of a cell is at the column's edge.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Align {
-    Left,
-    Right,
 }
 
 /// A column that shows more than one field as it is.

@@ -1,9 +1,10 @@
 //! What was asked to be shown: columns of the table by name, or fields of the record.
 
-use super::columns::{self, Align, Column, Key, Tint, View};
+use super::columns::{self, Column, Key, View};
 use crate::exit::Failure;
 use record::{Encoder, Encoding, Field, FieldSet, Kind, SocketRecord};
 use std::fmt::Write as _;
+use text::{Align, Tint};
 
 /// One column of a table.
 pub(super) enum Shown {

@@ -3,10 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use super::columns::{Align, Key, Tint, View};
+use super::columns::{Key, View};
 use super::out::Out;
 use super::shown::Shown;
 use std::cmp::Ordering;
+use text::{Align, Ink, Tint};
 
 /// Order of the rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +19,7 @@ pub(super) enum Direction {
 /// How a table looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    pub(super) has_color: bool,
+    pub(super) ink: Ink,
     /// Longest line; `None` for any.
     pub(super) width: Option<usize>,
     /// Whether columns may be left out where the line is too long.
@@ -244,29 +245,28 @@ fn order(a: &Key, b: &Key, direction: Direction) -> Ordering {
     }
 }
 
+/// Tints of cells, and the character that stands for each in a row.
+const MARKS: [(&str, Tint); 6] = [
+    (" ", Tint::Plain),
+    (".", Tint::Dim),
+    ("=", Tint::Heading),
+    ("+", Tint::Good),
+    ("!", Tint::Notice),
+    ("#", Tint::Alarm),
+];
+
 fn mark(tint: Tint) -> &'static str {
-    match tint {
-        Tint::Plain => " ",
-        Tint::Dim => ".",
-        Tint::Notice => "!",
-        Tint::Alarm => "#",
-    }
+    MARKS.iter().find(|(_, marked)| *marked == tint).map_or(" ", |(mark, _)| mark)
 }
 
-/// The terminal's sequence for a mark (ECMA-48, SGR).
-fn color(mark: u8) -> &'static str {
-    match mark {
-        b'.' => "\x1b[2m",
-        b'!' => "\x1b[33m",
-        b'#' => "\x1b[31m",
-        _ => "",
-    }
+fn tint_of(mark: &str) -> Tint {
+    MARKS.iter().find(|(known, _)| *known == mark).map_or(Tint::Plain, |(_, tint)| *tint)
 }
 
 /// Where each column stands.
 struct Layout {
     places: Vec<Option<Place>>,
-    has_color: bool,
+    ink: Ink,
 }
 
 #[derive(Clone, Copy)]
@@ -301,7 +301,7 @@ impl Layout {
         };
         let places = columns.iter().zip(&widths).enumerate().map(place).collect();
 
-        Layout { places, has_color: look.has_color }
+        Layout { places, ink: look.ink }
     }
 
     fn left_out(&self, columns: &[Shown]) -> Vec<&'static str> {
@@ -311,39 +311,31 @@ impl Layout {
 
     fn title(&self, columns: &[Shown], line: &mut String) {
         line.clear();
-        if self.has_color {
-            line.push_str("\x1b[1m");
-        }
-
         for (column, place) in columns.iter().zip(&self.places) {
             if let Some(place) = place {
                 pad(&column.title(), place, line);
             }
         }
-
-        if self.has_color {
-            line.push_str("\x1b[0m");
-        }
+        *line = self.ink.tinted(line, Tint::Heading);
         line.push('\n');
     }
 
     fn row(&self, cells: &str, line: &mut String) {
         line.clear();
         for (cell, place) in cells.split_terminator('\t').zip(&self.places) {
-            let (Some(place), Some(mark), Some(text)) = (place, cell.bytes().next(), cell.get(1..))
-            else {
+            let (Some(place), Some((mark, text))) = (place, cell.split_at_checked(1)) else {
                 continue;
             };
 
-            let color = if self.has_color { color(mark) } else { "" };
-            line.push_str(color);
+            let tint = if self.ink == Ink::Color { tint_of(mark) } else { Tint::Plain };
+            line.push_str(tint.sequence());
             match text.chars().count() > place.width {
                 true if place.is_address => pad(&shorten(text, place.width), place, line),
                 _ => pad(text, place, line),
             }
 
-            if !color.is_empty() {
-                line.push_str("\x1b[0m");
+            if tint != Tint::Plain {
+                line.push_str(Tint::END);
             }
         }
         line.push('\n');

@@ -2,12 +2,11 @@
 
 use super::figures::{Row, State, Tab};
 use super::model::{Mode, Model};
-use crate::screen::Ink;
 use ledger::verdict_lines;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use text::{cut, cut_middle, grouped, short_count, short_time};
+use text::{Ink, cut, cut_middle, grouped, short_count, short_time};
 
 /// Rows that are not the table's: head, tabs, titles, and the keys at the bottom.
 const FRAME_ROWS: usize = 4;

@@ -1,26 +1,36 @@
 //! The report of `weir verify` for people.
 
+use crate::screen::Room;
 use ::load::chart;
 use ::load::join::Join;
 use ::load::verify::{Counts, ListenerReport, Report, RunReport};
 use std::fmt::Write;
-use text::{bit_rate, grouped};
+use text::{Tint, bit_rate, grouped};
 
 /// Gaps printed for each run; JSON has more.
 const GAPS_SHOWN: usize = 8;
 
 /// `joined` is empty, or has one for each listener.
-pub(super) fn report(report: &Report, joined: &[Join]) -> String {
+pub(super) fn report(report: &Report, joined: &[Join], room: Room) -> String {
     let mut text = String::new();
     for (idx, listener) in report.listeners.iter().enumerate() {
-        listener_text(&mut text, listener);
+        listener_text(&mut text, listener, room);
         if let Some(join) = joined.get(idx) {
             join_text(&mut text, join);
         }
         text.push('\n');
     }
     line(&mut text, &verdict(report));
-    text
+    room.folded(&text)
+}
+
+/// What a line of the report is about.
+pub(super) fn tint(line: &str) -> Tint {
+    match line {
+        _ if line.starts_with("clean") => Tint::Good,
+        _ if line.starts_with("not clean") => Tint::Alarm,
+        _ => Tint::Plain,
+    }
 }
 
 /// Writing to a string does not fail.
@@ -29,7 +39,7 @@ fn line(text: &mut String, content: &str) {
     text.push('\n');
 }
 
-fn listener_text(text: &mut String, listener: &ListenerReport) {
+fn listener_text(text: &mut String, listener: &ListenerReport, room: Room) {
     let counts = &listener.counts;
     line(
         text,
@@ -77,7 +87,7 @@ fn listener_text(text: &mut String, listener: &ListenerReport) {
         );
     }
 
-    text.push_str(&chart::rate_over_time(&listener.timeline));
+    text.push_str(&chart::rate_over_time(&listener.timeline, room.columns));
     text.push_str(&chart::latency(latency));
 }
 
@@ -225,5 +235,108 @@ fn verdict(report: &Report) -> String {
     match found.as_slice() {
         [] => "not clean: the senders' end was not seen".to_owned(),
         found => format!("not clean: {} of {}", found.join(", "), grouped(counts.expected)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::ledger::Reason;
+    use ::load::join::{Loss, Route};
+    use ::load::verify::{Gap, SenderReport};
+    use ::load::{Bucket, LatencyReport, Timeline};
+
+    fn sender(sender: u16) -> SenderReport {
+        let counts =
+            SenderReport { sender, streams: 8, expected: 6_172_839, ..SenderReport::default() };
+        SenderReport { received: 6_166_667, missing: 6_172, reordered: 12, ..counts }
+    }
+
+    fn one_run() -> RunReport {
+        RunReport {
+            run: "0123456789abcdef".to_owned(),
+            streams_announced: 16,
+            streams_seen: 16,
+            streams_ended: 15,
+            senders: vec![sender(0), sender(1)],
+            gaps: vec![Gap { sender: 1, flow: 3, first: 1_234_567, last: 1_240_738 }],
+            gaps_omitted: 4,
+        }
+    }
+
+    fn listener() -> ListenerReport {
+        let bucket = |up_to_ns, samples| Bucket { up_to_ns, samples };
+        ListenerReport {
+            listen: "udp://[2001:db8:1111:2222:3333:4444:5555:6666]:20514".to_owned(),
+            clean: false,
+            ended_by: "idle",
+            counts: Counts {
+                expected: 12_345_678,
+                received: 12_333_333,
+                bytes: 12_333_333 * 200,
+                reordered: 24,
+                reorder_extent_max: 17,
+                heartbeats: 1_234,
+                heartbeats_expected: 1_234,
+                ..Counts::default()
+            },
+            missing: 12_345,
+            kernel_dropped: 12_000,
+            receive_errors: 0,
+            receive_buffer_asked_bytes: 8 << 20,
+            receive_buffer_bytes: 416 << 10,
+            elapsed_seconds: 61.73,
+            datagrams_per_sec: 200_000.0,
+            bits_per_sec: 320_000_000.0,
+            latency: LatencyReport {
+                samples: 12_333_333,
+                p50_ns: 45_600,
+                p90_ns: 123_000,
+                p99_ns: 912_000,
+                p99_9_ns: 12_345_000,
+                p99_99_ns: 45_678_000,
+                max_ns: 123_456_000,
+                distribution: vec![bucket(50_000, 9_000_000), bucket(1_000_000, 3_333_333)],
+                ..LatencyReport::default()
+            },
+            thread_cpu_seconds: 12.0,
+            timeline: Timeline {
+                interval_ns: 500_000_000,
+                datagrams: (0..124).map(|at| 90_000 + 1_000 * (at % 17)).collect(),
+            },
+            runs: vec![one_run()],
+        }
+    }
+
+    #[test]
+    fn generated_screens() {
+        let listener = listener();
+        let report = Report {
+            clean: false,
+            total: listener.counts.clone(),
+            missing: 12_345,
+            kernel_dropped: 12_000,
+            listeners: vec![listener],
+        };
+        let loss = |place, reason, datagrams| Loss { place, reason, datagrams };
+        let join = Join {
+            route: Route {
+                listener: "syslog".to_owned(),
+                target: "udp://collector-17.eu-west.a-rather-long-domain.example.com:5514"
+                    .to_owned(),
+            },
+            sent: 12_346_912,
+            arrived: 12_334_567,
+            losses: vec![
+                loss("own socket", Some(Reason::SocketBuffer), 12_000),
+                loss("behind the relay", None, 345),
+            ],
+            in_flight: 0,
+            unexplained: 0,
+            surplus: 3,
+        };
+        crate::screen::check("verify", |room| {
+            super::report(&report, std::slice::from_ref(&join), room)
+        });
     }
 }

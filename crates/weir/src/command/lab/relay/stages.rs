@@ -2,7 +2,7 @@
 
 use super::ours::Ours;
 use super::{Args, Place, busy};
-use crate::command::lab::{beginning, privilege};
+use crate::command::lab::{beginning, for_people, privilege};
 use crate::exit::{self, Failure};
 use crate::progress::with_progress;
 use crate::refused::by_load;
@@ -42,8 +42,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let notes = busy(beginning.load).into_iter().collect();
     let about: About = beginning.end(&Properties::of_kernel(), notes);
     let stages = Stages::new(about, &plan, costs, known);
-    let text =
-        if args.json { serde_json::to_string_pretty(&stages)? + "\n" } else { stages.terminal() };
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&stages)? + "\n",
+        false => for_people(|columns, ink| stages.terminal(columns, ink)),
+    };
     exit::print_and_end(&text, ExitCode::SUCCESS)
 }
 

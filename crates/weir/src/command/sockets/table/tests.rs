@@ -30,7 +30,7 @@ fn render(names: &str, sort: &str, direction: Direction, width: Option<usize>) -
         table.push(&View::of(&record, &users));
     }
     let mut out = Out::to_memory();
-    let look = Look { has_color: false, width, may_drop_columns: true, has_title: true };
+    let look = Look { ink: Ink::Plain, width, may_drop_columns: true, has_title: true };
     table.render(&look, usize::MAX, &mut out);
     String::from_utf8(out.into_memory()).unwrap().lines().map(str::to_owned).collect()
 }
@@ -95,7 +95,7 @@ fn eighty_columns_have_room_for_state_addresses_and_queues() {
         table.push(&View::of(&record, &users));
         let mut out = Out::to_memory();
         let look =
-            Look { has_color: false, width: Some(80), may_drop_columns: true, has_title: true };
+            Look { ink: Ink::Plain, width: Some(80), may_drop_columns: true, has_title: true };
         let rendered = table.render(&look, usize::MAX, &mut out);
         let text = String::from_utf8(out.into_memory()).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -108,7 +108,7 @@ fn eighty_columns_have_room_for_state_addresses_and_queues() {
 
 #[test]
 fn closes_fit_eighty_columns() {
-    let look = Look { has_color: false, width: Some(80), may_drop_columns: true, has_title: true };
+    let look = Look { ink: Ink::Plain, width: Some(80), may_drop_columns: true, has_title: true };
     let shown = columns::CLOSED.iter().map(|name| column(name).unwrap()).collect();
     let mut lines = Lines::new(shown, &look);
     let mut record = connection(1, "2001:db8:1111:2222:3333:4444:5555:6666", 900);
@@ -129,7 +129,7 @@ fn details_are_lines_of_their_own_and_the_title_may_be_left_out() {
     (record.snd_mss_bytes, record.rto_us) = (Some(1_448), Some(204_000));
     table.push(&View::of(&record, &Users::default()));
     let mut out = Out::to_memory();
-    let look = Look { has_color: false, width: Some(20), may_drop_columns: true, has_title: false };
+    let look = Look { ink: Ink::Plain, width: Some(20), may_drop_columns: true, has_title: false };
     let rendered = table.render(&look, 2, &mut out);
     assert_eq!(rendered.rows_below, 1, "three lines do not fit two");
     table.render(&look, 3, &mut out);
