@@ -25,6 +25,9 @@ keys! {
         drain_grace => drain_grace: Duration = DRAIN_GRACE, default(Duration::from_secs(10));
         /// The least important messages that are written to standard error.
         log_level => log_level: LogLevel = LOG_LEVELS, default(LogLevel::Info);
+        /// What messages look like: for people (`text`), a JSON object per line with `time`, `level`, `message` and fields (`json`),
+        /// or with priorities for the journal (`journald`). `auto` is `journald` where standard error is the journal, else `text`.
+        log_format => log_format: LogFormat = LOG_FORMATS, default(LogFormat::Auto);
         /// The privileged helper (`weir namespace-helper`) that makes what counts datagrams in the kernel for listeners that receive
         /// them together (`receive`), so that this process needs no capability.
         helper => helper: Option<PathBuf> = path("path of the helper's socket", socket_path),
@@ -67,5 +70,33 @@ impl FromStr for LogLevel {
 impl fmt::Display for LogLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(LOG_LEVELS.word(*self))
+    }
+}
+
+/// What messages look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Journald where standard error is the journal, else text.
+    Auto,
+    /// For people.
+    Text,
+    /// A JSON object per line.
+    Json,
+    /// With the priorities of sd-daemon(3).
+    Journald,
+}
+
+const LOG_FORMATS: Choice<LogFormat> = Choice(&[
+    ("auto", LogFormat::Auto),
+    ("text", LogFormat::Text),
+    ("json", LogFormat::Json),
+    ("journald", LogFormat::Journald),
+]);
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogFormat, String> {
+        LOG_FORMATS.parse(text)
     }
 }

@@ -50,14 +50,14 @@ pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
 pub use admin::{AdminConfig, AdminListen};
 pub use budget::{Budget, FlowsBudget, ListenerBudget, SinkBudget, SocketsBudget};
-pub use daemon::{DaemonConfig, LogLevel, drain_grace};
+pub use daemon::{DaemonConfig, LogFormat, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
 pub use host::{Finding, Severity};
 pub use keys::Key;
 pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, ReceiveMode, UdpListener};
 pub use loops::would_loop;
 pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
-pub use overrides::{ENV_ADMIN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, Overrides};
+pub use overrides::{ENV_ADMIN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT, ENV_LOG_LEVEL, Overrides};
 pub use show::Origins;
 pub use statsd::StatsdConfig;
 pub use target::{

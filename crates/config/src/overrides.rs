@@ -2,7 +2,7 @@
 
 use crate::Config;
 use crate::admin::{AdminConfig, AdminListen};
-use crate::daemon::{DaemonConfig, LogLevel, drain_grace};
+use crate::daemon::{DaemonConfig, LogFormat, LogLevel, drain_grace};
 use crate::errors::ConfigError;
 use crate::keys::Key;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use std::time::Duration;
 pub const ENV_ADMIN: &str = "WEIR_ADMIN";
 /// Environment variable of `daemon.log_level`.
 pub const ENV_LOG_LEVEL: &str = "WEIR_LOG_LEVEL";
+/// Environment variable of `daemon.log_format`.
+pub const ENV_LOG_FORMAT: &str = "WEIR_LOG_FORMAT";
 /// Environment variable of `daemon.drain_grace`.
 pub const ENV_DRAIN_GRACE: &str = "WEIR_DRAIN_GRACE";
 
@@ -21,6 +23,8 @@ pub struct Overrides {
     pub admin_listen: Option<AdminListen>,
     /// `--log-level`, `WEIR_LOG_LEVEL`.
     pub log_level: Option<LogLevel>,
+    /// `--log-format`, `WEIR_LOG_FORMAT`.
+    pub log_format: Option<LogFormat>,
     /// `--drain-grace`, `WEIR_DRAIN_GRACE`.
     pub drain_grace: Option<Duration>,
 }
@@ -54,6 +58,7 @@ impl Overrides {
         let overrides = Overrides {
             admin_listen: one(ENV_ADMIN, value(ENV_ADMIN), str::parse, &mut errors),
             log_level: one(ENV_LOG_LEVEL, value(ENV_LOG_LEVEL), str::parse, &mut errors),
+            log_format: one(ENV_LOG_FORMAT, value(ENV_LOG_FORMAT), str::parse, &mut errors),
             drain_grace: one(ENV_DRAIN_GRACE, value(ENV_DRAIN_GRACE), drain_grace, &mut errors),
         };
         if errors.is_empty() { Ok(overrides) } else { Err(errors) }
@@ -64,6 +69,7 @@ impl Overrides {
         let all = [
             (AdminConfig::listen, ENV_ADMIN, self.admin_listen.is_some()),
             (DaemonConfig::log_level, ENV_LOG_LEVEL, self.log_level.is_some()),
+            (DaemonConfig::log_format, ENV_LOG_FORMAT, self.log_format.is_some()),
             (DaemonConfig::drain_grace, ENV_DRAIN_GRACE, self.drain_grace.is_some()),
         ];
         all.into_iter().filter(|(_, _, is_set)| *is_set).map(|(key, variable, _)| (key, variable))
@@ -79,6 +85,9 @@ impl Config {
         }
         if let Some(level) = overrides.log_level {
             self.daemon.log_level = level;
+        }
+        if let Some(format) = overrides.log_format {
+            self.daemon.log_format = format;
         }
         if let Some(grace) = overrides.drain_grace {
             self.daemon.drain_grace = grace;

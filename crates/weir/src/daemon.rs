@@ -16,7 +16,6 @@ mod follow;
 mod http;
 mod inherited;
 mod link;
-mod log;
 mod mitigation;
 mod names;
 mod open;
@@ -34,6 +33,7 @@ pub(crate) use progress::{say, say_folded};
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
 use crate::exit::Failure;
+use crate::log::{self, Log, Repeated};
 use crate::progress::ProgressMode;
 use admin::Changes;
 use admin::{Health, Phase, statsd};
@@ -50,7 +50,6 @@ use flows::{Flows, Shared};
 use http::{Bound, Http, Shown, ShownFlows};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
-use log::{Level, Repeated};
 use mitigation::Mitigations;
 use names::Names;
 use open::{OpenSocket, SocketFile};
@@ -165,7 +164,7 @@ pub(crate) struct Daemon {
     rest: Option<Arc<Site>>,
     statsd: Arc<statsd::Counts>,
     service: Service,
-    level: Level,
+    log: Log,
     progress: Progress,
     rates: Rates,
     reopen_due: Instant,
@@ -191,7 +190,7 @@ pub(crate) fn run(setup: Setup) -> anyhow::Result<ExitCode> {
 impl Daemon {
     fn start(setup: Setup) -> anyhow::Result<Daemon> {
         let Setup { config, source, progress, last_ledger } = setup;
-        let level = log::start(config.daemon.log_level);
+        let log = log::start(&config.daemon);
         let (sender, events) = mpsc::channel();
         forward_signals(sender.clone())?;
         let names = Names::new(sender);
@@ -251,7 +250,7 @@ impl Daemon {
             rest: None,
             statsd: Arc::default(),
             service: Service::new(),
-            level,
+            log,
             progress: Progress::new(progress),
             rates: Rates::default(),
             reopen_due: Instant::now() + REOPEN_INTERVAL,

@@ -1,10 +1,12 @@
 //! Exit codes: sysexits(3), and three of our own.
 
+use crate::log;
 use crate::screen::{self, ink_of};
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use text::{Ink, Tint};
+use tracing::Level;
 
 /// The failures, each with its code and what that means to whoever looks at it.
 macro_rules! failures {
@@ -118,8 +120,7 @@ pub(crate) fn from_result(result: anyhow::Result<ExitCode>) -> ExitCode {
         Err(error) => error,
     };
     // There is nowhere left to say it when standard error is closed too.
-    let text = screen::for_people(&io::stderr(), &format!("weir: {error:#}\n"), tint);
-    let _ = io::stderr().write_all(text.as_bytes());
+    log::say_to_people(Level::ERROR, &format!("weir: {error:#}\n"), tint);
     failure_of(&error).code()
 }
 

@@ -13,6 +13,7 @@ mod event_text;
 mod exit;
 mod flow_json;
 mod live;
+mod log;
 mod progress;
 mod refused;
 mod running;

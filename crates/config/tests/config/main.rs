@@ -4,8 +4,9 @@ mod addresses;
 mod documentation;
 
 use config::{
-    AdminListen, Body, Config, ConfigError, ENV_ADMIN, ENV_DRAIN_GRACE, ENV_LOG_LEVEL, LogLevel,
-    Namespaces, NullSink, Overrides, Sink, Source, StdoutSink, Target, Written,
+    AdminListen, Body, Config, ConfigError, ENV_ADMIN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT,
+    ENV_LOG_LEVEL, LogFormat, LogLevel, Namespaces, NullSink, Overrides, Sink, Source, StdoutSink,
+    Target, Written,
 };
 use record::Encoding;
 use relay::{FileFormat, Gso, Sample, SampleBy, Schedule, SocketOwner};
@@ -362,6 +363,7 @@ fn what_is_not_said_is_the_default() {
     let config = good("[[listener]]\nlisten=':514'\n[[listener.target]]\nto='h.example:514'");
     assert_eq!(config.admin.listen, AdminListen::On("127.0.0.1:9464".parse().unwrap()));
     assert_eq!(config.daemon.log_level, LogLevel::Info);
+    assert_eq!(config.daemon.log_format, LogFormat::Auto);
     assert_eq!(config.statsd, None);
     let listener = &config.listeners[0];
     assert_eq!(listener.name, "udp://0.0.0.0:514");
@@ -384,6 +386,7 @@ fn flags_and_environment_come_before_the_file() {
     let environment = |name: &str| match name {
         ENV_ADMIN => Some("off".to_owned()),
         ENV_LOG_LEVEL => Some("debug".to_owned()),
+        ENV_LOG_FORMAT => Some("json".to_owned()),
         ENV_DRAIN_GRACE => Some("1m".to_owned()),
         _ => None,
     };
@@ -391,6 +394,7 @@ fn flags_and_environment_come_before_the_file() {
     let config = good(FULL).overridden_by(&overrides);
     assert_eq!(config.admin.listen, AdminListen::Off);
     assert_eq!(config.daemon.log_level, LogLevel::Debug);
+    assert_eq!(config.daemon.log_format, LogFormat::Json);
     assert_eq!(config.daemon.drain_grace, Duration::from_secs(60));
     assert_eq!(good(FULL).overridden_by(&Overrides::default()), good(FULL));
     let errors = Overrides::from_environment(|_| Some("2h".to_owned())).unwrap_err();
@@ -398,6 +402,7 @@ fn flags_and_environment_come_before_the_file() {
         messages(&errors),
         "environment: WEIR_ADMIN: \"2h\": it is not an IP address and port; write 127.0.0.1:9464 or off\n\
          environment: WEIR_LOG_LEVEL: \"2h\": it is one of error, warn, info, debug\n\
+         environment: WEIR_LOG_FORMAT: \"2h\": it is one of auto, text, json, journald\n\
          environment: WEIR_DRAIN_GRACE: \"2h\": it is above the maximum of 1h\n"
     );
 }

@@ -3,7 +3,9 @@
 use crate::daemon::{self, LastLedger, LedgerForm, OnLoss, Setup, Source};
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
-use config::{AdminListen, Config, ConfigError, LoadError, LogLevel, Overrides, drain_grace, list};
+use config::{
+    AdminListen, Config, ConfigError, LoadError, LogFormat, LogLevel, Overrides, drain_grace, list,
+};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,6 +29,9 @@ pub(crate) struct Common {
     /// Least important messages that are written: error, warn, info or debug.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LogLevel>,
+    /// What messages look like: text, json (an object per line), journald (priorities), or auto: journald where the journal reads them, else text.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
     /// How long to go on sending what was received when stopped, such as 10s.
     #[arg(long, value_name = "DURATION", value_parser = drain_grace)]
     drain_grace: Option<Duration>,
@@ -49,7 +54,11 @@ impl Common {
     pub(crate) fn overrides(&self) -> anyhow::Result<Overrides> {
         let environment = Overrides::from_environment(|name| std::env::var(name).ok())
             .map_err(|errors| invalid(&errors))?;
+        let log_format = self.log_format.or(environment.log_format);
+        // At once: what is wrong with the file is said this way too.
+        log_format.into_iter().for_each(crate::log::choose);
         Ok(Overrides {
+            log_format,
             admin_listen: self.admin_listen.or(environment.admin_listen),
             log_level: self.log_level.or(environment.log_level),
             drain_grace: self.drain_grace.or(environment.drain_grace),

@@ -2,9 +2,9 @@
 
 use super::open::{self, CannotSend};
 use super::{Daemon, Running};
-use crate::daemon::log::Repeated;
 use crate::daemon::names::Names;
 use crate::daemon::ways::Ways;
+use crate::log::Repeated;
 use relay::{TargetChange, TargetKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@
 //! without a limit.
 
 use super::Event;
-use super::log::Repeated;
+use crate::log::Repeated;
 use config::{Host, HostPort, resolve};
 use std::collections::BTreeMap;
 use std::io;

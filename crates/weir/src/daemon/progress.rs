@@ -1,13 +1,13 @@
 //! Something true on the screen: a line for each target, and the rates for the service manager.
 
-use super::log;
 use crate::command::ledger::tint;
+use crate::log::{self, Form};
 use crate::progress::{ProgressMode, rewrites_lines};
-use crate::screen::{self, Room};
+use crate::screen::Room;
 use ledger::{Event, HopKind, Snapshot};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::time::{Duration, Instant};
 use text::{cut, cut_middle};
 
@@ -44,7 +44,8 @@ struct Earlier {
 
 impl Progress {
     pub(crate) fn new(mode: ProgressMode) -> Progress {
-        let on_terminal = rewrites_lines(&io::stderr());
+        // A line that is written over would be cut into the lines of another form.
+        let on_terminal = rewrites_lines(&io::stderr()) && Form::now() == Form::Text;
         let style = match mode {
             ProgressMode::Off => Style::Off,
             ProgressMode::Lines => Style::Lines(TERMINAL_INTERVAL),
@@ -184,14 +185,14 @@ fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
     text.write_fmt(args).expect("writing to a string cannot fail");
 }
 
-/// Writes to standard error. What is said there is a courtesy: nothing depends on whether it can be written.
+/// Writes to standard error, as what is worth knowing and no trouble.
 pub(crate) fn say(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    log::say(tracing::Level::INFO, text);
 }
 
 /// As [`say`], in lines that fit the terminal and in the colors of a ledger.
 pub(crate) fn say_folded(text: &str) {
-    say(&screen::for_people(&io::stderr(), text, tint));
+    log::say_to_people(tracing::Level::INFO, text, tint);
 }
 
 #[cfg(test)]

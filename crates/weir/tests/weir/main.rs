@@ -31,6 +31,7 @@ mod layers;
 mod ledger_command;
 mod link;
 mod link_crash;
+mod log_format;
 mod many;
 mod metrics_contract;
 mod mitigate_command;

@@ -91,7 +91,7 @@ impl Daemon {
             self.close(one, grace);
         }
 
-        self.level.set(config.daemon.log_level);
+        self.log.set(&config.daemon);
         self.config = config;
         if let Err(error) = self.names.watch(&watched_names(&self.config)) {
             report.failed(format!("names are not followed: {error}"));

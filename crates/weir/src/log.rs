@@ -1,42 +1,33 @@
 //! Log lines on standard error, and errors that repeat.
 
-use config::LogLevel;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod form;
+
+use config::{DaemonConfig, LogLevel};
+pub(crate) use form::{Form, choose, lines_written, say, say_to_people};
 use std::time::{Duration, Instant};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
-/// Lines written so far.
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
-
-/// Lines written so far, so that code which rewrites the screen knows that something stands below.
-pub(crate) fn lines_written() -> u64 {
-    WRITTEN.load(Ordering::Relaxed)
-}
-
-/// Changes the level of what is written while the daemon runs.
-pub(crate) struct Level(reload::Handle<LevelFilter, Registry>);
+/// Changes what is written, and how, while the daemon runs.
+pub(crate) struct Log(reload::Handle<LevelFilter, Registry>);
 
 /// Sends what is logged to standard error.
-pub(crate) fn start(level: LogLevel) -> Level {
-    let (filter, handle) = reload::Layer::new(filter(level));
-    let lines = fmt::layer().with_writer(counted).with_ansi(false).with_target(false);
+pub(crate) fn start(config: &DaemonConfig) -> Log {
+    choose(config.log_format);
+    let (filter, handle) = reload::Layer::new(filter(config.log_level));
+    let lines = fmt::layer().with_writer(form::counted).event_format(form::Lines::new());
     // A second subscriber is refused: the program has one daemon, so there is none.
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
-    Level(handle)
+    Log(handle)
 }
 
-fn counted() -> std::io::Stderr {
-    WRITTEN.fetch_add(1, Ordering::Relaxed);
-    std::io::stderr()
-}
-
-impl Level {
-    pub(crate) fn set(&self, level: LogLevel) {
+impl Log {
+    pub(crate) fn set(&self, config: &DaemonConfig) {
+        choose(config.log_format);
         // It fails only when the subscriber is gone, which lives as long as the process.
-        let _ = self.0.modify(|old| *old = filter(level));
+        let _ = self.0.modify(|old| *old = filter(config.log_level));
     }
 }
 
