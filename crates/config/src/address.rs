@@ -73,6 +73,8 @@ pub enum ListenAddress {
     Unix(PathBuf),
     /// A UDP port that other Weirs send to by repaired links.
     Weir(HostPort),
+    /// The lines of standard input.
+    Stdin,
 }
 
 /// Where a target's datagrams go.
@@ -84,6 +86,8 @@ pub enum TargetAddress {
     Unix(PathBuf),
     /// A file at this path.
     File(PathBuf),
+    /// Standard output.
+    Stdout,
     /// Another Weir, by a repaired link.
     Weir(HostPort),
     /// Nowhere.
@@ -108,11 +112,11 @@ pub enum AddressError {
     #[error("an IPv6 address with a port is written in brackets: [{0}]:514")]
     Brackets(String),
     #[error(
-        "\"{0}\" is not a kind of address that can be listened on; write udp://HOST:PORT, unix:/path or weir://HOST:PORT"
+        "\"{0}\" is not a kind of address that can be listened on; write udp://HOST:PORT, unix:/path, weir://HOST:PORT or stdin:"
     )]
     ListenKind(String),
     #[error(
-        "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path, weir://HOST:PORT or null:"
+        "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path, stdout:, weir://HOST:PORT or null:"
     )]
     TargetKind(String),
     #[error("\"{kind}\" is not a kind of sink; write {kinds}")]
@@ -157,12 +161,16 @@ pub enum AddressError {
 impl FromStr for ListenAddress {
     type Err = AddressError;
 
-    /// Plain `HOST:PORT` and `:PORT` are UDP; `:PORT` is every IPv4 address.
+    /// Plain `HOST:PORT` and `:PORT` are UDP; `:PORT` is every IPv4 address. `-` is standard input.
     fn from_str(text: &str) -> Result<ListenAddress, AddressError> {
+        if text == "-" {
+            return Ok(ListenAddress::Stdin);
+        }
         match split_scheme(text) {
             Some(("udp", rest)) => listen_at(rest).map(ListenAddress::Udp),
             Some(("weir", rest)) => listen_at(rest).map(ListenAddress::Weir),
             Some(("unix", rest)) => unix_path(rest).map(ListenAddress::Unix),
+            Some(("stdin", "" | "//")) => Ok(ListenAddress::Stdin),
             Some((kind, _)) => Err(AddressError::ListenKind(kind.to_owned())),
             None => listen_at(text).map(ListenAddress::Udp),
         }
@@ -172,14 +180,18 @@ impl FromStr for ListenAddress {
 impl FromStr for TargetAddress {
     type Err = AddressError;
 
-    /// Plain `HOST:PORT` is UDP.
+    /// Plain `HOST:PORT` is UDP. `-` is standard output.
     fn from_str(text: &str) -> Result<TargetAddress, AddressError> {
+        if text == "-" {
+            return Ok(TargetAddress::Stdout);
+        }
         match split_scheme(text) {
             Some(("udp", rest)) => receiver(rest).map(TargetAddress::Udp),
             Some(("unix", rest)) => unix_path(rest).map(TargetAddress::Unix),
             Some(("file", rest)) => path(rest, "file:/var/log/weir.log").map(TargetAddress::File),
             Some(("weir", rest)) => receiver(rest).map(TargetAddress::Weir),
             Some(("null", "" | "//")) => Ok(TargetAddress::Null),
+            Some(("stdout", "" | "//")) => Ok(TargetAddress::Stdout),
             Some((kind, _)) => Err(AddressError::TargetKind(kind.to_owned())),
             None => receiver(text).map(TargetAddress::Udp),
         }
@@ -192,6 +204,7 @@ impl fmt::Display for ListenAddress {
             ListenAddress::Udp(addr) => write!(f, "udp://{addr}"),
             ListenAddress::Weir(addr) => write!(f, "weir://{addr}"),
             ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            ListenAddress::Stdin => f.write_str("stdin:"),
         }
     }
 }
@@ -203,6 +216,7 @@ impl fmt::Display for TargetAddress {
             TargetAddress::Weir(addr) => write!(f, "weir://{addr}"),
             TargetAddress::Unix(path) => write!(f, "unix:{}", path.display()),
             TargetAddress::File(path) => write!(f, "file:{}", path.display()),
+            TargetAddress::Stdout => f.write_str("stdout:"),
             TargetAddress::Null => f.write_str("null:"),
         }
     }
@@ -223,7 +237,7 @@ pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let known = matches!(
         scheme,
-        "udp" | "unix" | "unixgram" | "file" | "null" | "stdout" | "parquet" | "weir"
+        "udp" | "unix" | "unixgram" | "file" | "null" | "stdin" | "stdout" | "parquet" | "weir"
     );
     let other = rest.starts_with('/');
     (is_word && (known && !is_port(rest) || other)).then_some((scheme, rest))
@@ -431,6 +445,8 @@ mod tests {
         listen("unix:///run/weir.sock", "unix:/run/weir.sock");
         listen("unix:weir.sock", "unix:weir.sock");
         listen("239.1.2.3:514", "udp://239.1.2.3:514");
+        listen("stdin:", "stdin:");
+        listen("-", "stdin:");
         // A host may be called like a scheme.
         listen("unix:514", "udp://unix:514");
     }
@@ -452,6 +468,8 @@ mod tests {
         target("file:weir-data/x.log", "file:weir-data/x.log");
         target("file://///x", "file:/x");
         target("null:", "null:");
+        target("stdout:", "stdout:");
+        target("-", "stdout:");
     }
 
     fn no_target(text: &str, message: &str) {
@@ -474,7 +492,7 @@ mod tests {
         no_target("a b:514", "\"a b\" is not a host name or an IP address");
         no_target(
             "tcp://10.0.0.1:514",
-            "\"tcp\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path, weir://HOST:PORT or null:",
+            "\"tcp\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path, stdout:, weir://HOST:PORT or null:",
         );
         no_target(
             "file://x.log",
@@ -490,7 +508,7 @@ mod tests {
         no_target(&long, "the path of a unix socket has at most 107 bytes and this one has 108");
         assert_eq!(
             "file:/x".parse::<ListenAddress>().unwrap_err().to_string(),
-            "\"file\" is not a kind of address that can be listened on; write udp://HOST:PORT, unix:/path or weir://HOST:PORT"
+            "\"file\" is not a kind of address that can be listened on; write udp://HOST:PORT, unix:/path, weir://HOST:PORT or stdin:"
         );
     }
 

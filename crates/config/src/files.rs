@@ -23,6 +23,9 @@ impl Written {
     }
 }
 
+/// A path of standard output: two writers would cut into each other's lines.
+const STANDARD_OUTPUT: &str = "/dev/stdout";
+
 /// Reports every file that is written already, or set aside under that name.
 pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed<SinkConfig>]) {
     let mut seen: Vec<Written> = Vec::new();
@@ -43,7 +46,8 @@ pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed
             let TargetConfig { name, to, .. } = &target.thing;
             let Target::File(file) = to else { continue };
             let owner = format!("target {name} of listener {}", listener.thing.name);
-            if let Some(message) = clash(&file.path, file.kept_files(), owner, to) {
+            let path = file.path.as_deref().unwrap_or(Path::new(STANDARD_OUTPUT));
+            if let Some(message) = clash(path, file.kept_files(), owner, to) {
                 target.error(report, &TargetConfig::to, message);
             }
         }
@@ -53,6 +57,14 @@ pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed
         let SinkConfig { name, to, .. } = &sink.thing;
         let Sink::File(file) = to else { continue };
         if let Some(message) = clash(&file.path, file.kept_files(), format!("sink {name}"), to) {
+            sink.error(report, &SinkConfig::to, message);
+        }
+    }
+
+    // A second sink of that kind is reported with the rules of sinks.
+    if let Some(sink) = sinks.iter().find(|sink| matches!(sink.thing.to, Sink::Stdout(_))) {
+        let SinkConfig { name, to, .. } = &sink.thing;
+        if let Some(message) = clash(Path::new(STANDARD_OUTPUT), 0, format!("sink {name}"), to) {
             sink.error(report, &SinkConfig::to, message);
         }
     }

@@ -152,6 +152,8 @@ pub enum Listen {
     Unix(PathBuf),
     /// A UDP port that other Weirs send to by repaired links.
     Weir(WeirListener),
+    /// The lines of standard input, each a datagram.
+    Stdin,
 }
 
 const LISTEN: Kind<Listen> = Kind {
@@ -160,6 +162,7 @@ const LISTEN: Kind<Listen> = Kind {
     },
     read: |slot| match slot.parse(str::parse)? {
         ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
+        ListenAddress::Stdin => Some(Listen::Stdin),
         ListenAddress::Unix(path) => Some(Listen::Unix(path)),
         ListenAddress::Weir(addr) => WeirListener::read(slot.reader, addr).map(Listen::Weir),
     },
@@ -172,13 +175,14 @@ impl Listen {
             Listen::Udp(udp) => ListenAddress::Udp(udp.addr.clone()),
             Listen::Unix(path) => ListenAddress::Unix(path.clone()),
             Listen::Weir(weir) => ListenAddress::Weir(weir.addr.clone()),
+            Listen::Stdin => ListenAddress::Stdin,
         }
     }
 
     fn values(&self) -> Values {
         match self {
             Listen::Udp(udp) => udp.values(),
-            Listen::Unix(_) => Vec::new(),
+            Listen::Unix(_) | Listen::Stdin => Vec::new(),
             Listen::Weir(weir) => weir.values(),
         }
     }
@@ -188,7 +192,7 @@ impl Listen {
         match self {
             Listen::Udp(udp) => Some(&udp.addr),
             Listen::Weir(weir) => Some(&weir.addr),
-            Listen::Unix(_) => None,
+            Listen::Unix(_) | Listen::Stdin => None,
         }
     }
 
@@ -196,6 +200,9 @@ impl Listen {
     fn is_same_socket(&self, other: &Listen) -> bool {
         if let (Listen::Unix(this), Listen::Unix(other)) = (self, other) {
             return is_same_file(this, other);
+        }
+        if (self, other) == (&Listen::Stdin, &Listen::Stdin) {
+            return true;
         }
         match (self.port(), other.port()) {
             (Some(this), Some(other)) => {
@@ -225,7 +232,7 @@ impl ListenerConfig {
     pub fn udp(&self) -> Option<&UdpListener> {
         match &self.listen {
             Listen::Udp(udp) => Some(udp),
-            Listen::Unix(_) | Listen::Weir(_) => None,
+            Listen::Unix(_) | Listen::Weir(_) | Listen::Stdin => None,
         }
     }
 
@@ -233,7 +240,7 @@ impl ListenerConfig {
     pub fn weir(&self) -> Option<&WeirListener> {
         match &self.listen {
             Listen::Weir(weir) => Some(weir),
-            Listen::Udp(_) | Listen::Unix(_) => None,
+            Listen::Udp(_) | Listen::Unix(_) | Listen::Stdin => None,
         }
     }
 
@@ -242,7 +249,7 @@ impl ListenerConfig {
         match &self.listen {
             Listen::Udp(udp) => udp.receive_buffer_bytes,
             Listen::Weir(weir) => weir.receive_buffer_bytes,
-            Listen::Unix(_) => 0,
+            Listen::Unix(_) | Listen::Stdin => 0,
         }
     }
 
@@ -250,7 +257,7 @@ impl ListenerConfig {
     pub fn unix_path(&self) -> Option<&Path> {
         match &self.listen {
             Listen::Unix(path) => Some(path),
-            Listen::Udp(_) | Listen::Weir(_) => None,
+            Listen::Udp(_) | Listen::Weir(_) | Listen::Stdin => None,
         }
     }
 
@@ -322,6 +329,7 @@ impl ListenerConfig {
             Listen::Udp(udp) => &udp.addr,
             Listen::Weir(weir) => &weir.addr,
             Listen::Unix(path) => return findings.push(unix_listener(&what, path)),
+            Listen::Stdin => return,
         };
 
         match resolved(&what, addr, Severity::Error) {
@@ -408,6 +416,10 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
     let read = |(at, table)| {
         let place = format!("listener[{at}]");
         let listener = read(report, table, &place);
+        if let Some(one) = listener.as_ref().filter(|one| one.thing.listen == Listen::Stdin) {
+            let message = "a file's daemon does not end with its input; write weir relay --listen stdin: --to …";
+            one.error(report, &ListenerConfig::listen, message);
+        }
         let targets = target::read_all(report, table, &place);
         let name = listener.as_ref().map_or("this listener", |one| &one.thing.name);
         let is_source =
@@ -440,6 +452,13 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
             }
         }
         Listen::Weir(_) => reader.refuse_others(&listener.listen, |_| None),
+        Listen::Stdin => reader.refuse_others(&listener.listen, |key| match key {
+            "receive_buffer" => Some("lines wait where they come from"),
+            "allow_sources" | "deny_sources" | "trust_header_from" => {
+                Some("lines have no source address")
+            }
+            _ => None,
+        }),
         Listen::Unix(_) => reader.refuse_others(&listener.listen, |key| match key {
             "receive_buffer" => {
                 Some("the queue of a unix socket is bounded by net.unix.max_dgram_qlen instead")

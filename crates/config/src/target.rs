@@ -36,8 +36,9 @@ keys! {
         /// Name in the ledger and in metrics. No two targets of a listener share one.
         name => name: String = NAME, derived("the text of `to`", name_of(&to));
         /// Where the datagrams go. A UDP address may be a broadcast address or a multicast group. A file
-        /// belongs to one target alone; when another program moves or removes it, a new one is begun. `weir:` is another Weir, by a
-        /// link that repairs what is lost on the way. `null:` counts and forgets.
+        /// belongs to one target alone; when another program moves or removes it, a new one is begun. `stdout:` (or `-`) is standard output, in the
+        /// format that a file has; the daemon ends when nobody reads it any more. `weir:` is another Weir, by a link that repairs what is lost
+        /// on the way. `null:` counts and forgets.
         to => to: Target = TO, chosen();
         /// The target takes datagrams of these sources only; the others are counted as filtered.
         only_sources => only_sources: Vec<Prefix> = PREFIXES, empty("all sources");
@@ -63,6 +64,7 @@ pub enum Target {
     Udp(UdpTarget),
     /// The unix datagram socket at this path.
     Unix(PathBuf),
+    /// A file, or standard output.
     File(FileTarget),
     /// Another Weir, by a repaired link.
     Weir(WeirTarget),
@@ -72,13 +74,14 @@ pub enum Target {
 
 const TO: Kind<Target> = Kind {
     form: || {
-        "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path`, `weir://HOST:PORT` or `null:`"
+        "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path`, `stdout:`, `weir://HOST:PORT` or `null:`"
             .to_owned()
     },
     read: |slot| match slot.parse(str::parse)? {
         TargetAddress::Udp(addr) => UdpTarget::read(slot.reader, addr).map(Target::Udp),
         TargetAddress::Unix(path) => Some(Target::Unix(path)),
-        TargetAddress::File(path) => FileTarget::read(slot.reader, path).map(Target::File),
+        TargetAddress::File(path) => FileTarget::read(slot.reader, Some(path)).map(Target::File),
+        TargetAddress::Stdout => FileTarget::read(slot.reader, None).map(Target::File),
         TargetAddress::Weir(addr) => WeirTarget::read(slot.reader, addr).map(Target::Weir),
         TargetAddress::Null => Some(Target::Null),
     },
@@ -114,7 +117,10 @@ impl fmt::Display for Target {
         match self {
             Target::Udp(udp) => write!(f, "udp://{}", udp.addr),
             Target::Unix(path) => write!(f, "unix:{}", path.display()),
-            Target::File(file) => write!(f, "file:{}", file.path.display()),
+            Target::File(FileTarget { path: None, .. }) => f.write_str("stdout:"),
+            Target::File(FileTarget { path: Some(path), .. }) => {
+                write!(f, "file:{}", path.display())
+            }
             Target::Weir(weir) => write!(f, "weir://{}", weir.addr),
             Target::Null => f.write_str("null:"),
         }
@@ -149,7 +155,9 @@ impl TargetConfig {
         match &self.to {
             Target::Udp(udp) => udp.examine(&what, listen_addrs, findings),
             Target::Unix(path) => findings.push(unix_receiver(&what, path)),
-            Target::File(file) => findings.push(host::file(&what, &file.path)),
+            Target::File(file) => {
+                findings.extend(file.path.iter().map(|path| host::file(&what, path)));
+            }
             Target::Weir(weir) => match host::resolved(&what, &weir.addr, Severity::Warning) {
                 Ok(_) => {}
                 Err(finding) => findings.push(finding),
@@ -256,7 +264,7 @@ fn comes_back<'a>(
 
 /// A target's choice by source needs sources.
 fn has_no_sources(report: &Report, listener: &ListenerConfig, placed: &Placed<TargetConfig>) {
-    let Listen::Unix(_) = listener.listen else { return };
+    let (Listen::Unix(_) | Listen::Stdin) = listener.listen else { return };
     let target = &placed.thing;
     let by_source = target.sample_one_in.is_some() && target.sample_by == SampleBy::Source;
 

@@ -136,7 +136,10 @@ impl FileTarget {
                 self.write_part(first).unwrap_or_else(|error| {
                     self.meter.count_error(Errno::from(&error));
                     self.file = None;
-                    self.retry_at_ns = now_ns + RETRY_INTERVAL_NS;
+                    self.retry_at_ns = match self.options.path {
+                        Some(_) => now_ns + RETRY_INTERVAL_NS,
+                        None => u64::MAX,
+                    };
                     self.count_lost(first);
                     self.records.len()
                 })
@@ -159,16 +162,20 @@ impl FileTarget {
         let first_bytes = (self.records[first].end - begin) as u64;
         let header_bytes = disk::header(self.options.format).len() as u64;
 
-        // Taken out until the write has succeeded: after an error the file is opened and checked again.
-        let still_there = self.file.take().and_then(|open| open.still_at(&self.options.path));
+        // Taken out until the write has succeeded: after an error the file is opened and looked at again.
+        let still_there = match (self.file.take(), &self.options.path) {
+            (Some(open), Some(path)) => open.still_at(path),
+            (open, _) => open,
+        };
         let mut open = match still_there {
             Some(open) => open,
             None => self.open_file()?,
         };
 
         // A file with nothing but its header takes any datagram, however long.
-        if open.len_bytes > header_bytes && open.len_bytes + first_bytes > limit_bytes {
-            disk::rotate(&self.options)?;
+        let is_full = open.len_bytes > header_bytes && open.len_bytes + first_bytes > limit_bytes;
+        if is_full && let Some(path) = &self.options.path {
+            disk::rotate(path, self.options.rotate_keep)?;
             open = self.open_file()?;
         }
 
@@ -192,7 +199,10 @@ impl FileTarget {
     }
 
     fn open_file(&mut self) -> io::Result<OpenFile> {
-        let (open, begun) = disk::open(&self.options, self.whole)?;
+        let Some(path) = &self.options.path else {
+            return OpenFile::standard_output(self.options.format);
+        };
+        let (open, begun) = disk::open(path, &self.options, self.whole)?;
         match begun {
             Begun::AsItWas => {}
             Begun::Repaired => self.meter.tails_mended.add(1),

@@ -187,8 +187,9 @@ pub enum FileFormat {
 /// Options of a file target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// The file to write. Rotated files get `.1` (newest), `.2`, … appended.
-    pub path: PathBuf,
+    /// The file that is written; rotated ones get `.1` (newest), `.2`, … appended. `None`: standard output, which is never rotated,
+    /// and not written again once a write has failed: what follows a part of a record cannot be read.
+    pub path: Option<PathBuf>,
     pub format: FileFormat,
     /// Rotate before the file would grow beyond this many bytes. `None` for never.
     pub rotate_bytes: Option<u64>,

@@ -13,10 +13,11 @@ pub(crate) fn target(address: &TargetAddress) -> anyhow::Result<Address> {
     match address {
         TargetAddress::Udp(host_port) => first(host_port).map(Address::Udp),
         TargetAddress::Unix(path) => Ok(Address::Unix(path.clone())),
-        TargetAddress::File(_) | TargetAddress::Weir(_) | TargetAddress::Null => {
-            Err(Failure::Usage
-                .error(format!("cannot send to {address}: write udp://HOST:PORT or unix:/path")))
-        }
+        TargetAddress::File(_)
+        | TargetAddress::Stdout
+        | TargetAddress::Weir(_)
+        | TargetAddress::Null => Err(Failure::Usage
+            .error(format!("cannot send to {address}: write udp://HOST:PORT or unix:/path"))),
     }
 }
 
@@ -28,7 +29,7 @@ pub(crate) fn listener(address: &ListenAddress) -> anyhow::Result<Address> {
     match address {
         ListenAddress::Udp(host_port) => first(host_port).map(Address::Udp),
         ListenAddress::Unix(path) => Ok(Address::Unix(path.clone())),
-        ListenAddress::Weir(_) => Err(Failure::Usage.error(format!(
+        ListenAddress::Weir(_) | ListenAddress::Stdin => Err(Failure::Usage.error(format!(
             "cannot listen on {address} here: write udp://HOST:PORT or unix:/path"
         ))),
     }

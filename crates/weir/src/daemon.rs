@@ -19,6 +19,7 @@ mod link;
 mod mitigation;
 mod names;
 mod open;
+mod pipes;
 mod progress;
 mod receive;
 mod reload;
@@ -53,6 +54,7 @@ use ledger::{Ledger, Snapshot};
 use mitigation::Mitigations;
 use names::Names;
 use open::{OpenSocket, SocketFile};
+use pipes::{Input, OutputEnded};
 use progress::{Progress, Rates};
 use relay::{ListenSocket, Listener, ListenerOptions, SocketOwner, TargetKind, TargetOptions};
 use rest::Site;
@@ -108,6 +110,8 @@ pub(crate) enum Event {
     Signal(i32),
     /// A name has another answer, or its first.
     Name,
+    /// Standard input has ended, and every line of it is with its listener.
+    InputEnded,
 }
 
 /// A listener and what it was made of.
@@ -175,6 +179,10 @@ pub(crate) struct Daemon {
     violations: u64,
     troubles: Troubles,
     files: Files,
+    /// What is known of standard input, where it is a listener.
+    input: Option<Input>,
+    /// Why nothing can be written to standard output any more, where it is a target.
+    output: Option<OutputEnded>,
 }
 
 /// Runs a daemon until a signal ends it.
@@ -193,14 +201,16 @@ impl Daemon {
         let log = log::start(&config.daemon);
         let (sender, events) = mpsc::channel();
         forward_signals(sender.clone())?;
-        let names = Names::new(sender);
+        let names = Names::new(sender.clone());
         names.watch(&watched_names(&config))?;
+        pipes::refuse_two_writers(&config, last_ledger)?;
 
         // Before a socket is open, which would take datagrams that nothing reads.
         memory::refuse_rings_that_do_not_fit(&config, |_| true, 0, memory::Limits::at_start())
             .map_err(|why| Failure::Config.error(why))?;
         let (mut inherited, drops) = Inherited::take()?;
-        let sockets = open_listeners(&config, &mut inherited, &names)?;
+        let mut sockets = open_listeners(&config, &mut inherited, &names)?;
+        let input = sockets.iter_mut().find_map(|one| one.input.take());
         let bound = Bound::open(&config)?;
 
         // The sockets are open and hold what arrives: now there is time for names.
@@ -260,6 +270,8 @@ impl Daemon {
             violations: 0,
             troubles: Troubles::default(),
             files: Files::default(),
+            input: None,
+            output: None,
         };
 
         daemon.start_prepared()?;
@@ -268,6 +280,7 @@ impl Daemon {
         daemon.observe(Instant::now());
         daemon.start_http(bound)?;
         daemon.hold_drops();
+        daemon.input = input.map(|socket| Input::feed(socket, sender)).transpose()?;
         // Last: what is started after this daemon may send to it at once.
         daemon.service.ready();
         Ok(daemon)
@@ -325,7 +338,7 @@ impl Daemon {
                 self.reload();
             }
             Ok(Event::Signal(SIGUSR1)) => self.say_ledger(),
-            Ok(Event::Signal(_)) => return false,
+            Ok(Event::Signal(_) | Event::InputEnded) => return false,
             Ok(Event::Name) => {
                 self.follow_names(Instant::now());
                 self.sinks.follow_names(&self.names);
@@ -347,14 +360,18 @@ impl Daemon {
         self.flows.turn(&self.ledger);
         self.mitigations.turn();
         self.sinks.turn(now, &self.ledger);
-        true
+        self.output.is_none()
     }
 
     /// Checks the law, and reports that all is well to the health page, the service manager and the screen.
     fn observe(&mut self, now: Instant) {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
-        self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
+        self.output = self.output.or_else(|| pipes::output_ended(&self.config, &snapshot));
+        if self.output.is_none() {
+            // A reader that has had enough is no trouble.
+            self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
+        }
         self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
         self.drops.note(self.running.iter().map(|one| &one.listener));
         self.flows.look(&self.config, &snapshot);
@@ -478,7 +495,7 @@ impl Running {
         drops: &Drops,
         ledger: &Arc<Ledger>,
     ) -> anyhow::Result<Running> {
-        let OpenSocket { socket, owner, receive, helper, file, link } = socket;
+        let OpenSocket { socket, owner, receive, helper, file, link, input: _ } = socket;
         let options = ListenerOptions { link, ..config.listener_options(owner) };
         let before = drops.counted(socket.as_fd(), owner);
         let Targets { destinations, addresses, fed, tapped } = targets;

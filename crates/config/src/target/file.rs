@@ -8,7 +8,8 @@ use std::path::PathBuf;
 keys! {
     /// What a target that is a file has.
     pub struct FileTarget in "listener.target" of "file targets" given {
-        path: PathBuf
+        /// `None`: standard output.
+        path: Option<PathBuf>
     } {
         /// How datagrams are told apart: by line feeds, by four bytes of big-endian length
         /// before each, or as a capture for tcpdump and Wireshark.
@@ -19,7 +20,8 @@ keys! {
         ]), default(FileFormat::Lines);
         /// The file is set aside as `.1` before it would grow beyond this; a datagram that is
         /// larger has a file of its own.
-        rotate_size => rotate_bytes: Option<u64> = OrOff(size(64 << 10, 1 << 44)), default(None);
+        rotate_size => rotate_bytes: Option<u64> = OrOff(size(64 << 10, 1 << 44)), default(None)
+            where |file| file.path.is_some(), "standard output is not rotated; remove the key";
         /// How many files that were set aside are kept; older ones are deleted. Needs `rotate_size`.
         rotate_keep => rotate_keep: u32 = whole(1, 9_999), default(4)
             where |file| file.rotate_bytes.is_some(),

@@ -5,6 +5,7 @@ use super::tail::{self, Tail};
 use crate::{FileFormat, FileOptions};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -66,6 +67,14 @@ impl OpenFile {
         ((there.dev(), there.ino()) == (self.device, self.inode)).then_some(self)
     }
 
+    /// Standard output. It is somebody else's file: nothing in it is looked at or cut.
+    pub(super) fn standard_output(format: FileFormat) -> io::Result<OpenFile> {
+        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let mut open = OpenFile { file, len_bytes: 0, device: 0, inode: 0, is_ours_alone: false };
+        open.append(header(format), &mut None)?;
+        Ok(open)
+    }
+
     fn is(&self, whole: Whole) -> bool {
         whole == Whole { device: self.device, inode: self.inode, len_bytes: self.len_bytes }
     }
@@ -87,19 +96,23 @@ impl OpenFile {
     }
 }
 
-/// Opens the file at the path and makes sure that it ends with a whole record: cuts off a partial record, and adds a missing line
-/// feed. A file that cannot be continued is set aside and a new one begins. The old one is rotated or, without rotation, gets a
-/// name that nothing deletes.
-pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(OpenFile, Begun)> {
-    let mut open = open_any(options)?;
+/// Opens the file at the path and makes sure that it ends with a whole record: a part of one is cut off, a line without
+/// a line feed gets it. A file that cannot be continued is set aside, as one that rotation has set aside or, without
+/// rotation, under a name that nothing deletes; then a new one begins.
+pub(super) fn open(
+    path: &Path,
+    options: &FileOptions,
+    whole: Option<Whole>,
+) -> io::Result<(OpenFile, Begun)> {
+    let mut open = open_any(path)?;
     let mut begun = Begun::AsItWas;
 
     if open.is_ours_alone && open.len_bytes > 0 && !whole.is_some_and(|whole| open.is(whole)) {
         begun = repair(&mut open, options)?;
         if begun == Begun::Anew {
-            match (set_aside(options), options.format) {
-                (Ok(()), _) => open = open_any(options)?,
-                // Lines can be read behind any contents.
+            match (set_aside(path, options), options.format) {
+                (Ok(()), _) => open = open_any(path)?,
+                // Lines can be read behind whatever is there.
                 (Err(_), FileFormat::Lines) => begun = Begun::AsItWas,
                 (Err(error), _) => return Err(error),
             }
@@ -112,12 +125,12 @@ pub(super) fn open(options: &FileOptions, whole: Option<Whole>) -> io::Result<(O
     Ok((open, begun))
 }
 
-fn open_any(options: &FileOptions) -> io::Result<OpenFile> {
+fn open_any(path: &Path) -> io::Result<OpenFile> {
     let mut how = OpenOptions::new();
     how.append(true).create(true).mode(MODE);
-    match how.clone().read(true).open(&options.path) {
-        // A file that may be written but not read cannot be checked, and is set aside.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => how.open(&options.path),
+    match how.clone().read(true).open(path) {
+        // A file that may be written but not read cannot be looked at, and is set aside.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => how.open(path),
         opened => opened,
     }
     .and_then(OpenFile::new)
@@ -158,44 +171,44 @@ pub(super) fn header(format: FileFormat) -> &'static [u8] {
     }
 }
 
-fn set_aside(options: &FileOptions) -> io::Result<()> {
+fn set_aside(path: &Path, options: &FileOptions) -> io::Result<()> {
     if options.rotate_bytes.is_some() && options.rotate_keep > 0 {
-        return rotate(options);
+        return rotate(path, options.rotate_keep);
     }
 
     for n in 1..=ASIDE_NAMES_MAX {
-        // A link fails if the name is taken; a rename would replace the file that has it.
-        let aside = with_suffix(&options.path, &format!(".aside-{n}"));
-        match fs::hard_link(&options.path, &aside) {
+        // A link fails where the name is taken; a rename would replace what has it.
+        let aside = with_suffix(path, &format!(".aside-{n}"));
+        match fs::hard_link(path, &aside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             // File systems without links, and files owned by others (fs.protected_hardlinks).
             Err(_) if fs::symlink_metadata(&aside).is_err() => {
-                return fs::rename(&options.path, aside);
+                return fs::rename(path, aside);
             }
             Err(error) => return Err(error),
-            Ok(()) => return fs::remove_file(&options.path),
+            Ok(()) => return fs::remove_file(path),
         }
     }
 
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Renames `path` to `path.1`, `path.1` to `path.2`, and so on; the oldest is overwritten.
-pub(super) fn rotate(options: &FileOptions) -> io::Result<()> {
-    let numbered = |n: u32| with_suffix(&options.path, &format!(".{n}"));
-    if options.rotate_keep == 0 {
-        return fs::remove_file(&options.path);
+/// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the oldest goes.
+pub(super) fn rotate(path: &Path, keep: u32) -> io::Result<()> {
+    let numbered = |n: u32| with_suffix(path, &format!(".{n}"));
+    if keep == 0 {
+        return fs::remove_file(path);
     }
 
-    // Oldest first: each takes the name that the one before it has left.
-    for n in (1..options.rotate_keep).rev() {
+    // The oldest first: each takes the name that the one before it has left.
+    for n in (1..keep).rev() {
         match fs::rename(numbered(n), numbered(n + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
 
-    fs::rename(&options.path, numbered(1))
+    fs::rename(path, numbered(1))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -16,7 +16,7 @@ use testkit::DEADLINE;
 
 fn file(path: PathBuf) -> TargetKind {
     let format = FileFormat::LengthPrefixed;
-    TargetKind::File(FileOptions { path, format, rotate_bytes: None, rotate_keep: 0 })
+    TargetKind::File(FileOptions { path: Some(path), format, rotate_bytes: None, rotate_keep: 0 })
 }
 
 /// The numbers in a file of length-prefixed records.

@@ -173,7 +173,7 @@ fn a_stuck_file_harms_no_other_and_its_rest_is_named() {
     // Held open at both ends, so that opening and writing succeed until the pipe is full.
     let pipe = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let file = relay::FileOptions {
-        path: path.clone(),
+        path: Some(path.clone()),
         format: relay::FileFormat::Lines,
         rotate_bytes: None,
         rotate_keep: 0,

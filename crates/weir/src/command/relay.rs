@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 /// Tee datagrams from any number of addresses to any number of targets; no file needed.
 ///
-/// Addresses are udp://HOST:PORT, HOST:PORT, :PORT (listen only), unix:/path, file:/path (targets) or null: (targets).
+/// Addresses are udp://HOST:PORT, HOST:PORT, :PORT (listen only), unix:/path, stdin: (listen only), and for targets file:/path,
+/// stdout: and null:. Lines of stdin: are datagrams, and the relay ends when they end; - is stdin: or stdout:.
 /// Options of the configuration file ride behind a question mark: 'udp://10.0.0.2:514?rate_limit=1000&sample=10'.
 ///
 /// Ctrl-C sends what was received, for at most --drain-grace, and prints what became of every datagram. Exit code 0:
@@ -77,7 +78,7 @@ fn with_options(address: &str, args: &Args) -> String {
     ] {
         // What waits in a unix socket is charged to its senders: there is no buffer to ask for.
         let means_nothing = matches!(key, "receive_buffer" | "receive" | "sockets")
-            && address.starts_with("unix:/");
+            && ["unix:/", "stdin:", "-"].iter().any(|begin| address.starts_with(begin));
         if let Some(value) = value
             && !means_nothing
             && !own.iter().any(|(own, _)| *own == key)

@@ -18,6 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::{Egress, Ends};
@@ -33,6 +34,8 @@ pub(crate) struct OpenSocket {
     pub(crate) file: Option<SocketFile>,
     /// It is for other Weirs.
     pub(crate) link: Option<LinkListenOptions>,
+    /// The other end, into which the lines of standard input go.
+    pub(crate) input: Option<UnixDatagram>,
 }
 
 impl OpenSocket {
@@ -95,6 +98,8 @@ pub(crate) fn listener(
     helper: Option<&Path>,
 ) -> anyhow::Result<OpenSocket> {
     let at = match &config.listen {
+        // No name, so that nobody else can send to it.
+        Listen::Stdin => LocalAddress::Unix(PathBuf::new()),
         Listen::Unix(path) => LocalAddress::Unix(path.clone()),
         Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
         Listen::Weir(weir) => LocalAddress::Inet(own_address(&weir.addr, names)?),
@@ -120,6 +125,7 @@ pub(crate) fn listener(
             helper: helper.map(Path::to_owned),
             file: None,
             link,
+            input: None,
         });
     }
 
@@ -131,7 +137,13 @@ pub(crate) fn listener(
         let listener = named(&config.listen, "listener", &config.name);
         refused(format_args!("cannot listen on {listener}"), wanted, &error)
     };
+    let mut input = None;
     let (socket, file) = match (&config.listen, &at) {
+        (Listen::Stdin, _) => {
+            let (ours, socket) = UnixDatagram::pair().map_err(wrong)?;
+            input = Some(ours);
+            (socket.into(), None)
+        }
         (Listen::Udp(udp), LocalAddress::Inet(addr)) => {
             let shares_address = place == Place::LeftByFormer;
             let options = ListenOptions { shares_address, ..udp.listen_options() };
@@ -159,6 +171,7 @@ pub(crate) fn listener(
         helper: helper.map(Path::to_owned),
         file,
         link,
+        input,
     })
 }
 
@@ -299,7 +312,7 @@ pub(crate) fn target(
         }
         Target::Unix(path) => TargetKind::Unix { peer: UnixPeer::follow(path.clone())? },
         Target::File(file) => {
-            prepare_file(config, &file.path)?;
+            file.path.as_ref().map_or(Ok(()), |path| prepare_file(config, path))?;
             TargetKind::File(file.file_options())
         }
         Target::Weir(weir) => {

@@ -43,6 +43,7 @@ mod namespace_helper;
 mod namespace_helper_bounds;
 mod nobody;
 mod operators;
+mod pipes;
 mod preserve_source;
 mod prometheus;
 mod real_collectors;

@@ -1,0 +1,125 @@
+//! Standard input as a listener, standard output as a target: a relay between pipes.
+
+use super::Event;
+use super::stop::{LastLedger, LedgerForm};
+use crate::exit::Failure;
+use config::{Config, FileTarget, Target};
+use ledger::{HopKind, Reason, Snapshot};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+use sys::poll::{Interest, PollSet};
+
+/// More of a line than any datagram holds: its listener counts it as truncated.
+const LINE_BYTES_MAX: u64 = 100_000;
+
+/// The thread that makes a datagram of every line of standard input.
+pub(crate) struct Input {
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Input {
+    /// Sends every line of standard input to this socket, then says that there are no more.
+    pub(crate) fn feed(socket: UnixDatagram, events: Sender<Event>) -> io::Result<Input> {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
+        thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            match send_lines(io::stdin(), &socket) {
+                Ok(()) => ended.store(true, Ordering::Release),
+                Err(Ended::Input(error)) => tracing::error!("cannot read standard input: {error}"),
+                // The daemon stops already, and says what this means.
+                Err(Ended::Listener) => return,
+            }
+            // Fails only after the daemon.
+            let _ = events.send(Event::InputEnded);
+        })?;
+        Ok(Input { has_ended })
+    }
+
+    /// Whether every line has been handed to the listener.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+}
+
+/// Why lines are not sent any more.
+enum Ended {
+    /// Standard input cannot be read.
+    Input(io::Error),
+    /// The listener takes nothing any more.
+    Listener,
+}
+
+/// Sends each line without its line feed as a datagram, and waits wherever the listener's queue is full.
+fn send_lines(input: impl Read, socket: &UnixDatagram) -> Result<(), Ended> {
+    let mut input = BufReader::with_capacity(64 << 10, input);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut input).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        if read.map_err(Ended::Input)? == 0 {
+            return Ok(());
+        }
+
+        let is_whole = line.last() == Some(&b'\n');
+        if is_whole {
+            line.pop();
+        } else if line.len() as u64 == LINE_BYTES_MAX {
+            input.skip_until(b'\n').map_err(Ended::Input)?;
+        }
+        socket.send(&line).map_err(|_| Ended::Listener)?;
+    }
+}
+
+/// Why nothing can be written to standard output any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OutputEnded {
+    /// Nobody reads it: `| head` has seen enough.
+    ReaderGone,
+    /// A write has failed: its disk is full, for example.
+    Failed,
+}
+
+/// Whether standard output is a target here that takes nothing any more.
+pub(crate) fn output_ended(config: &Config, snapshot: &Snapshot) -> Option<OutputEnded> {
+    let (listener, target) = output_target(config)?;
+    let mut set = PollSet::default();
+    let stdout = io::stdout();
+    // Nothing is waited for but an error, which a pipe without a reader has.
+    set.add(stdout.as_fd(), Interest::Priority);
+    if set.wait(Duration::ZERO).is_ok() && set.is_ready(0) {
+        return Some(OutputEnded::ReaderGone);
+    }
+
+    let hop = snapshot.hop(HopKind::Target, listener, Some(target));
+    let failed = hop.is_some_and(|hop| hop.dropped_for(Reason::WriteError).count > 0);
+    failed.then_some(OutputEnded::Failed)
+}
+
+/// The listener and the name of the target that is standard output.
+fn output_target(config: &Config) -> Option<(&str, &str)> {
+    let is_output = |to: &Target| matches!(to, Target::File(FileTarget { path: None, .. }));
+    config.listeners.iter().find_map(|listener| {
+        let target = listener.targets.iter().find(|target| is_output(&target.to))?;
+        Some((listener.name.as_str(), target.name.as_str()))
+    })
+}
+
+/// Refuses a last ledger that would stand among datagrams.
+///
+/// # Errors
+/// Both are to go to standard output.
+pub(crate) fn refuse_two_writers(config: &Config, last: LastLedger) -> anyhow::Result<()> {
+    match output_target(config) {
+        Some((_, target)) if last.form == LedgerForm::Json => Err(Failure::Usage.error(format!(
+            "target {target} writes to standard output, where --json writes the last ledger: one would spoil the other. \
+             Fix: leave --json out, or send the datagrams to a file"
+        ))),
+        _ => Ok(()),
+    }
+}
