@@ -28,6 +28,28 @@ struct State {
     meters: Vec<Arc<dyn Meter>>,
     /// Final counts of what a reload closed, so that totals never go back.
     closed: BTreeMap<HopKey, HopSnapshot>,
+    order: Order,
+}
+
+/// Where origins and their targets stand.
+#[derive(Default)]
+struct Order(BTreeMap<String, Places>);
+
+struct Places {
+    own: usize,
+    targets: BTreeMap<String, usize>,
+}
+
+impl Order {
+    /// By origin; in it, its own hops and sockets first, then target by target. What has no place comes last.
+    fn place(&self, hop: &HopSnapshot) -> (usize, usize) {
+        let Some(places) = self.0.get(&hop.origin) else { return (usize::MAX, 0) };
+        let target = match hop.target.as_deref().filter(|_| !hop.hop.is_part()) {
+            Some(target) => places.targets.get(target).map_or(usize::MAX, |at| at + 1),
+            None => 0,
+        };
+        (places.own, target)
+    }
 }
 
 impl Ledger {
@@ -46,7 +68,21 @@ impl Ledger {
         self.lock().meters.push(meter);
     }
 
-    /// Removes a meter and keeps its final counts. Its writers must have stopped.
+    /// Has snapshots show origins and their targets in this order. An origin may come several times. What is not named comes last, by
+    /// its name.
+    pub fn arrange<'a>(&self, order: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        let mut arranged = Order::default();
+        for (origin, target) in order {
+            let next = arranged.0.len();
+            let new = || Places { own: next, targets: BTreeMap::new() };
+            let places = arranged.0.entry(origin.to_owned()).or_insert_with(new);
+            let next = places.targets.len();
+            places.targets.entry(target.to_owned()).or_insert(next);
+        }
+        self.lock().order = arranged;
+    }
+
+    /// Takes a meter out and keeps its final counts. Its writers must have stopped.
     pub fn retire(&self, meter: &Arc<dyn Meter>) {
         let mut state = self.lock();
         state.meters.retain(|other| !Arc::ptr_eq(other, meter));
@@ -88,7 +124,6 @@ impl Ledger {
             meter.read(&mut hops);
         }
         hops.extend(state.closed.values().cloned());
-        drop(state);
 
         // A hop closed by a reload and one that continues under its name share a row.
         hops.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
@@ -99,6 +134,8 @@ impl Ledger {
             }
             is_same
         });
+        hops.sort_by_cached_key(|hop| state.order.place(hop));
+        drop(state);
 
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Snapshot {
@@ -172,6 +209,41 @@ mod tests {
         assert_eq!(snapshot.hops.len(), 1);
         assert_eq!(snapshot.hops[0].dropped_for(Reason::Refused).count, 7);
         assert!(snapshot.is_balanced());
+    }
+
+    #[test]
+    fn hops_stand_as_they_are_arranged_and_others_behind_them_by_name() {
+        struct Named(&'static str, Option<&'static str>);
+        impl Meter for Named {
+            fn read(&self, hops: &mut Vec<HopSnapshot>) {
+                let kinds = match self.1 {
+                    Some(_) => [HopKind::Target, HopKind::Egress],
+                    None => [HopKind::Socket, HopKind::Receive],
+                };
+                hops.extend(kinds.map(|kind| {
+                    HopBuilder::new(kind, self.0, self.1, Amount::default())
+                        .finish(Amount::default())
+                }));
+            }
+        }
+
+        let ledger = Ledger::new("1".into());
+        for origin in ["a", "b", "c", "d"] {
+            for target in [None, Some("x"), Some("y"), Some("z")] {
+                ledger.register(Arc::new(Named(origin, target)));
+            }
+        }
+        ledger.arrange([("c", "z"), ("b", "y"), ("c", "x"), ("b", "x"), ("b", "y")]);
+        let snapshot = ledger.snapshot();
+        let rows = snapshot
+            .hops
+            .iter()
+            .filter(|hop| matches!(hop.hop, HopKind::Receive | HopKind::Egress));
+        let rows: Vec<_> = rows
+            .map(|hop| format!("{}{}", hop.origin, hop.target.as_deref().unwrap_or("")))
+            .collect();
+        let wanted = "c cz cx cy b by bx bz a ax ay az d dx dy dz";
+        assert_eq!(rows.join(" "), wanted);
     }
 
     #[test]

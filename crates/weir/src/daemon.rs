@@ -232,6 +232,7 @@ impl Daemon {
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
 
+        arrange(&ledger, &config);
         tell_start(&run_id, &running, &config, &bound);
 
         let mut daemon = Daemon {
@@ -443,6 +444,22 @@ impl Daemon {
             }
         }
     }
+}
+
+/// Has the ledger show everything in the order of the configuration.
+fn arrange(ledger: &Ledger, config: &Config) {
+    let targets = config.listeners.iter().flat_map(|listener| {
+        listener.targets.iter().map(|target| (listener.name.clone(), target.name.as_str()))
+    });
+    let fed = config.sinks.iter().flat_map(|sink| {
+        let own = [(sinks::origin(sink), sink.name.as_str())];
+        let sources = sink.from.iter().map(|source| (source.to_string(), sink.name.as_str()));
+        own.into_iter().chain(sources)
+    });
+    // A listener that feeds only sinks has its place among the listeners too.
+    let listeners = config.listeners.iter().map(|listener| (listener.name.clone(), ""));
+    let all: Vec<_> = listeners.chain(targets).chain(fed).collect();
+    ledger.arrange(all.iter().map(|(origin, target)| (origin.as_str(), *target)));
 }
 
 /// Says what runs, and what does not yet.

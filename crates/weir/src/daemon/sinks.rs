@@ -425,7 +425,7 @@ fn open_one(
 }
 
 /// What a sink's rows come from, in the ledger.
-fn origin(config: &SinkConfig) -> String {
+pub(super) fn origin(config: &SinkConfig) -> String {
     config.from.iter().map(Source::to_string).collect::<Vec<_>>().join("+")
 }
 

@@ -227,3 +227,18 @@ fn the_exit_code_stands_when_nobody_reads_the_last_ledger() {
     weir.wait_for_rest(1);
     assert_eq!(weir.stop_unread(), Some(1));
 }
+
+#[test]
+fn listeners_and_targets_stand_in_the_order_of_the_command_line() {
+    let listeners = ["--listen", "127.0.0.1:0?name=z-in", "--listen", "127.0.0.1:0?name=in-a"];
+    let targets = ["--to", "null:?name=new", "--to", "null:?name=archive", "--to", "null:?name=b"];
+    let weir = Weir::relay(&[listeners.as_slice(), &targets].concat());
+    let wanted = ["z-in new", "z-in archive", "z-in b", "in-a new", "in-a archive", "in-a b"];
+    let targets = |ledger: &ledger::Snapshot| {
+        let hops = ledger.hops.iter().filter(|hop| hop.hop == ledger::HopKind::Target);
+        let names = hops.map(|hop| format!("{} {}", hop.origin, hop.target.as_deref().unwrap()));
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(targets(&weir.ledger()), wanted);
+    assert_eq!(targets(&weir.stop().ledger), wanted);
+}

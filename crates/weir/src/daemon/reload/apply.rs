@@ -1,7 +1,7 @@
 //! The second half of a reload: the differences come into force.
 
 use super::super::{
-    Daemon, Retiring, Running, Targets, fingerprint, flows, link, open, watched_names,
+    Daemon, Retiring, Running, Targets, arrange, fingerprint, flows, link, open, watched_names,
 };
 use super::{Admin, Fate, NextCollector, Plan, Step};
 use crate::exit::Failure;
@@ -92,6 +92,7 @@ impl Daemon {
         }
 
         self.log.set(&config.daemon);
+        arrange(&self.ledger, &config);
         self.config = config;
         if let Err(error) = self.names.watch(&watched_names(&self.config)) {
             report.failed(format!("names are not followed: {error}"));
