@@ -112,6 +112,10 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
     }
 
     match request.extensions().get::<Peer>() {
+        Some(Peer::Unencrypted) => {
+            let text = "this address speaks TLS; write https:// in front of it\n";
+            return Some((StatusCode::BAD_REQUEST, text).into_response());
+        }
         // Whom the kernel vouches for needs no further look: no web page gets at a unix socket.
         Some(Peer::User) => return None,
         Some(Peer::Stranger) => {
@@ -121,7 +125,18 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         Some(Peer::Address(_)) | None => {}
     }
 
+    let foreign = refuse_foreign_name(state.bind, request).or_else(|| refuse_foreign_page(request));
+    if foreign.is_some() {
+        return foreign;
+    }
+
     let path = request.uri().path();
+    if let Some(token) = &state.token {
+        let is_shown = request.headers().get(header::AUTHORIZATION);
+        let is_known = is_shown.is_some_and(|shown| token.is_in(shown.as_bytes()));
+        return (!is_known && !OPEN.contains(&path)).then(without_token);
+    }
+
     if path == "/sockets"
         && let (Some(_), Some(elsewhere)) = (&state.sockets, &state.sockets_elsewhere)
     {
@@ -131,11 +146,37 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
     let is_telling =
         matches!(path, "/ledger" | "/sockets" | "/daemon" | FLOWS) || path.starts_with(FLOWS_BELOW);
     if is_telling && !is_from_this_machine(state, request) {
-        let text = "this is only shown to this machine, at a loopback address: it names every listener, target and peer\n";
+        let text = "this is only shown to this machine, at a loopback address, or to who has the token of admin.token_file: it names \
+                    every listener, target and peer\n";
         return Some((StatusCode::FORBIDDEN, text).into_response());
     }
+    None
+}
 
-    refuse_foreign_name(state.bind, request)
+/// Pages that hold nothing of what is counted: they are answered without the token.
+const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
+
+fn without_token() -> Response {
+    let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"weir\"")];
+    let text = "this needs the token of admin.token_file (Authorization: Bearer ...), and the request has none or another; commands \
+                take it with --token-file FILE or WEIR_TOKEN_FILE\n";
+    (StatusCode::UNAUTHORIZED, challenge, text).into_response()
+}
+
+/// Refuses what a page of another server asks: browsers say which one it is.
+fn refuse_foreign_page(request: &Request) -> Option<Response> {
+    let named = host_names(request.uri(), request.headers());
+    let is_foreign = |origin: &HeaderValue| {
+        let host = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        !host.is_some_and(|(_, host)| named.iter().any(|name| name.eq_ignore_ascii_case(host)))
+    };
+
+    let mut origins = request.headers().get_all(header::ORIGIN).iter();
+    origins.any(is_foreign).then(|| {
+        let text =
+            "the Origin header names another server: no page but this server's own may ask here\n";
+        (StatusCode::FORBIDDEN, text).into_response()
+    })
 }
 
 /// Refuses a request to a loopback address that names another machine: a web page reaches 127.0.0.1 by pointing a name of its own at it, but
@@ -211,6 +252,12 @@ pub(crate) enum Peer {
     User,
     /// A user of this machine who may not.
     Stranger,
+    /// Somebody who speaks plain HTTP where TLS is spoken.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(dead_code, reason = "only a server over TLS meets one")
+    )]
+    Unencrypted,
 }
 
 async fn index() -> &'static str {

@@ -16,16 +16,20 @@ mod rest;
 mod server;
 pub mod service;
 pub mod statsd;
+mod token;
 
 pub use health::{Health, Phase, Said};
 pub use http::{HttpCounts, router};
 pub use metrics::flows::{DefinitionFigures, FlowFigures, FlowSeries, Flows, Unit};
 pub use page::{Page, PageError, Pieces};
 pub use rest::{BODY_BYTES_MAX, Changes, Rest};
+#[cfg(feature = "tls")]
+pub use server::serve_tls;
 pub use server::{
     CONNECTION_LIFETIME_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX,
     POLL_LIFETIME_MAX, serve, serve_rest, serve_users,
 };
+pub use token::{TOKEN_CHARS_MIN, Token};
 
 use ledger::Ledger;
 use std::net::IpAddr;
@@ -46,6 +50,9 @@ pub struct AdminState {
     /// header are answered, so that no web page can read the figures through a name that it points at 127.0.0.1. On any
     /// other, `/ledger` and `/sockets`, which name every listener, target and peer, are answered to this machine alone.
     pub bind: IpAddr,
+    /// What everybody but the known users of a unix socket has to show, wherever they ask from, for anything but `/`, `/healthz` and
+    /// `/readyz`; whoever shows it is answered. `None`: [`bind`](Self::bind) decides.
+    pub token: Option<Token>,
     /// Where the kernel's figures are read.
     pub host: host::Reader,
     /// What the StatsD push counts; stays 0 where nothing is pushed.
@@ -72,6 +79,7 @@ impl AdminState {
             build: Build::default(),
             process: Process::default(),
             bind,
+            token: None,
             host: host::Reader::system(),
             statsd: Arc::default(),
             http: Arc::default(),

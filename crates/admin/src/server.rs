@@ -1,3 +1,9 @@
+#[cfg(feature = "tls")]
+mod encrypted;
+
+#[cfg(feature = "tls")]
+pub use encrypted::serve_tls;
+
 use crate::http::Peer;
 use crate::rest::{self, Rest};
 use crate::{AdminState, HttpCounts, router};
@@ -6,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -105,19 +111,38 @@ impl Served {
 
 /// Where connections are accepted.
 trait Accept {
+    /// A connection as the kernel has it.
+    type Raw: Send + 'static;
+    /// A connection that requests can be read from.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// Waits for the next, and says whose it is.
-    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Raw, Peer)>> + Send;
+
+    /// What has to happen before the first request. It may wait for the client, so other connections do not wait for it.
+    fn open(
+        &self,
+        stream: Self::Raw,
+        peer: Peer,
+    ) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send + 'static;
 }
 
 impl Accept for TcpListener {
+    type Raw = TcpStream;
     type Stream = TcpStream;
 
     async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, peer) = TcpListener::accept(self).await?;
         // A client that came to `[::]` by IPv4 has an address of both kinds.
         Ok((stream, Peer::Address(peer.ip().to_canonical())))
+    }
+
+    fn open(
+        &self,
+        stream: TcpStream,
+        peer: Peer,
+    ) -> impl Future<Output = io::Result<(TcpStream, Peer)>> + Send + 'static {
+        ready(Ok((stream, peer)))
     }
 }
 
@@ -128,12 +153,21 @@ struct Users<F> {
 }
 
 impl<F: Fn(u32) -> bool + Send + Sync> Accept for Users<F> {
+    type Raw = UnixStream;
     type Stream = UnixStream;
 
     async fn accept(&self) -> io::Result<(UnixStream, Peer)> {
         let (stream, _) = self.listener.accept().await?;
         let uid = stream.peer_cred()?.uid();
         Ok((stream, if (self.is_known)(uid) { Peer::User } else { Peer::Stranger }))
+    }
+
+    fn open(
+        &self,
+        stream: UnixStream,
+        peer: Peer,
+    ) -> impl Future<Output = io::Result<(UnixStream, Peer)>> + Send + 'static {
+        ready(Ok((stream, peer)))
     }
 }
 
@@ -158,8 +192,8 @@ async fn serve_accepted(
                     if connections.make_room() {
                         counts.crowded.fetch_add(1, Ordering::Relaxed);
                     }
-                    let service = TowerToHyperService::new(router.clone().layer(Extension(peer)));
-                    connections.add(serve_one(stream, service, lifetime, Arc::clone(&counts)));
+                    let opening = listener.open(stream, peer);
+                    connections.add(serve_one(opening, router.clone(), lifetime, Arc::clone(&counts)));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
@@ -206,28 +240,34 @@ impl Connections {
     }
 }
 
-async fn serve_one(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    service: TowerToHyperService<axum::Router>,
+async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    opening: impl Future<Output = io::Result<(S, Peer)>> + Send,
+    router: axum::Router,
     lifetime: Duration,
     counts: Arc<HttpCounts>,
 ) {
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-
-    // A client that went away or spoke something else than HTTP is not our concern.
-    let too_slow = match tokio::time::timeout(lifetime, connection).await {
-        Ok(Ok(())) => false,
-        Ok(Err(error)) => error.is_timeout(),
-        Err(_) => true,
+    let serving = async {
+        // A client that went away or spoke something else than TLS is not our concern.
+        let (stream, peer) = match opening.await {
+            Ok(opened) => opened,
+            Err(error) => return error.kind() == io::ErrorKind::TimedOut,
+        };
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .keep_alive(false)
+            .serve_connection(
+                TokioIo::new(stream),
+                TowerToHyperService::new(router.layer(Extension(peer))),
+            );
+        // The same of one that spoke something else than HTTP.
+        connection.await.is_err_and(|error| error.is_timeout())
     };
 
-    if too_slow {
+    let is_too_slow = tokio::time::timeout(lifetime, serving).await.unwrap_or(true);
+    if is_too_slow {
         counts.timeouts.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,9 +1,12 @@
 //! `[admin]`: the HTTP server for metrics, health and the ledger.
 
 use crate::address::socket_path;
+use crate::document::Table;
 use crate::form::{List, parsed, path, text};
-use crate::host::{Finding, unix_listener};
+use crate::host::{Finding, Severity, unix_listener};
 use crate::keys::{Section, keys};
+use crate::reader::{Reader, Report};
+use crate::sink::{is_built, secret_path};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -17,7 +20,7 @@ keys! {
     pub struct AdminConfig in "admin" {
         /// Where `/metrics`, `/ledger`, `/healthz` and `/readyz` are served over HTTP. Anyone who reaches it reads
         /// every figure, so it stays on this host unless you say otherwise. `/sockets` too, while `[sockets]`
-        /// collects from this process's own network namespace alone (`namespaces = "own"`).
+        /// collects from this process's own network namespace alone (`namespaces = "own"`), or with the token.
         listen => listen: AdminListen = text("IP address and port, or `off`", parsed),
             default(AdminListen::On(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9464)));
         /// Where the same and `/sockets` of every namespace are served, to root, to this process's user and to
@@ -30,12 +33,79 @@ keys! {
             List { of: "users, by name (of `/etc/passwd`) or number", parse: user }, empty("none")
             where |admin| admin.socket.is_some(),
             "there is no socket; add socket = \"/run/weir/admin.sock\"";
+        /// File that holds a token of at least 16 characters, and nothing else; a line end at its end is left out. Everything at
+        /// `listen` but `/`, `/healthz` and `/readyz` is then answered only to requests with `Authorization: Bearer TOKEN`, and to
+        /// those from anywhere. Without it `/ledger`, `/sockets`, `/flows` and `/daemon` are answered to this machine alone. Read
+        /// at the start and at each reload. `openssl rand -hex 32`
+        token_file => token_file: Option<PathBuf> = path("path", secret_path), unset("no token");
+        /// File with the certificate and its chain (PEM) that `listen` shows: it then speaks TLS (`https://`). Needs `tls_key`. Read
+        /// at the start and at each reload.
+        tls_cert => certificate: Option<PathBuf> = path("path", secret_path), unset("plain HTTP")
+            where |admin| admin.key.is_some(), "it has no key; add tls_key = \"/path\"";
+        /// File with the key (PEM) of `tls_cert`.
+        tls_key => key: Option<PathBuf> = path("path", secret_path), unset("none")
+            where |admin| admin.certificate.is_some(), "it has no certificate; add tls_cert = \"/path\"";
     }
 }
 
+/// Reads the section, and refuses what would be unsafe.
+pub(crate) fn read(report: &Report, document: &Table) -> Option<AdminConfig> {
+    let reader = Reader::of_document(report, document, &SECTION);
+    let admin = AdminConfig::read(&reader)?;
+
+    if let Some(message) = admin.exposed_token() {
+        reader.error(&AdminConfig::token_file, message);
+    }
+    if admin.certificate.is_some() && !is_built("tls") {
+        let message = "this build has no TLS; build with `cargo build --release -p weir --features tls`, or use the image";
+        reader.error(&AdminConfig::tls_cert, message);
+    }
+    Some(admin)
+}
+
 impl AdminConfig {
+    /// Nothing is served.
+    pub fn off() -> AdminConfig {
+        AdminConfig {
+            listen: AdminListen::Off,
+            socket: None,
+            socket_users: Vec::new(),
+            token_file: None,
+            certificate: None,
+            key: None,
+        }
+    }
+
+    /// What is wrong with a token that everybody on the way could read. Flags and the environment may move the address after the
+    /// file was read, so the daemon asks again when it listens.
+    pub fn exposed_token(&self) -> Option<String> {
+        let addr = self.listens_beyond_this_machine()?;
+        let is_exposed = self.token_file.is_some() && self.certificate.is_none();
+        is_exposed.then(|| {
+            format!(
+                "{addr} is reached from other machines, and a token sent to it in plain HTTP can be read on the way; add tls_cert and \
+                 tls_key, or listen at 127.0.0.1:{}",
+                addr.port()
+            )
+        })
+    }
+
+    fn listens_beyond_this_machine(&self) -> Option<SocketAddr> {
+        match self.listen {
+            AdminListen::On(addr) if !addr.ip().is_loopback() => Some(addr),
+            AdminListen::On(_) | AdminListen::Off => None,
+        }
+    }
+
     pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
         findings.extend(self.socket.as_deref().map(|path| unix_listener("admin socket", path)));
+        findings.extend(
+            self.listens_beyond_this_machine().filter(|_| self.token_file.is_none()).map(|addr| {
+                let value = format!("everybody who reaches {addr} reads /metrics");
+                Finding::new(Severity::Advice, "admin address", value)
+                    .because("it listens beyond this machine, and there is no token_file")
+            }),
+        );
     }
 }
 

@@ -57,7 +57,7 @@ pub use keys::Key;
 pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, ReceiveMode, UdpListener};
 pub use loops::would_loop;
 pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
-pub use overrides::{ENV_ADMIN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT, ENV_LOG_LEVEL, Overrides};
+pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT, ENV_LOG_LEVEL, Overrides};
 pub use show::Origins;
 pub use statsd::StatsdConfig;
 pub use target::{
@@ -221,7 +221,7 @@ const NO_LISTENER: &str = "there is no listener and no [sockets]; add [[listener
 
 /// Reads everything but the listeners, and holds all of it against each other.
 fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Option<Config> {
-    let admin = AdminConfig::read(&Reader::of_document(report, document, &admin::SECTION));
+    let admin = self::admin::read(report, document);
     let daemon = DaemonConfig::read(&Reader::of_document(report, document, &daemon::SECTION));
     let statsd = statsd::read(report, document);
     let sockets = self::sockets::read(report, document);

@@ -7,8 +7,8 @@ use crate::errors::ConfigError;
 use crate::keys::Key;
 use std::time::Duration;
 
-/// Environment variable of `admin.listen`.
-pub const ENV_ADMIN: &str = "WEIR_ADMIN";
+/// Environment variable of `admin.listen`. `WEIR_ADMIN` is the daemon that commands ask, which may be on another machine.
+pub const ENV_ADMIN_LISTEN: &str = "WEIR_ADMIN_LISTEN";
 /// Environment variable of `daemon.log_level`.
 pub const ENV_LOG_LEVEL: &str = "WEIR_LOG_LEVEL";
 /// Environment variable of `daemon.log_format`.
@@ -19,7 +19,7 @@ pub const ENV_DRAIN_GRACE: &str = "WEIR_DRAIN_GRACE";
 /// What flags and the environment say; they come before the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// `--admin`, `WEIR_ADMIN`.
+    /// `--admin`, `WEIR_ADMIN_LISTEN`.
     pub admin_listen: Option<AdminListen>,
     /// `--log-level`, `WEIR_LOG_LEVEL`.
     pub log_level: Option<LogLevel>,
@@ -56,7 +56,7 @@ impl Overrides {
         let mut errors = Vec::new();
         let value = |name: &str| variable(name);
         let overrides = Overrides {
-            admin_listen: one(ENV_ADMIN, value(ENV_ADMIN), str::parse, &mut errors),
+            admin_listen: one(ENV_ADMIN_LISTEN, value(ENV_ADMIN_LISTEN), str::parse, &mut errors),
             log_level: one(ENV_LOG_LEVEL, value(ENV_LOG_LEVEL), str::parse, &mut errors),
             log_format: one(ENV_LOG_FORMAT, value(ENV_LOG_FORMAT), str::parse, &mut errors),
             drain_grace: one(ENV_DRAIN_GRACE, value(ENV_DRAIN_GRACE), drain_grace, &mut errors),
@@ -67,7 +67,7 @@ impl Overrides {
     /// The keys that have another value, each with its variable.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (Key, &'static str)> {
         let all = [
-            (AdminConfig::listen, ENV_ADMIN, self.admin_listen.is_some()),
+            (AdminConfig::listen, ENV_ADMIN_LISTEN, self.admin_listen.is_some()),
             (DaemonConfig::log_level, ENV_LOG_LEVEL, self.log_level.is_some()),
             (DaemonConfig::log_format, ENV_LOG_FORMAT, self.log_format.is_some()),
             (DaemonConfig::drain_grace, ENV_DRAIN_GRACE, self.drain_grace.is_some()),

@@ -27,6 +27,7 @@ pub use file::FileSink;
 pub use http::{HttpSink, OtlpSink, Requests};
 pub use kafka::KafkaSink;
 pub use kind::Opening;
+pub(crate) use kind::is_built;
 pub use nats::{NatsSink, Service};
 pub use nsq::NsqSink;
 pub use null::NullSink;

@@ -1,31 +1,54 @@
 //! Questions to a running daemon, at its admin address.
 
 use crate::exit::Failure;
+use ledger::Trouble;
+use sink::{Secret, SecretSource};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
+use ureq::http::Uri;
+use ureq::http::header::AUTHORIZATION;
+
+/// Where a daemon answers that nobody has told to do so elsewhere.
+const USUAL: &str = "127.0.0.1:9464";
 
 /// Which daemon a command asks.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub(crate) struct Daemon {
-    /// The daemon's admin address, such as 127.0.0.1:9464
-    #[arg(
-        long,
-        alias = "url",
-        value_name = "ADDR",
-        env = "WEIR_ADMIN",
-        default_value = "127.0.0.1:9464"
-    )]
+    /// The daemon's admin address, such as 127.0.0.1:9464 or https://relay.example:9464
+    #[arg(long, alias = "url", value_name = "ADDR", env = "WEIR_ADMIN", default_value = USUAL)]
     pub(crate) admin: String,
+    #[command(flatten)]
+    pub(crate) proof: Proof,
+}
+
+/// How a command and a daemon, which may be on another machine, prove to each other who they are.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct Proof {
+    /// File with the token that the daemon asks for (its admin.token_file)
+    #[arg(long, value_name = "FILE", env = "WEIR_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// File with the certificates (PEM) of which one must have signed the daemon's, instead of those of this system
+    #[arg(long, value_name = "FILE", env = "WEIR_CA_FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+impl Daemon {
+    /// The daemon at this admin address, with or without scheme and page.
+    pub(crate) fn at(admin: &str, proof: &Proof) -> Daemon {
+        Daemon { admin: admin.to_owned(), proof: proof.clone() }
+    }
 }
 
 /// Largest answer: a ledger of some 100,000 hops.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// Asks the daemon at `url` for a page, such as `/ledger`, and returns its text. `url` is its admin address, with or without scheme and page.
+/// Asks a daemon for a page, such as `/ledger`, and returns its text.
 ///
 /// # Errors
 /// No daemon answers within the time, or not with this page.
-pub(crate) fn ask(url: &str, page: &str, timeout: Duration) -> anyhow::Result<String> {
-    ask_and(url, page, timeout, || Ok(()))
+pub(crate) fn ask(daemon: &Daemon, page: &str, timeout: Duration) -> anyhow::Result<String> {
+    ask_and(daemon, page, timeout, || Ok(()))
 }
 
 /// As [`ask`], and does something once the answer has begun, such as what the rest of it is to tell about.
@@ -33,23 +56,20 @@ pub(crate) fn ask(url: &str, page: &str, timeout: Duration) -> anyhow::Result<St
 /// # Errors
 /// As [`ask`], and those of `begun`.
 pub(crate) fn ask_and(
-    url: &str,
+    daemon: &Daemon,
     page: &str,
     timeout: Duration,
     begun: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<String> {
-    let url = page_url(url, page)?;
+    let url = page_url(&daemon.admin, page)?;
+    let token = daemon.proof.token_for(&url)?;
+    let agent = agent(&url, &daemon.proof, timeout)?;
 
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        // The daemon is on this host or a neighbor: a proxy from the environment is for something else.
-        .proxy(None)
-        .max_redirects(0)
-        .http_status_as_error(false)
-        .timeout_global(Some(timeout))
-        .build()
-        .into();
-
-    let mut response = agent.get(&url).call().map_err(|error| no_answer(&url, &error))?;
+    let mut request = agent.get(&url);
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
+    }
+    let mut response = request.call().map_err(|error| no_answer(&url, &error))?;
     let status = response.status();
     if status.is_success() {
         begun()?;
@@ -64,10 +84,89 @@ pub(crate) fn ask_and(
     Ok(body)
 }
 
+fn agent(url: &str, proof: &Proof, timeout: Duration) -> anyhow::Result<ureq::Agent> {
+    let config = ureq::Agent::config_builder()
+        // The daemon is on this host or a neighbor: a proxy from the environment is for something else.
+        .proxy(None)
+        // Nor is a token sent where an answer points.
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .timeout_global(Some(timeout));
+
+    #[cfg(feature = "tls")]
+    let config = match url.starts_with(HTTPS) {
+        true => config.tls_config(proof.tls_config()?),
+        false => config,
+    };
+    #[cfg(not(feature = "tls"))]
+    if url.starts_with(HTTPS) || proof.ca_file.is_some() {
+        return Err(Failure::Usage.error(
+            "this build has no TLS; build with `cargo build --release -p weir --features tls`, or use the image",
+        ));
+    }
+    Ok(config.build().into())
+}
+
+impl Proof {
+    /// The token, if there is one and `url` is where it may be sent.
+    fn token_for(&self, url: &str) -> anyhow::Result<Option<Secret>> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        if !url.starts_with(HTTPS) && !is_at_loopback(url) {
+            return Err(Failure::Usage.error(format!(
+                "the token in {} is not sent to {url}: without TLS everybody on the way could read it. Fix: write https://, or leave out \
+                 --token-file and WEIR_TOKEN_FILE",
+                path.display()
+            )));
+        }
+
+        let secret = SecretSource::File(path.clone()).read().map_err(unreadable)?;
+        match secret.reveal().bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(Some(secret)),
+            false => Err(unreadable(Trouble {
+                what: format!("{} is no token: it has blanks or more than ASCII", path.display()),
+                fix: "name the file that has the token and nothing else".to_owned(),
+            })),
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls_config(&self) -> anyhow::Result<ureq::tls::TlsConfig> {
+        use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+
+        let found = tls::authorities(self.ca_file.as_deref(), "--ca-file").map_err(unreadable)?;
+        let roots = found.iter().map(|one| Certificate::from_der(one).to_owned());
+        Ok(TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(tls::provider())
+            .root_certs(RootCerts::from(roots.collect::<Vec<_>>()))
+            .build())
+    }
+}
+
+fn unreadable(Trouble { what, fix }: Trouble) -> anyhow::Error {
+    Failure::InputMissing.error(format!("{what}. Fix: {fix}"))
+}
+
+/// Whether a request to this address stays on this machine. A name other than `localhost` is whatever somebody's server says it is.
+fn is_at_loopback(url: &str) -> bool {
+    let uri = url.parse::<Uri>();
+    let host = uri.as_ref().ok().and_then(Uri::host).unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
     if matches!(error, ureq::Error::BadUri(_) | ureq::Error::Http(_)) {
         return Failure::Usage.error(format!("{url} is not an address ({error}); write HOST:PORT"));
     }
+    #[cfg(feature = "tls")]
+    if let Some(error) = refused_by_tls(error) {
+        let advice = tls::advice(error, "name the authority that signed it with --ca-file FILE");
+        return Failure::Unavailable.error(format!(
+            "{url} cannot be trusted, so nothing was sent: {error}. Fix: {advice}"
+        ));
+    }
+
     let why = match error {
         ureq::Error::Io(error) => error.to_string(),
         error => error.to_string(),
@@ -78,20 +177,32 @@ fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
     ))
 }
 
+#[cfg(feature = "tls")]
+fn refused_by_tls(error: &ureq::Error) -> Option<&tls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => tls::error_in(error),
+        _ => None,
+    }
+}
+
+const HTTPS: &str = "https://";
+
 /// The address of a page on the daemon that `url` names.
 fn page_url(url: &str, page: &str) -> anyhow::Result<String> {
-    let rest = match url.split_once("://") {
-        Some(("http", rest)) => rest,
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
         Some(_) => {
-            let message =
-                format!("{url} does not start with http://, which is what a daemon speaks");
+            let message = format!(
+                "{url} does not start with http:// or https://, which is what a daemon speaks"
+            );
             return Err(Failure::Usage.error(message));
         }
-        None => url,
+        None => ("http", url),
     };
     let host = rest.trim_end_matches('/');
     let host = host.strip_suffix(page).unwrap_or(host);
-    Ok(format!("http://{host}{page}"))
+    Ok(format!("{scheme}://{host}{page}"))
 }
 
 #[cfg(test)]
@@ -108,6 +219,34 @@ mod tests {
         ] {
             assert_eq!(page_url(url, "/ledger").unwrap(), "http://127.0.0.1:9464/ledger");
         }
-        assert!(page_url("https://127.0.0.1:9464", "/ledger").is_err());
+        let url = page_url("https://relay.example:9464/", "/ledger").unwrap();
+        assert_eq!(url, "https://relay.example:9464/ledger");
+        assert!(page_url("ftp://127.0.0.1:9464", "/ledger").is_err());
+    }
+
+    #[test]
+    fn a_token_goes_where_nobody_else_reads_it() {
+        let proof = Proof { token_file: Some("/no/such/token".into()), ca_file: None };
+        let said = |url: &str| proof.token_for(url).unwrap_err().to_string();
+        for url in [
+            "http://127.0.0.1:9464/ledger",
+            "http://127.9.9.9/ledger",
+            "http://localhost:9464/ledger",
+            "http://[::1]:9464/ledger",
+            "https://relay.example:9464/ledger",
+        ] {
+            assert!(said(url).contains("No such file"), "{url}");
+        }
+        for url in [
+            "http://10.0.0.1:9464/ledger",
+            "http://relay.example:9464/ledger",
+            "http://127.0.0.1@relay.example/ledger",
+            "http://localhost.example:9464/ledger",
+            "http://[::2]:9464/ledger",
+            "http://0.0.0.0:9464/ledger",
+        ] {
+            assert!(said(url).contains("is not sent to"), "{url}");
+        }
+        assert!(Proof::default().token_for("http://10.0.0.1/ledger").unwrap().is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! A running daemon on this host, found by its admin address: what it says of itself, and signals to it.
 
-use crate::ask::{ask, ask_and};
+use crate::ask::{self, ask, ask_and};
 use crate::exit::Failure;
 use serde::Deserialize;
 use signal_hook::consts::{SIGHUP, SIGTERM};
@@ -42,14 +42,15 @@ impl Daemon {
     ///
     /// # Errors
     /// None answers, or it runs elsewhere.
-    pub(crate) fn find(admin: &str) -> anyhow::Result<Daemon> {
+    pub(crate) fn find(admin: &ask::Daemon) -> anyhow::Result<Daemon> {
         let daemon = read(admin, &ask(admin, "/daemon", ANSWER_TIMEOUT)?)?;
         if daemon.is_there() {
             return Ok(daemon);
         }
         Err(Failure::Unavailable.error(format!(
-            "the daemon at {admin} is not a process that can be signaled from here: it runs on another host, or in a container. \
-             Fix: run this command there"
+            "the daemon at {} is not a process that can be signaled from here: it runs on another host, or in a container. \
+             Fix: run this command there",
+            admin.admin
         )))
     }
 
@@ -62,7 +63,11 @@ impl Daemon {
     ///
     /// # Errors
     /// This user may not signal it.
-    pub(crate) fn reload(&self, admin: &str, timeout: Duration) -> anyhow::Result<Option<Said>> {
+    pub(crate) fn reload(
+        &self,
+        admin: &ask::Daemon,
+        timeout: Duration,
+    ) -> anyhow::Result<Option<Said>> {
         self.signal(SIGHUP)?;
         let is_done = |now: Daemon| now.last_reload.filter(|_| now.reloads > self.reloads);
         Ok(self.follow(admin, "/daemon", timeout, is_done))
@@ -72,7 +77,11 @@ impl Daemon {
     ///
     /// # Errors
     /// This user may not signal it, or it answers no longer.
-    pub(crate) fn stop(&self, admin: &str, timeout: Duration) -> anyhow::Result<Option<Said>> {
+    pub(crate) fn stop(
+        &self,
+        admin: &ask::Daemon,
+        timeout: Duration,
+    ) -> anyhow::Result<Option<Said>> {
         // It may end within milliseconds, and hears no question after that: so the question comes first.
         let answer = ask_and(admin, END_PAGE, END_TIMEOUT, || self.signal(SIGTERM))?;
         Ok(match read(admin, &answer)?.ended {
@@ -95,7 +104,7 @@ impl Daemon {
     /// Asks again until the answer is what is wanted, and returns that. `None`: the process ended without, or it took too long.
     fn follow(
         &self,
-        admin: &str,
+        admin: &ask::Daemon,
         page: &str,
         timeout: Duration,
         wanted: impl Fn(Daemon) -> Option<Said>,
@@ -125,11 +134,11 @@ impl Daemon {
     }
 }
 
-fn read(admin: &str, text: &str) -> anyhow::Result<Daemon> {
+fn read(admin: &ask::Daemon, text: &str) -> anyhow::Result<Daemon> {
     serde_json::from_str(text).map_err(|error| {
         let what = "does not say what it is";
         Failure::Unavailable
-            .error(format!("{admin} {what} ({error}); is it a daemon of this version?"))
+            .error(format!("{} {what} ({error}); is it a daemon of this version?", admin.admin))
     })
 }
 

@@ -1,7 +1,7 @@
 //! What the admin server answers, and to whom.
 
 use crate::support::{amount, busy_hops, state};
-use admin::{AdminState, Health, PageError, Phase, Pieces, router};
+use admin::{AdminState, Health, PageError, Phase, Pieces, Token, router};
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use ledger::{HopBuilder, HopKind, Ledger, Snapshot};
@@ -190,6 +190,84 @@ fn beyond_loopback_the_ledger_is_closed() {
     let answer = get(&closed, "/ledger");
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     assert!(answer.body.contains("loopback"), "{}", answer.body);
+}
+
+const TOKEN: &str = "0123456789abcdef";
+
+/// What a server that is bound to `bind` and wants a token answers to a request with these headers.
+fn with_token(bind: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut state = state(busy_hops(), bind);
+    state.token = Some(Token::new(TOKEN).unwrap());
+    let request = Request::get(path).header(header::HOST, "localhost:9464");
+    let request =
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    send(&Arc::new(state), request.body(Body::empty()).unwrap())
+}
+
+#[test]
+fn a_token_opens_every_page_from_anywhere_and_nothing_else_does() {
+    let right = format!("Bearer {TOKEN}");
+    for bind in ["127.0.0.1", "0.0.0.0"] {
+        for path in ["/metrics", "/ledger", "/daemon"] {
+            let shown = with_token(bind, path, &[("authorization", &right)]);
+            assert_eq!(shown.status, StatusCode::OK, "{path} at {bind}");
+        }
+        for path in ["/metrics", "/ledger", "/sockets", "/flows", "/flows/top", "/daemon", "/no"] {
+            for headers in [
+                &[][..],
+                &[("authorization", "Bearer 0123456789abcdeF")],
+                &[("authorization", TOKEN)],
+            ] {
+                let answer = with_token(bind, path, headers);
+                assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{path} at {bind}");
+                assert_eq!(answer.headers[header::WWW_AUTHENTICATE], "Bearer realm=\"weir\"");
+                assert!(answer.body.contains("--token-file"), "{}", answer.body);
+            }
+        }
+        for path in ["/", "/healthz", "/readyz"] {
+            assert_eq!(with_token(bind, path, &[]).status, StatusCode::OK, "{path} at {bind}");
+        }
+    }
+}
+
+#[test]
+fn with_a_token_the_sockets_of_other_namespaces_are_shown_too() {
+    let mut state = state(busy_hops(), "0.0.0.0");
+    state.token = Some(Token::new(TOKEN).unwrap());
+    state.sockets = Some(Arc::new(|_: &str| {
+        let pieces: Pieces = Box::new([b"[]".to_vec()].into_iter().map(Ok));
+        Ok(pieces)
+    }));
+    state.sockets_elsewhere = Some("elsewhere".to_owned());
+    let request = Request::get("/sockets").header("authorization", format!("Bearer {TOKEN}"));
+    let answer = send(&Arc::new(state), request.body(Body::empty()).unwrap());
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+}
+
+#[test]
+fn no_page_of_another_server_may_ask() {
+    let right = format!("Bearer {TOKEN}");
+    for path in ["/ledger", "/metrics", "/sockets", "/flows", "/daemon", "/healthz"] {
+        for origin in [
+            "http://evil.example",
+            "http://localhost",
+            "http://localhost:80",
+            "null",
+            "localhost:9464",
+        ] {
+            let answer =
+                with_token("0.0.0.0", path, &[("authorization", &right), ("origin", origin)]);
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{origin} of {path}");
+        }
+    }
+    for origin in ["http://localhost:9464", "https://LOCALHOST:9464"] {
+        let answer =
+            with_token("0.0.0.0", "/ledger", &[("authorization", &right), ("origin", origin)]);
+        assert_eq!(answer.status, StatusCode::OK, "{origin}");
+    }
+    let named =
+        with_token("127.0.0.1", "/ledger", &[("authorization", &right), ("host", "evil.example")]);
+    assert_eq!(named.status, StatusCode::FORBIDDEN);
 }
 
 /// What `/sockets` gives whose page gives this.

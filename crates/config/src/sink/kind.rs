@@ -191,7 +191,7 @@ fn scheme_of<'s, 'a>(
     }
 }
 
-pub(super) fn is_built(feature: &str) -> bool {
+pub(crate) fn is_built(feature: &str) -> bool {
     FEATURES.contains(&(feature, true))
 }
 

@@ -4,7 +4,7 @@ mod addresses;
 mod documentation;
 
 use config::{
-    AdminListen, Body, Config, ConfigError, ENV_ADMIN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT,
+    AdminListen, Body, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT,
     ENV_LOG_LEVEL, LogFormat, LogLevel, Namespaces, NullSink, Overrides, Sink, Source, StdoutSink,
     Target, Written,
 };
@@ -384,7 +384,7 @@ fn what_is_not_said_is_the_default() {
 #[test]
 fn flags_and_environment_come_before_the_file() {
     let environment = |name: &str| match name {
-        ENV_ADMIN => Some("off".to_owned()),
+        ENV_ADMIN_LISTEN => Some("off".to_owned()),
         ENV_LOG_LEVEL => Some("debug".to_owned()),
         ENV_LOG_FORMAT => Some("json".to_owned()),
         ENV_DRAIN_GRACE => Some("1m".to_owned()),
@@ -400,7 +400,7 @@ fn flags_and_environment_come_before_the_file() {
     let errors = Overrides::from_environment(|_| Some("2h".to_owned())).unwrap_err();
     assert_eq!(
         messages(&errors),
-        "environment: WEIR_ADMIN: \"2h\": it is not an IP address and port; write 127.0.0.1:9464 or off\n\
+        "environment: WEIR_ADMIN_LISTEN: \"2h\": it is not an IP address and port; write 127.0.0.1:9464 or off\n\
          environment: WEIR_LOG_LEVEL: \"2h\": it is one of error, warn, info, debug\n\
          environment: WEIR_LOG_FORMAT: \"2h\": it is one of auto, text, json, journald\n\
          environment: WEIR_DRAIN_GRACE: \"2h\": it is above the maximum of 1h\n"

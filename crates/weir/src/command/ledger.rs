@@ -43,14 +43,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.through.is_empty() {
-        let urls: Vec<&str> =
-            std::iter::once(&args.daemon.admin).chain(&args.through).map(|url| &**url).collect();
-        return through::run(&urls, args.fail_on_loss, args.json);
+        let others = args.through.iter().map(|admin| Daemon::at(admin, &args.daemon.proof));
+        let all: Vec<Daemon> = std::iter::once(args.daemon.clone()).chain(others).collect();
+        return through::run(&all, args.fail_on_loss, args.json);
     }
     match args.watch {
         Some(interval) => watch(args, interval),
         None => {
-            let (body, snapshot) = fetch_with_body(&args.daemon.admin)?;
+            let (body, snapshot) = fetch_with_body(&args.daemon)?;
             let text = if args.json { body + "\n" } else { for_people(&waterfall(&snapshot)) };
             exit::print_and_end(&text, verdict(args, &snapshot))
         }
@@ -61,7 +61,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let redraws = rewrites_lines(&io::stdout()) && !args.json;
     // The first answer decides whether there is a daemon at all; after it, a daemon that restarts is waited for.
-    let mut latest = Some(fetch_with_body(&args.daemon.admin)?);
+    let mut latest = Some(fetch_with_body(&args.daemon)?);
     let mut before: Option<Snapshot> = None;
     let mut code = ExitCode::SUCCESS;
 
@@ -92,7 +92,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
             live::end();
             return Ok(code);
         }
-        match fetch_with_body(&args.daemon.admin) {
+        match fetch_with_body(&args.daemon) {
             Ok(answer) => latest = Some(answer),
             // Said next to the figures, which stay as they are until the daemon is back.
             Err(error) => say_trouble(
@@ -145,19 +145,20 @@ fn verdict(args: &Args, snapshot: &Snapshot) -> ExitCode {
     }
 }
 
-/// Asks the daemon at `url` for a snapshot. `url` is its admin address, with or without scheme and path.
-pub(crate) fn fetch(url: &str) -> anyhow::Result<Snapshot> {
-    fetch_with_body(url).map(|(_, snapshot)| snapshot)
+/// Asks a daemon for a snapshot.
+pub(crate) fn fetch(daemon: &Daemon) -> anyhow::Result<Snapshot> {
+    fetch_with_body(daemon).map(|(_, snapshot)| snapshot)
 }
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn fetch_with_body(url: &str) -> anyhow::Result<(String, Snapshot)> {
-    let body = ask(url, "/ledger", ANSWER_TIMEOUT)?;
+fn fetch_with_body(daemon: &Daemon) -> anyhow::Result<(String, Snapshot)> {
+    let body = ask(daemon, "/ledger", ANSWER_TIMEOUT)?;
     let snapshot = serde_json::from_str(&body).map_err(|error| {
         Failure::Unavailable.error(format!(
-            "{url} is not a ledger ({error}); is it the admin address of a daemon of this version?"
+            "{} is not a ledger ({error}); is it the admin address of a daemon of this version?",
+            daemon.admin
         ))
     })?;
 

@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let admin = &args.daemon.admin;
+    let admin = &args.daemon;
     let daemon = Daemon::find(admin)?;
     if daemon.config_file.is_none() {
         return Err(Failure::Usage.error(

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let admin = &args.daemon.admin;
+    let admin = &args.daemon;
     let daemon = Daemon::find(admin)?;
 
     let said = daemon.stop(admin, args.timeout)?.ok_or_else(|| {

@@ -5,6 +5,7 @@ mod feed;
 mod figures;
 mod model;
 
+use crate::ask::Daemon;
 use crate::exit::{self, Failure};
 use crate::progress::rewrites_lines;
 use crate::screen::{Room, ink_of};
@@ -27,9 +28,8 @@ use text::units::parse_duration;
 /// Asks the daemon's admin address once a second. A daemon that goes away is waited for. Keys: q quits, ? shows the others.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The daemon's admin address
-    #[arg(long, env = "WEIR_ADMIN", value_name = "ADDR", default_value = "http://127.0.0.1:9464")]
-    admin: String,
+    #[command(flatten)]
+    daemon: Daemon,
     /// Time between two looks
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     interval: Duration,
@@ -48,10 +48,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 
     let stop = stop_flag()?;
-    let answers = feed::start(&args.admin, args.interval);
+    let answers = feed::start(&args.daemon, args.interval);
     // It is given back as it was, also after a panic.
     let mut terminal = ratatui::try_init().context("cannot take over the terminal")?;
-    let ended = live(&mut terminal, Model::new(&args.admin), &answers, stop);
+    let ended = live(&mut terminal, Model::new(&args.daemon.admin), &answers, stop);
     ratatui::restore();
     ended?;
     Ok(ExitCode::SUCCESS)
@@ -61,10 +61,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 const COLUMNS: usize = 120;
 
 fn once(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut model = Model::new(&args.admin);
-    model.take(Ok(feed::answer(&args.admin)?));
+    let mut model = Model::new(&args.daemon.admin);
+    model.take(Ok(feed::answer(&args.daemon)?));
     thread::sleep(args.interval);
-    model.take(Ok(feed::answer(&args.admin)?));
+    model.take(Ok(feed::answer(&args.daemon)?));
 
     let columns = Room::of(&io::stdout()).columns.unwrap_or(COLUMNS);
     exit::print_and_end(&draw::frames(&mut model, columns), ExitCode::SUCCESS)

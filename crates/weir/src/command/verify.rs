@@ -3,6 +3,7 @@
 mod text;
 
 use crate::addresses;
+use crate::ask::{Daemon, Proof};
 use crate::exit::{self, Failure};
 use crate::progress::{ProgressMode, with_progress};
 use crate::refused::by_receiver;
@@ -71,6 +72,8 @@ pub(crate) struct Args {
     /// Admin address of a relay in between: say where each datagram was lost, by its ledger
     #[arg(long, alias = "ledger", value_name = "ADDR")]
     admin: Option<String>,
+    #[command(flatten)]
+    proof: Proof,
     /// The relay's target that sends here, by its name in the ledger; for several listeners in their order
     #[arg(long, value_name = "NAME", requires = "admin")]
     ledger_target: Vec<String>,
@@ -90,7 +93,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
 
     // The generator may start as soon as we say that we listen, so the relay is asked before.
-    let before = args.admin.as_deref().map(first_ledger).transpose()?;
+    let daemon = args.admin.as_deref().map(|admin| Daemon::at(admin, &args.proof));
+    let before = daemon.as_ref().map(first_ledger).transpose()?;
     if !args.quiet {
         announce(args, &verifier);
     }
@@ -101,8 +105,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report =
         with_progress(mode, || progress_line(&progress, start.elapsed()), || verifier.run(stop));
 
-    let joined = match &args.admin {
-        Some(admin) => join_all(args, admin, before.as_ref(), &report),
+    let joined = match &daemon {
+        Some(daemon) => join_all(args, daemon, before.as_ref(), &report),
         None => Ok(Vec::new()),
     };
     let text = result(args, &report, joined.as_deref().unwrap_or_default())?;
@@ -118,10 +122,10 @@ const RELAY_WAIT: Duration = Duration::from_secs(2);
 /// Time between two attempts to reach it.
 const RELAY_ASK_INTERVAL: Duration = Duration::from_millis(100);
 
-fn first_ledger(admin: &str) -> anyhow::Result<Snapshot> {
+fn first_ledger(daemon: &Daemon) -> anyhow::Result<Snapshot> {
     let start = Instant::now();
     loop {
-        match crate::command::ledger::fetch(admin) {
+        match crate::command::ledger::fetch(daemon) {
             Err(_) if start.elapsed() < RELAY_WAIT => thread::sleep(RELAY_ASK_INTERVAL),
             answer => return answer,
         }
@@ -207,11 +211,11 @@ fn progress_line(listeners: &[Progress], elapsed: Duration) -> String {
 /// Joins each listener's report with the relay's ledger, in the order of the listeners.
 fn join_all(
     args: &Args,
-    admin: &str,
+    daemon: &Daemon,
     before: Option<&Snapshot>,
     report: &Report,
 ) -> anyhow::Result<Vec<Join>> {
-    let after = crate::command::ledger::fetch(admin)?;
+    let after = crate::command::ledger::fetch(daemon)?;
 
     let listeners = report.listeners.iter().enumerate();
     listeners

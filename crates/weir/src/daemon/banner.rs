@@ -51,9 +51,10 @@ pub(crate) fn banner(
         line(&mut text, &format!("analyzing sFlow of {from} by {count} definition{plural}"));
     }
 
-    let admin = admin
-        .map_or("admin off (for `weir ledger`: --admin 127.0.0.1:9464)".to_owned(), |addr| {
-            format!("ledger and metrics on http://{addr}")
+    let admin =
+        admin.map_or("admin off (for `weir ledger`: --admin 127.0.0.1:9464)".to_owned(), |addr| {
+            let scheme = if config.admin.certificate.is_some() { "https" } else { "http" };
+            format!("ledger and metrics on {scheme}://{addr}")
         });
     line(&mut text, &format!("schedule {}; {admin}", schedule(running, config)));
     text

@@ -1,5 +1,8 @@
 //! The admin server and the StatsD push, on a thread of their own: no data passes there.
 
+mod access;
+
+use self::access::Access;
 use super::flow_pages::{Exported, figures, pages};
 use super::flows::Shared;
 use super::open::{SocketFile, make_folder};
@@ -97,6 +100,8 @@ pub(crate) struct Bound {
     pub(crate) local: Option<Local>,
     /// For scripts of sFlow-RT; `None` without `flows.rest`.
     pub(crate) rest: Option<TcpListener>,
+    /// Who is answered at `tcp`.
+    access: Access,
 }
 
 /// The unix socket for known users.
@@ -112,9 +117,7 @@ impl Bound {
     /// # Errors
     /// It cannot be had; the message says what to do.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Bound> {
-        let nothing =
-            AdminConfig { listen: AdminListen::Off, socket: None, socket_users: Vec::new() };
-        Bound::default().reopen((&nothing, None), config)
+        Bound::default().reopen((&AdminConfig::off(), None), config)
     }
 
     /// The same for another configuration: what that has in common with the one in force goes on.
@@ -127,6 +130,7 @@ impl Bound {
         config: &Config,
     ) -> anyhow::Result<Bound> {
         let wanted = &config.admin;
+        let access = Access::read(wanted)?;
         let rest = match rest_address(config) {
             None => None,
             same if same == rest_now => {
@@ -142,7 +146,9 @@ impl Bound {
             AdminListen::On(addr) => Some(bind(addr, "admin.listen, which may be off")?),
         };
 
-        let Some(path) = &wanted.socket else { return Ok(Bound { tcp, local: None, rest }) };
+        let Some(path) = &wanted.socket else {
+            return Ok(Bound { tcp, local: None, rest, access });
+        };
         let uids = users(&wanted.socket_users)?.into_iter().map(|user| user.uid);
         let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
 
@@ -163,7 +169,20 @@ impl Bound {
         // Who may ask is decided by who connects; the mode only keeps out of the queue whom nobody named.
         let mode = if wanted.socket_users.is_empty() { 0o600 } else { 0o666 };
         share_socket_file(path, mode, None).map_err(|error| cannot_listen(path, &error))?;
-        Ok(Bound { tcp, local: Some(local), rest })
+        Ok(Bound { tcp, local: Some(local), rest, access })
+    }
+
+    /// Whether another one was read of files that hold something else.
+    pub(crate) fn has_other_files(&self, other: &Bound) -> bool {
+        self.access != other.access
+    }
+
+    /// Whether the files that `[admin]` names hold the same as when they were read.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub(crate) fn has_the_same_files(&self, config: &AdminConfig) -> anyhow::Result<bool> {
+        Ok(Access::read(config)? == self.access)
     }
 
     /// The same sockets once more, for a server that a reload restarts.
@@ -180,6 +199,7 @@ impl Bound {
             tcp: self.tcp.as_ref().map(TcpListener::try_clone).transpose()?,
             local: self.local.as_ref().map(local).transpose()?,
             rest: self.rest.as_ref().map(TcpListener::try_clone).transpose()?,
+            access: self.access.clone(),
         })
     }
 
@@ -237,6 +257,7 @@ impl Http {
         let addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         let bind = addr.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip());
         let mut state = AdminState::new(Arc::clone(&shown.ledger), Arc::clone(&shown.health), bind);
+        state.token.clone_from(&bound.access.token);
         state.build.commit = COMMIT.to_owned();
         let pid = std::process::id();
         state.process = Process {
@@ -320,7 +341,7 @@ async fn work(
     let tcp = async {
         let Some(listener) = bound.tcp else { return Ok(()) };
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        admin::serve(listener, tcp_state, tcp_stop).await
+        bound.access.serve(listener, tcp_state, tcp_stop).await
     };
     let rest_stop = until_stop(stopped.clone());
     let rest = async {

@@ -200,7 +200,9 @@ impl Daemon {
             && sockets_elsewhere(config) == sockets_elsewhere(&self.config)
             && served_flows(config) == served_flows(&self.config);
 
-        let admin = match config.admin == self.config.admin && shows_the_same {
+        let answers_the_same = config.admin == self.config.admin
+            && self.admin_bound.has_the_same_files(&config.admin)?;
+        let admin = match answers_the_same && shows_the_same {
             true => Admin::Same,
             false => {
                 let now = (&self.config.admin, rest_address(&self.config));

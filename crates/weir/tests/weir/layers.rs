@@ -13,16 +13,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ledger", &["text"]),
     ("record", &["wire"]),
     ("hop", &[]),
+    ("tls", &["ledger"]),
     ("relay", &["sys", "wire", "ledger", "hop"]),
     ("sockets", &["sys", "text", "wire", "record", "ledger"]),
-    ("sink", &["sys", "text", "record", "ledger"]),
+    ("sink", &["sys", "text", "record", "ledger", "tls"]),
     // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say
     // where a datagram was lost, and none of the code that counts.
     ("load", &["sys", "text", "wire", "ledger"]),
     ("flows", &["sys", "wire"]),
     ("mitigate", &[]),
     ("lab", &["sys", "text", "wire", "load", "hop"]),
-    ("admin", &["ledger"]),
+    ("admin", &["ledger", "tls"]),
     (
         "config",
         &["sys", "text", "wire", "record", "hop", "relay", "sockets", "flows", "mitigate", "sink"],
@@ -33,7 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "weir",
         &[
             "sys", "text", "wire", "ledger", "record", "hop", "relay", "sockets", "flows", "sink",
-            "load", "lab", "mitigate", "admin", "config",
+            "load", "lab", "mitigate", "admin", "config", "tls",
         ],
     ),
 ];

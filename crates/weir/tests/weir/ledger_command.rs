@@ -162,7 +162,7 @@ fn somebody_else_there() {
 
 #[test]
 fn addresses_that_are_none() {
-    for url in ["https://127.0.0.1:9464", "http://", "http://a b"] {
+    for url in ["ftp://127.0.0.1:9464", "http://", "http://a b"] {
         assert_eq!(weir(&[], url).status.code(), Some(64), "{url}");
     }
 }

@@ -53,6 +53,8 @@ mod receive;
 mod relay_cli;
 mod reload;
 mod reload_command;
+#[cfg(feature = "tls")]
+mod remote;
 mod restart;
 mod said_source;
 mod screens;

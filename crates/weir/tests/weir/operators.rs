@@ -167,7 +167,9 @@ fn a_ledger_that_nobody_serves_says_how_to_serve_it() {
     assert_eq!(output.status.code(), Some(69), "{said}");
     assert!(said.contains("give `weir relay` --admin 127.0.0.1:9464"), "{said}");
     let mut command = Command::new(WEIR);
-    command.args(["relay", "--listen", "127.0.0.1:0", "--to", "null:"]).env_remove("WEIR_ADMIN");
+    command
+        .args(["relay", "--listen", "127.0.0.1:0", "--to", "null:"])
+        .env_remove("WEIR_ADMIN_LISTEN");
     let mut relay = Peer::start(command.stderr(Stdio::piped()));
     let banner = std::io::BufReader::new(relay.0.stderr.take().unwrap());
     let mut lines = std::io::BufRead::lines(banner).map(Result::unwrap);

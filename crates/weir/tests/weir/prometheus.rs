@@ -24,13 +24,28 @@ impl Prometheus {
         Prometheus::start(targets, interval, Some(rules))
     }
 
+    /// One that scrapes an address every second, with these lines in its scrape configuration.
+    #[cfg(feature = "tls")]
+    pub(crate) fn scraping_with(target: SocketAddr, lines: &str) -> Prometheus {
+        Prometheus::start_with(&[target], "1s", None, lines)
+    }
+
     fn start(targets: &[SocketAddr], interval: &str, rules: Option<&Path>) -> Prometheus {
+        Prometheus::start_with(targets, interval, rules, "")
+    }
+
+    fn start_with(
+        targets: &[SocketAddr],
+        interval: &str,
+        rules: Option<&Path>,
+        lines: &str,
+    ) -> Prometheus {
         let dir = TempDir::new();
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let targets: Vec<String> = targets.iter().map(SocketAddr::to_string).collect();
         let mut config = format!(
             "global:\n  scrape_interval: {interval}\n  scrape_timeout: {interval}\n  evaluation_interval: {interval}\n\
-             scrape_configs:\n  - job_name: weir\n    static_configs:\n      - targets: {targets:?}\n"
+             scrape_configs:\n  - job_name: weir\n    static_configs:\n      - targets: {targets:?}\n{lines}"
         );
         if let Some(rules) = rules {
             config += &format!("rule_files: ['{}']\n", rules.display());

@@ -1,7 +1,7 @@
 //! Events of a running daemon, as they come: a long poll of its admin address.
 
 use super::Args;
-use crate::ask::ask;
+use crate::ask::{Daemon, ask};
 use crate::exit::{self, Failure, Reader};
 use ::text::{date, escaped};
 use serde_json::Value as Json;
@@ -27,7 +27,7 @@ pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
     let end = args.duration.map(|duration| Instant::now() + duration);
     let mut after = 0;
     // The first answer decides whether there is a daemon with [flows] at all.
-    let mut answer = poll(&args.daemon.admin, after, Duration::ZERO)?;
+    let mut answer = poll(&args.daemon, after, Duration::ZERO)?;
     loop {
         let (last, reader) = print(&answer, after, args.json)?;
         after = last;
@@ -36,7 +36,7 @@ pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
 
-        answer = match poll(&args.daemon.admin, after, left.min(WAIT)) {
+        answer = match poll(&args.daemon, after, left.min(WAIT)) {
             Ok(answer) => answer,
             Err(error) => {
                 // Nobody may read it.
@@ -48,11 +48,12 @@ pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn poll(url: &str, after: u64, wait: Duration) -> anyhow::Result<Json> {
+fn poll(daemon: &Daemon, after: u64, wait: Duration) -> anyhow::Result<Json> {
     let page = format!("/flows/events?after={after}&wait={}ms", wait.as_millis());
-    let body = ask(url, &page, wait + GRACE)?;
-    serde_json::from_str(&body)
-        .map_err(|error| Failure::Unavailable.error(format!("{url}{page} is no JSON ({error})")))
+    let body = ask(daemon, &page, wait + GRACE)?;
+    serde_json::from_str(&body).map_err(|error| {
+        Failure::Unavailable.error(format!("{}{page} is no JSON ({error})", daemon.admin))
+    })
 }
 
 /// Prints the events of an answer. Returns the number of the last event that was seen.

@@ -2,6 +2,7 @@
 //! on the whole way.
 
 use super::fetch;
+use crate::ask::Daemon;
 use crate::exit::{self, Failure};
 use ledger::{HopKind, HopSnapshot, Peer, Snapshot, waterfall};
 use std::fmt::Write as _;
@@ -25,16 +26,16 @@ struct Place {
     snapshot: Snapshot,
 }
 
-/// Shows the ledgers at these addresses, in the order of the way.
-pub(super) fn run(urls: &[&str], fails_on_loss: bool, json: bool) -> anyhow::Result<ExitCode> {
+/// Shows the ledgers of these daemons, in the order of the way.
+pub(super) fn run(daemons: &[Daemon], fails_on_loss: bool, json: bool) -> anyhow::Result<ExitCode> {
     // What two ends say of different moments may differ: one end's moment is to be between two of the other's.
-    let mut looks = [look(urls)?, pause_and_look(urls)?, pause_and_look(urls)?];
+    let mut looks = [look(daemons)?, pause_and_look(daemons)?, pause_and_look(daemons)?];
     for _ in looks.len()..LOOKS_MAX {
         if compare(&looks).iter().all(Link::is_well) {
             break;
         }
         looks.rotate_left(1);
-        looks[2] = pause_and_look(urls)?;
+        looks[2] = pause_and_look(daemons)?;
     }
     let (places, links) = (&looks[2], compare(&looks));
 
@@ -48,13 +49,14 @@ pub(super) fn run(urls: &[&str], fails_on_loss: bool, json: bool) -> anyhow::Res
     exit::print_and_end(&text, verdict(places, &links, fails_on_loss))
 }
 
-fn look(urls: &[&str]) -> anyhow::Result<Vec<Place>> {
-    urls.iter().map(|&url| Ok(Place { url: url.to_owned(), snapshot: fetch(url)? })).collect()
+fn look(daemons: &[Daemon]) -> anyhow::Result<Vec<Place>> {
+    let place = |daemon: &Daemon| Ok(Place { url: daemon.admin.clone(), snapshot: fetch(daemon)? });
+    daemons.iter().map(place).collect()
 }
 
-fn pause_and_look(urls: &[&str]) -> anyhow::Result<Vec<Place>> {
+fn pause_and_look(daemons: &[Daemon]) -> anyhow::Result<Vec<Place>> {
     thread::sleep(PAUSE);
-    look(urls)
+    look(daemons)
 }
 
 /// A target that is another Weir, and what the two ends say.

@@ -1,6 +1,6 @@
 //! What a daemon answers, once an interval, on a thread of its own: a slow answer holds no key up.
 
-use crate::ask::ask;
+use crate::ask::{Daemon, ask};
 use crate::command::ledger;
 use ::ledger::Snapshot;
 use serde::Deserialize;
@@ -62,23 +62,23 @@ pub(super) struct Flow {
 ///
 /// # Errors
 /// No daemon answers.
-pub(super) fn answer(admin: &str) -> anyhow::Result<Answer> {
-    let ledger = ledger::fetch(admin)?;
+pub(super) fn answer(daemon: &Daemon) -> anyhow::Result<Answer> {
+    let ledger = ledger::fetch(daemon)?;
     let has_analysis = ledger.hops.iter().any(|hop| hop.hop == ::ledger::HopKind::Analysis);
     // Without the figures of flows there is still a ledger.
-    let flows = has_analysis.then(|| flows(admin).unwrap_or_default());
+    let flows = has_analysis.then(|| flows(daemon).unwrap_or_default());
     Ok(Answer { ledger, flows })
 }
 
-fn flows(admin: &str) -> anyhow::Result<Flows> {
-    let about: Json = serde_json::from_str(&ask(admin, "/flows", TIMEOUT)?)?;
+fn flows(daemon: &Daemon) -> anyhow::Result<Flows> {
+    let about: Json = serde_json::from_str(&ask(daemon, "/flows", TIMEOUT)?)?;
     let definitions = about["definitions"].as_array().cloned().unwrap_or_default();
     let names = definitions.iter().filter_map(|definition| definition["name"].as_str());
 
     let mut heaviest = Vec::new();
     for name in names.take(DEFINITIONS_MAX) {
         let page = format!("/flows/top?flow={name}&n=50");
-        let top: Json = serde_json::from_str(&ask(admin, &page, TIMEOUT)?)?;
+        let top: Json = serde_json::from_str(&ask(daemon, &page, TIMEOUT)?)?;
         let all = top["flows"].as_array().map(Vec::as_slice).unwrap_or_default();
         heaviest.extend(all.iter().map(|flow| Flow {
             definition: name.to_owned(),
@@ -87,7 +87,7 @@ fn flows(admin: &str) -> anyhow::Result<Flows> {
         }));
     }
 
-    let agents = serde_json::from_str(&ask(admin, "/flows/agents", TIMEOUT)?)?;
+    let agents = serde_json::from_str(&ask(daemon, "/flows/agents", TIMEOUT)?)?;
     Ok(Flows { agents, heaviest })
 }
 
@@ -99,16 +99,16 @@ fn key(of: &Json) -> String {
 }
 
 /// Begins to ask; an error is what to say of a daemon that does not answer. It ends when nobody takes the answers.
-pub(super) fn start(admin: &str, interval: Duration) -> Receiver<Result<Answer, String>> {
+pub(super) fn start(daemon: &Daemon, interval: Duration) -> Receiver<Result<Answer, String>> {
     let (sender, answers) = sync_channel(1);
-    let admin = admin.to_owned();
-    thread::spawn(move || go_on_asking(&admin, interval, &sender));
+    let daemon = daemon.clone();
+    thread::spawn(move || go_on_asking(&daemon, interval, &sender));
     answers
 }
 
-fn go_on_asking(admin: &str, interval: Duration, to: &SyncSender<Result<Answer, String>>) {
+fn go_on_asking(daemon: &Daemon, interval: Duration, to: &SyncSender<Result<Answer, String>>) {
     loop {
-        let answer = answer(admin).map_err(|error| format!("{error:#}"));
+        let answer = answer(daemon).map_err(|error| format!("{error:#}"));
         if to.send(answer).is_err() {
             return;
         }

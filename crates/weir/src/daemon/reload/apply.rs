@@ -155,6 +155,10 @@ impl Daemon {
 
     fn move_admin(&mut self, admin: Admin, report: &mut Report) {
         let Admin::Move(bound) = admin else { return };
+        let is_said = report.changes.iter().any(|change| change.starts_with("[admin]"));
+        if bound.has_other_files(&self.admin_bound) && !is_said {
+            report.changes.push("[admin]: another token or certificate".to_owned());
+        }
         if let Some(http) = self.http.take()
             && http.stop(|| self.keep_alive(&[])) == super::super::http::Stopped::LeftBehind
         {

@@ -1,5 +1,6 @@
 //! Our own relay, as a child process.
 
+use crate::ask::{Daemon, Proof};
 use crate::command::ledger;
 use ::ledger::{HopKind, Snapshot};
 use ::load::Address;
@@ -120,7 +121,7 @@ impl Ours {
                 return Err(format!("weir relay ended, {status}: {}", words.trim()).into());
             }
 
-            match ledger::fetch(ADMIN) {
+            match ledger::fetch(&Daemon::at(ADMIN, &Proof::default())) {
                 Ok(snapshot) if is_wanted(&snapshot) => return Ok(snapshot),
                 // What it still has after all this time is in the ledger as such.
                 Ok(snapshot) if Instant::now() > deadline => return Ok(snapshot),

@@ -1,0 +1,85 @@
+//! Who is answered at the admin address: the token, and the certificate that it shows.
+
+use crate::exit::Failure;
+use admin::{AdminState, Token};
+use config::AdminConfig;
+use ledger::Trouble;
+use sink::SecretSource;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// What the files that `[admin]` names hold. Equal if nothing in them has changed.
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct Access {
+    pub(super) token: Option<Token>,
+    #[cfg(feature = "tls")]
+    identity: Option<tls::Identity>,
+}
+
+impl Access {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One cannot be read, or does not hold what it should; or the token would be sent for all to read.
+    pub(super) fn read(config: &AdminConfig) -> anyhow::Result<Access> {
+        if let Some(why) = config.exposed_token() {
+            return Err(Failure::Config.error(format!("admin.token_file: {why}")));
+        }
+        Ok(Access {
+            token: config.token_file.as_deref().map(token).transpose()?,
+            #[cfg(feature = "tls")]
+            identity: identity(config)?,
+        })
+    }
+
+    /// Serves the admin pages at an address, as these files say.
+    #[cfg(feature = "tls")]
+    pub(super) async fn serve(
+        &self,
+        listener: TcpListener,
+        state: Arc<AdminState>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> io::Result<()> {
+        match &self.identity {
+            Some(identity) => admin::serve_tls(listener, identity, state, shutdown).await,
+            None => admin::serve(listener, state, shutdown).await,
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(super) async fn serve(
+        &self,
+        listener: TcpListener,
+        state: Arc<AdminState>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> io::Result<()> {
+        admin::serve(listener, state, shutdown).await
+    }
+}
+
+#[cfg(feature = "tls")]
+fn identity(config: &AdminConfig) -> anyhow::Result<Option<tls::Identity>> {
+    let files = config.certificate.as_deref().zip(config.key.as_deref());
+    let read = |(certificate, key)| tls::Identity::read(certificate, key);
+    files.map(read).transpose().map_err(|trouble| refused("admin.tls_cert", trouble))
+}
+
+fn token(path: &Path) -> anyhow::Result<Token> {
+    let secret = SecretSource::File(path.to_owned()).read();
+    let secret = secret.map_err(|trouble| refused("admin.token_file", trouble))?;
+    Token::new(secret.reveal()).map_err(|why| {
+        let path = path.display();
+        let trouble = Trouble {
+            what: format!("{path} holds no token: {why}"),
+            fix: format!("openssl rand -hex 32 > {path}"),
+        };
+        refused("admin.token_file", trouble)
+    })
+}
+
+fn refused(key: &str, Trouble { what, fix }: Trouble) -> anyhow::Error {
+    Failure::Config.error(format!("{key}: {what}. Fix: {fix}"))
+}
