@@ -9,6 +9,7 @@
 #   scripts/install-tools.sh packages     a C compiler for musl, and what makes and installs Debian packages and RPMs
 #   scripts/install-tools.sh servers      the servers that sinks are tested against, and their clients
 #   scripts/install-tools.sh bgp          the BGP speakers and the router that mitigation is tested against
+#   scripts/install-tools.sh view         a Chromium, and what drives it and checks the page
 #   scripts/install-tools.sh clickhouse   the ClickHouse engine alone
 #
 # What cannot be installed is named; the tests that need it then skip with a reason. Nothing here starts a service:
@@ -284,6 +285,29 @@ for_bgp() {
     get_exabgp
 }
 
+# What the tests of the page use; its versions are in package-lock.json. Nothing of it is built in: the page needs no Node.
+get_view_packages() {
+    local wanted="$ROOT/scripts/view/package-lock.json" folder="$WEIR_TOOLS/view"
+    cmp -s "$wanted" "$folder/package-lock.json" && return 0
+    have npm || { cannot "what drives a browser" "no npm here (Node 20 or newer)"; return 0; }
+    say "installing npm packages into $folder: playwright-core, axe-core, typescript"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    cp "$ROOT/scripts/view/package.json" "$wanted" "$folder"
+    (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --silent) || {
+        rm -f "$folder/package-lock.json"
+        cannot "what drives a browser" "npm ci failed"
+        return 0
+    }
+    program weir-node "NODE_PATH='$folder/node_modules' exec node \"\$@\""
+    program weir-tsc "exec node '$folder/node_modules/typescript/bin/tsc' \"\$@\""
+}
+
+for_view() {
+    packages chromium=chromium node=nodejs npm=npm
+    get_view_packages
+}
+
 get_miri() {
     have rustup || { cannot miri "no rustup here"; return 0; }
     rustup toolchain list | grep -q '^nightly' || { cannot miri "no nightly toolchain here"; return 0; }
@@ -348,6 +372,7 @@ for_test() {
     get_goflow2
     get_helm
     for_bgp
+    for_view
     get_miri
 }
 
@@ -363,6 +388,7 @@ case "${1:-}" in
     fuzz) for_test; get_cargo_fuzz; get_clickhouse ;;
     servers) for_servers; get_clickhouse ;;
     bgp) for_bgp ;;
+    view) for_view ;;
     clickhouse) get_clickhouse ;;
-    *) die "usage: $0 build|image|packages|test|fuzz|servers|bgp|clickhouse" ;;
+    *) die "usage: $0 build|image|packages|test|fuzz|servers|bgp|view|clickhouse" ;;
 esac

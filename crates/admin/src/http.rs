@@ -1,5 +1,5 @@
 use crate::service::{Action, Asked, Told};
-use crate::{AdminState, Phase, Process, Said, metrics, metrics::Exposition, page};
+use crate::{AdminState, Phase, Process, Said, assets, metrics, metrics::Exposition, page};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -31,9 +31,9 @@ struct HandlerCounts {
 }
 
 /// The label values of `handler`: a closed list, so that a stranger's paths make no series.
-const HANDLERS: [&str; 10] = [
-    "/", "/metrics", "/ledger", "/sockets", "/flows", "/daemon", "/healthz", "/readyz", "rest",
-    "other",
+const HANDLERS: [&str; 11] = [
+    "/", "/ui/", "/metrics", "/ledger", "/sockets", "/flows", "/daemon", "/healthz", "/readyz",
+    "rest", "other",
 ];
 
 /// How long a question for the daemon's end waits before it is answered that there is none yet. Shorter than a connection lives.
@@ -53,7 +53,11 @@ impl HttpCounts {
     /// Counts a request by its handler: one of [`HANDLERS`], or a stranger's path.
     pub(crate) fn count(&self, path: &str, status: StatusCode) {
         let other = HANDLERS.len() - 1;
-        let path = if path.starts_with(FLOWS_BELOW) { FLOWS } else { path };
+        let path = match path {
+            _ if path.starts_with(FLOWS_BELOW) => FLOWS,
+            _ if path.starts_with(assets::BELOW) => assets::BELOW,
+            _ => path,
+        };
         let index = HANDLERS[..other].iter().position(|name| *name == path).unwrap_or(other);
         let counts = &self.handlers[index];
         counts.requests.fetch_add(1, Ordering::Relaxed);
@@ -67,6 +71,7 @@ impl HttpCounts {
 pub fn router(state: Arc<AdminState>) -> Router {
     Router::new()
         .route("/", get(index))
+        .route("/ui/{name}", get(assets::show))
         .route("/metrics", get(show_metrics))
         .route("/ledger", get(show_ledger))
         .route("/sockets", get(show_sockets))
@@ -92,7 +97,7 @@ async fn guard(State(state): State<Arc<AdminState>>, request: Request, next: Nex
     response
 }
 
-/// Sets the headers that every answer has: no browser is to make anything else of it than what it is.
+/// Sets the headers that every answer has, unless it has its own: no browser is to make anything else of it than what it is.
 pub(crate) fn seal(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in [
@@ -100,7 +105,7 @@ pub(crate) fn seal(response: &mut Response) {
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
         (header::CACHE_CONTROL, "no-store"),
     ] {
-        headers.insert(name, HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
 }
 
@@ -260,8 +265,13 @@ pub(crate) enum Peer {
     Unencrypted,
 }
 
-async fn index() -> &'static str {
-    "weir\n\n\
+/// The page for a browser, and for all others what there is to ask.
+async fn index(headers: HeaderMap) -> Response {
+    let vary = [(header::VARY, "accept")];
+    assets::shell(&headers).unwrap_or_else(|| (vary, INDEX).into_response())
+}
+
+const INDEX: &str = "weir\n\n\
      /metrics             figures for Prometheus; OpenMetrics if asked for\n\
      /ledger              what came in, what left, what was lost, where and why (JSON)\n\
      /ledger?format=text  the same to read\n\
@@ -269,8 +279,8 @@ async fn index() -> &'static str {
      /flows               sFlow's definitions and what was counted; below it top, agents, interfaces, events (JSON)\n\
      /daemon              its process, and how its last reload went (JSON); ?wait=end waits for its end\n\
      /healthz             200 while the data loops are alive\n\
-     /readyz              200 while datagrams are taken\n"
-}
+     /readyz              200 while datagrams are taken\n\
+     /ui/index.html       a page for browsers, which get it at / too\n";
 
 async fn not_found() -> (StatusCode, &'static str) {
     (StatusCode::NOT_FOUND, "no such page; / lists those that exist\n")

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod assets;
 mod health;
 pub mod host;
 mod http;

@@ -329,3 +329,33 @@ fn sockets_that_are_for_known_users_are_not_shown_at_an_address() {
     assert_eq!((answer.status, answer.body.as_str()), (StatusCode::FORBIDDEN, "ask there\n"));
     assert_eq!(get(&state, "/ledger").status, StatusCode::OK);
 }
+
+#[test]
+fn a_browser_gets_the_page_and_a_program_the_list() {
+    let state = local();
+    assert!(get(&state, "/").body.contains("/ledger?format=text"));
+
+    let request = Request::get("/").header(header::HOST, "localhost:9464");
+    let request = request.header(header::ACCEPT, "text/html,*/*;q=0.8");
+    let page = send(&state, request.body(Body::empty()).unwrap());
+    assert_eq!(page.headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
+    let policy = page.headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+    assert!(policy.contains("require-trusted-types-for 'script'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.headers["cross-origin-resource-policy"], "same-origin");
+    assert_eq!(page.headers[header::REFERRER_POLICY], "no-referrer");
+    assert_eq!(page.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+
+    assert_eq!(get(&state, "/ui/index.html").body, page.body);
+    assert_eq!(get(&state, "/ui/other.js").status, StatusCode::NOT_FOUND);
+    let words: serde_json::Value =
+        serde_json::from_str(&get(&state, "/ui/reasons.json").body).unwrap();
+    assert_eq!(words["refused"]["cause"], "nobody listens at the target");
+}
+
+#[test]
+fn the_page_holds_no_figures_and_is_shown_to_all_but_its_data_is_not() {
+    let open = Arc::new(state(busy_hops(), "0.0.0.0"));
+    assert_eq!(get(&open, "/ui/main.js").status, StatusCode::OK);
+    assert_eq!(get(&open, "/ledger").status, StatusCode::FORBIDDEN);
+}

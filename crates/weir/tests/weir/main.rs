@@ -66,6 +66,7 @@ mod terminal;
 mod top;
 mod torn_files;
 mod unprivileged;
+mod view;
 
 /// What [`support::Weir`] calls before a process starts: here, tests run beside each other.
 fn before_start() {}

@@ -1,0 +1,162 @@
+//! The page for browsers, as it lies in `ui/`: plain modules that are embedded as they are, so that a build needs no other
+//! tool and what was reviewed is what runs. They hold no figures and are shown to everybody, as `/healthz` is.
+
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ledger::{Reason, RejectClass, Way};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+/// Where they are, but for the shell, which is at `/` as well.
+pub(crate) const BELOW: &str = "/ui/";
+
+/// What the page may do: run its own modules and ask its own server. No string becomes markup (trusted types), and no other
+/// page shows it in a frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const JSON: &str = "application/json";
+const SVG: &str = "image/svg+xml";
+
+/// The name of the shell.
+const SHELL: &str = "index.html";
+
+struct Asset {
+    name: &'static str,
+    content_type: &'static str,
+    bytes: Cow<'static, [u8]>,
+    etag: HeaderValue,
+}
+
+macro_rules! files {
+    ($($name:literal: $content_type:ident,)+) => {
+        vec![$(Asset::new($name, $content_type, Cow::Borrowed(include_bytes!(concat!("../../../ui/", $name)))),)+]
+    };
+}
+
+static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
+    let mut assets = files! {
+        "index.html": HTML,
+        "icon.svg": SVG,
+        "style.css": CSS,
+        "panels.css": CSS,
+        "main.js": SCRIPT,
+        "address.js": SCRIPT,
+        "answers.js": SCRIPT,
+        "chart.js": SCRIPT,
+        "dom.js": SCRIPT,
+        "figures.js": SCRIPT,
+        "history.js": SCRIPT,
+        "ledger.js": SCRIPT,
+        "overview.js": SCRIPT,
+        "poller.js": SCRIPT,
+        "stream.js": SCRIPT,
+        "table.js": SCRIPT,
+        "verdict.js": SCRIPT,
+    };
+    assets.push(Asset::new("reasons.json", JSON, Cow::Owned(reasons())));
+    assets
+});
+
+impl Asset {
+    fn new(name: &'static str, content_type: &'static str, bytes: Cow<'static, [u8]>) -> Asset {
+        let etag = format!("\"{:016x}\"", hash(&bytes));
+        let etag = HeaderValue::from_str(&etag).expect("hexadecimal digits are a header's value");
+        Asset { name, content_type, bytes, etag }
+    }
+
+    fn response(&self, asked: &HeaderMap) -> Response {
+        let mut response = if asked.get(header::IF_NONE_MATCH) == Some(&self.etag) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            let body = match &self.bytes {
+                Cow::Borrowed(bytes) => (*bytes).into_response(),
+                Cow::Owned(bytes) => bytes.clone().into_response(),
+            };
+            ([(header::CONTENT_TYPE, self.content_type)], body).into_response()
+        };
+
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, self.etag.clone());
+        for (name, value) in [
+            (header::CONTENT_SECURITY_POLICY, POLICY),
+            // Asked for again each time, so that a page never runs modules of two versions; unchanged ones are not sent.
+            (header::CACHE_CONTROL, "no-cache"),
+            (header::REFERRER_POLICY, "no-referrer"),
+            (header::VARY, "accept"),
+            (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+/// The page, for those who ask for HTML: browsers. `None` for all others, who get text.
+pub(crate) fn shell(asked: &HeaderMap) -> Option<Response> {
+    let accept = asked.get(header::ACCEPT).and_then(|value| value.to_str().ok())?;
+    accept.contains("text/html").then(|| find(SHELL, asked)).flatten()
+}
+
+/// One of them by its name.
+pub(crate) async fn show(Path(name): Path<String>, asked: HeaderMap) -> Response {
+    find(&name, &asked)
+        .unwrap_or_else(|| (StatusCode::NOT_FOUND, "no such part of the page\n").into_response())
+}
+
+fn find(name: &str, asked: &HeaderMap) -> Option<Response> {
+    ASSETS.iter().find(|asset| asset.name == name).map(|asset| asset.response(asked))
+}
+
+/// The ledger's words for each way to get lost, so that the page says what `weir ledger` says.
+fn reasons() -> Vec<u8> {
+    let dropped = Reason::ALL.iter().map(|reason| Way::Dropped(*reason));
+    let rejected = RejectClass::ALL.iter().map(|class| Way::Rejected(*class));
+    let ways = dropped.chain(rejected).chain([Way::Uncertain, Way::Kept]);
+    let words: serde_json::Map<String, serde_json::Value> = ways
+        .map(|way| {
+            let words = serde_json::json!({
+                "cause": way.cause(), "advice": way.advice(), "intended": way.is_intended(),
+            });
+            (way.to_string(), words)
+        })
+        .collect();
+    serde_json::Value::Object(words).to_string().into_bytes()
+}
+
+/// FNV-1a of 64 bits: tells versions of a file apart, and is no protection.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn every_file_of_the_page_is_embedded() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let files: BTreeSet<String> = files.map(|name| name.into_string().unwrap()).collect();
+        let embedded = ASSETS.iter().map(|asset| asset.name.to_owned());
+        let embedded: BTreeSet<String> = embedded.filter(|name| name != "reasons.json").collect();
+        // How the types of the modules are checked is nothing for the browser.
+        assert_eq!(files, embedded.into_iter().chain(["jsconfig.json".to_owned()]).collect());
+    }
+
+    #[test]
+    fn an_asset_is_sent_once() {
+        let asset = &ASSETS[0];
+        let asked = HeaderMap::from_iter([(header::IF_NONE_MATCH, asset.etag.clone())]);
+        assert_eq!(asset.response(&asked).status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(asset.response(&HeaderMap::new()).status(), StatusCode::OK);
+    }
+}

@@ -1,0 +1,65 @@
+// A Chromium without a window, and what every page must hold: no violation of its policy, no error, no question to another host.
+
+const assert = require("node:assert/strict");
+const { chromium } = require("playwright-core");
+
+const question = JSON.parse(process.argv[2]);
+
+/** Says something to the test. */
+const say = (text) => process.stderr.write(`${text}\n`);
+
+/**
+ * Runs `script` with a browser; what it returns is the answer.
+ * @param {(tools: any) => Promise<unknown>} script
+ */
+async function main(script) {
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+  try {
+    const seen = await script({ browser, question, say, open: (how) => open(browser, how) });
+    process.stdout.write(JSON.stringify(seen));
+  } finally {
+    await browser.close();
+  }
+}
+
+/**
+ * Opens a page, and notes what must not be.
+ * @param {{path?: string, width?: number, height?: number, scheme?: string, url?: string}} how
+ */
+async function open(browser, { path = "/", width = 1280, height = 4000, scheme = "light", url = question.url } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
+  const page = await context.newPage();
+  const faults = [];
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("console", (message) => {
+    // A daemon that is gone, or has no history, is no fault of the page.
+    if (message.type() === "error" && !/Failed to load resource/.test(message.text())) faults.push(message.text());
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(`${url}/`) && !request.url().startsWith("data:")) faults.push(`asked another host: ${request.url()}`);
+  });
+  await page.addInitScript(() => {
+    globalThis.violations = [];
+    addEventListener("securitypolicyviolation", (event) => globalThis.violations.push(`${event.violatedDirective}: ${event.blockedURI}`));
+  });
+  await page.goto(url + path);
+
+  const checked = async () => {
+    faults.push(...(await page.evaluate(() => globalThis.violations.splice(0))));
+    assert.deepEqual(faults, []);
+  };
+  return { page, context, checked };
+}
+
+/** Waits until `look` returns something, which is returned. */
+async function until(what, look, limitMs = 60_000) {
+  const end = Date.now() + limitMs;
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    if (Date.now() > end) throw new Error(`not within ${limitMs} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+module.exports = { assert, main, until };

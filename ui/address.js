@@ -1,0 +1,80 @@
+// What is shown stands in the address, so that a link or a reload shows the same.
+
+/**
+ * @typedef {object} Address
+ * @property {string} page
+ * @property {string} range How far back, such as `1h`.
+ * @property {string} filter
+ * @property {string} group
+ * @property {string} sort A column, with `-` in front for the largest first.
+ * @property {string} pick One thing of the page: a connection, a definition of flows.
+ * @property {string} sql
+ */
+
+/** @type {Address} */
+const DEFAULTS = { page: "overview", range: "15m", filter: "", group: "", sort: "", pick: "", sql: "" };
+
+/** The ranges that can be chosen, in seconds. */
+export const RANGES = new Map([["15m", 900], ["1h", 3600], ["6h", 21600], ["24h", 86400]]);
+
+const NAMES = /** @type {(keyof Address)[]} */ (Object.keys(DEFAULTS));
+
+/** @returns {Address} */
+export function read() {
+  const query = new URLSearchParams(location.search);
+  const address = { ...DEFAULTS };
+  for (const name of NAMES) address[name] = query.get(name) ?? DEFAULTS[name];
+  if (!RANGES.has(address.range)) address.range = DEFAULTS.range;
+  return address;
+}
+
+/**
+ * The address with some of it changed, as a link.
+ * @param {Partial<Address>} change
+ */
+export function link(change) {
+  const next = { ...read(), ...change };
+  const query = new URLSearchParams();
+  for (const name of NAMES) if (next[name] !== DEFAULTS[name]) query.set(name, next[name]);
+  const text = query.toString();
+  return text ? `?${text}` : location.pathname;
+}
+
+/**
+ * A link to another page, which keeps the range alone.
+ * @param {string} page
+ * @param {Partial<Address>} [more]
+ */
+export function pageLink(page, more = {}) {
+  return link({ ...DEFAULTS, range: read().range, page, ...more });
+}
+
+/** @type {() => void} */
+let onChange = () => {};
+
+/** @param {() => void} listener Called when another page or view is asked for. */
+export function listen(listener) {
+  onChange = listener;
+  addEventListener("popstate", listener);
+  document.addEventListener("click", (event) => {
+    const from = event.target instanceof Element ? event.target.closest("a") : null;
+    const isPlain = event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+    if (!from || !isPlain || from.target || from.origin !== location.origin || from.pathname !== location.pathname || from.hash) return;
+    event.preventDefault();
+    go(from.search || location.pathname);
+  });
+}
+
+/** @param {string} to Shows it, with a step to go back. */
+export function go(to) {
+  history.pushState(null, "", to);
+  onChange();
+}
+
+/**
+ * Notes a change in the address without a step to go back: what is typed or sorted.
+ * @param {Partial<Address>} change
+ */
+export function note(change) {
+  history.replaceState(null, "", link(change));
+}

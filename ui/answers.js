@@ -1,0 +1,65 @@
+// Questions to the server that this page came from. Nothing is asked elsewhere, and nothing is changed.
+
+/** The server answered, and refused. */
+export class Refused extends Error {
+  /**
+   * @param {number} status
+   * @param {string} text
+   */
+  constructor(status, text) {
+    super(text.trim() || `the server answered ${status}`);
+    this.status = status;
+  }
+}
+
+const TIMEOUT_MS = 2_500;
+const TOKEN = "weir.token";
+
+/** Takes an access token from the address, where a link may carry it behind `#`, and keeps it for this tab. */
+export function takeToken() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!token) return;
+  sessionStorage.setItem(TOKEN, token);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+/**
+ * Whole numbers beyond 2^53 become BigInt where the browser shows their digits, so that none of them changes.
+ * @param {string} _key
+ * @param {unknown} value
+ * @param {{source?: string}} [context]
+ */
+function exact(_key, value, context) {
+  const isInexact = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+  return isInexact && context?.source && /^-?\d+$/.test(context.source) ? BigInt(context.source) : value;
+}
+
+/**
+ * @param {string} path
+ * @param {{signal?: AbortSignal, timeoutMs?: number}} [how]
+ * @returns {Promise<any>} JSON, whose shape the caller knows.
+ */
+export async function ask(path, { signal, timeoutMs = TIMEOUT_MS } = {}) {
+  const token = sessionStorage.getItem(TOKEN);
+  const limit = AbortSignal.timeout(timeoutMs);
+  const response = await fetch(path, {
+    cache: "no-store",
+    credentials: "omit",
+    headers: token ? { authorization: `Bearer ${token}` } : {},
+    signal: signal ? AbortSignal.any([signal, limit]) : limit,
+  });
+  const text = await response.text();
+  if (!response.ok) throw new Refused(response.status, text);
+  return JSON.parse(text, exact);
+}
+
+/**
+ * Why there is no answer, in words.
+ * @param {unknown} error
+ */
+export function why(error) {
+  if (error instanceof Refused) return error.message;
+  if (error instanceof DOMException && error.name === "TimeoutError") return "the daemon takes long to answer";
+  if (error instanceof TypeError) return "the daemon cannot be reached";
+  return String(error);
+}

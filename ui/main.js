@@ -1,0 +1,95 @@
+// The frame around the pages: which one is shown, the ledger once a second, and whether the daemon answers.
+
+import { RANGES, go, link, listen, pageLink, read as readAddress } from "./address.js";
+import { ask, takeToken, why } from "./answers.js";
+import { h, replace } from "./dom.js";
+import { clock, lasting } from "./figures.js";
+import { Looks } from "./history.js";
+import { askWords, read as readLedger } from "./ledger.js";
+import * as overview from "./overview.js";
+import { poll } from "./poller.js";
+
+/**
+ * @typedef {import("./ledger.js").Ledger} Ledger
+ * @typedef {(ledger: Ledger, before: Ledger | null) => void} OnLedger
+ *
+ * @typedef {object} Context What a page gets.
+ * @property {import("./address.js").Address} address
+ * @property {Looks} looks
+ * @property {(listener: OnLedger) => () => void} onLedger Called at once if there is a ledger, and for each one to come.
+ *
+ * @typedef {{title: string, start: (root: Element, context: Context) => () => void}} Page
+ */
+
+const LEDGER_EVERY_MS = 1_000;
+
+/** @type {Record<string, Page>} */
+const PAGES = { overview };
+
+/** @param {string} id */
+const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+const [nav, controls, status, main, footer] = ["pages", "controls", "status", "page", "footer"].map(byId);
+
+const looks = new Looks();
+/** @type {Set<OnLedger>} */
+const listeners = new Set();
+/** @type {{now: Ledger | null, before: Ledger | null}} */
+const ledgers = { now: null, before: null };
+/** @type {import("./ledger.js").Words | null} */
+let words = null;
+let failedSince = 0;
+let endPage = () => {};
+
+/** @type {Context["onLedger"]} */
+function onLedger(listener) {
+  listeners.add(listener);
+  if (ledgers.now) listener(ledgers.now, ledgers.before);
+  return () => listeners.delete(listener);
+}
+
+/** @param {AbortSignal} signal */
+async function look(signal) {
+  try {
+    words ??= await askWords();
+    const ledger = readLedger(await ask("/ledger", { signal }), words);
+    ledgers.before = ledgers.now;
+    ledgers.now = ledger;
+    looks.add(ledger);
+    failedSince = 0;
+    say("live", ["Live · ", `Weir ${ledger.version}, up ${lasting(ledger.uptimeMs)}, run ${ledger.runId}`]);
+    for (const listener of listeners) listener(ledger, ledgers.before);
+  } catch (error) {
+    if (signal.aborted) return;
+    failedSince ||= Date.now();
+    const since = ledgers.now ? `No answer since ${clock(failedSince)} (${lasting(Date.now() - failedSince)}): ` : "No answer: ";
+    say("dead", [h("strong", null, since), why(error), ledgers.now ? ". The figures are the last ones; this page goes on by itself." : "."]);
+  }
+}
+
+/** @param {string} level @param {import("./dom.js").Part[]} parts */
+function say(level, parts) {
+  if (!status) return;
+  status.dataset["level"] = level;
+  replace(status, parts);
+}
+
+function show() {
+  if (!nav || !controls || !main || !footer) return;
+  endPage();
+  const address = readAddress();
+  const name = Object.hasOwn(PAGES, address.page) ? address.page : "overview";
+  const page = /** @type {Page} */ (PAGES[name]);
+  document.title = `${page.title} · Weir`;
+  replace(nav, Object.entries(PAGES).map(([one, { title }]) =>
+    h("a", { href: pageLink(one), "aria-current": one === name ? "page" : undefined }, title)));
+  const options = [...RANGES.keys()].map((range) => h("option", { value: range, selected: range === address.range }, range));
+  replace(controls, h("label", null, "last ", h("select", { id: "range", change: (/** @type {Event} */ event) =>
+    go(link({ range: /** @type {HTMLSelectElement} */ (event.target).value })) }, options)));
+  replace(main, h("h1", null, page.title));
+  endPage = page.start(main, { address, looks, onLedger });
+}
+
+takeToken();
+listen(show);
+show();
+poll(LEDGER_EVERY_MS, look);

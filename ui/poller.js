@@ -1,0 +1,32 @@
+// Asks again and again, as long as somebody looks.
+
+/**
+ * Asks each `intervalMs`; pauses while the tab is hidden. One question is under way at a time.
+ * @param {number} intervalMs
+ * @param {(signal: AbortSignal) => Promise<void>} once Must not fail: what went wrong is for it to show.
+ * @returns {() => void} Ends it.
+ */
+export function poll(intervalMs, once) {
+  const ended = new AbortController();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  let isUnderWay = false;
+
+  const turn = async () => {
+    clearTimeout(timer);
+    if (document.hidden || isUnderWay || ended.signal.aborted) return;
+    const began = performance.now();
+    isUnderWay = true;
+    await once(ended.signal);
+    isUnderWay = false;
+    const left = intervalMs - (performance.now() - began);
+    if (!ended.signal.aborted) timer = setTimeout(turn, Math.max(left, intervalMs / 4));
+  };
+
+  document.addEventListener("visibilitychange", turn, { signal: ended.signal });
+  turn();
+  return () => {
+    clearTimeout(timer);
+    ended.abort();
+  };
+}

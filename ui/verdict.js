@@ -1,0 +1,80 @@
+// The verdict in words: is anything being lost, what was the most, and what helps.
+
+import { h } from "./dom.js";
+import { grouped, lasting, perSecond, plural } from "./figures.js";
+import { isBalanced, lostAt, losses, place } from "./ledger.js";
+
+/**
+ * @typedef {import("./ledger.js").Ledger} Ledger
+ * @typedef {import("./ledger.js").Hop} Hop
+ */
+
+/**
+ * Rates of a hop between two looks; `null` where they cannot be compared.
+ * @param {Ledger | null} before
+ * @param {Ledger} now
+ * @returns {(hop: Hop) => {received: number | null, delivered: number | null, lost: number | null}}
+ */
+export function rates(before, now) {
+  const elapsed = before && before.runId === now.runId ? (now.uptimeMs - before.uptimeMs) / 1000 : 0;
+  const earlier = new Map(elapsed > 0 ? before?.hops.map((hop) => [hop.key, hop]) : []);
+  return (hop) => {
+    const old = earlier.get(hop.key);
+    if (!old) return { received: null, delivered: null, lost: null };
+    return {
+      received: Number(hop.received.count - old.received.count) / elapsed,
+      delivered: Number(hop.delivered.count - old.delivered.count) / elapsed,
+      lost: Number(lostAt(hop) - lostAt(old)) / elapsed,
+    };
+  };
+}
+
+/** How a hop is, as `weir top` says it. @param {Hop} hop @param {number | null} lostPerSecond @param {number | null} deliveredPerSecond */
+export function state(hop, lostPerSecond, deliveredPerSecond) {
+  const isUp = hop.gauges.get("up") !== 0n && hop.gauges.get("circuit_open") !== 1n;
+  if (!isUp && hop.inFlight.count > 0n && deliveredPerSecond === 0) return "STUCK";
+  if (!isUp) return "DOWN";
+  if ((lostPerSecond ?? 0) > 0) return "LOSING";
+  if (hop.trouble || hop.unaccounted !== 0n) return "trouble";
+  return lostAt(hop) > 0n ? "lost" : "ok";
+}
+
+/**
+ * @param {Ledger} ledger
+ * @param {Ledger | null} before
+ */
+export function verdict(ledger, before) {
+  const rateOf = rates(before, ledger);
+  const now = ledger.hops.filter((hop) => hop.kind !== "member").reduce((sum, hop) => sum + (rateOf(hop).lost ?? 0), 0);
+  const all = losses(ledger);
+  const total = all.reduce((sum, { loss }) => sum + loss.amount.count, 0n);
+  const intended = ledger.hops.some((hop) => hop.losses.some((loss) => loss.intended));
+  const largest = all[0];
+
+  const headline = now > 0
+    ? ["Losing ", h("strong", null, perSecond(now)), " now."]
+    : total > 0n ? ["Nothing is being lost now."] : ["Nothing is lost", intended ? " but what the settings ask for." : "."];
+  const mark = now > 0 ? "✕" : total > 0n ? "!" : "✓";
+  return {
+    level: now > 0 ? "bad" : total > 0n ? "warn" : "good",
+    total,
+    parts: [
+      h("p", { class: "headline" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), headline,
+        total > 0n && [" ", h("b", { id: "lost-total" }, grouped(total)), ` lost since the daemon started, ${lasting(ledger.uptimeMs)} ago.`]),
+      largest && h("p", { class: "largest" }, "Largest loss: ", h("b", null, grouped(largest.loss.amount.count)),
+        ` at ${largest.hop.kind} of ${place(largest.hop)}: `, h("code", null, largest.loss.way), `, ${largest.loss.cause}.`),
+      largest && h("p", { class: "advice" }, h("b", null, "Fix: "), largest.loss.advice, "."),
+      balance(ledger),
+    ],
+  };
+}
+
+/** @param {Ledger} ledger */
+function balance(ledger) {
+  const inside = ledger.hops.filter((hop) => hop.kind !== "member").reduce((sum, hop) => sum + hop.inFlight.count, 0n);
+  if (isBalanced(ledger)) {
+    return h("p", { class: "law" }, `Everything is accounted for: received = delivered + lost + in flight at all ${ledger.hops.length} hops, with `,
+      h("span", { id: "in-flight" }, grouped(inside)), " in flight.");
+  }
+  return h("p", { class: "law bad" }, `The ledger did not balance ${plural(ledger.violations, "time", "times")}: a defect of Weir. Please report it.`);
+}
