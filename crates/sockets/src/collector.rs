@@ -8,7 +8,10 @@ use crate::identity::{Identity, run_id};
 use crate::meter::Counts;
 use crate::options::Options;
 use crate::output::Output;
-use crate::query::{Answer, QueryError, Question, WAITING_MAX};
+use crate::query::{
+    Answer, Asked, Asker, LISTS_WAITING_MAX, QueryError, RANKINGS_WAITING_MAX, Ranked, listing,
+    ranking,
+};
 use crate::runner::Runner;
 use ledger::Meter;
 use std::sync::Arc;
@@ -97,7 +100,9 @@ impl Collector {
         let counts = Arc::new(Counts::new(&options.name));
         let signal = Arc::new(Signal::new(options.extensions())?);
         // Bounded: a question that finds no room is refused as busy.
-        let (asked, receiver) = mpsc::sync_channel(WAITING_MAX);
+        let (list, lists) = mpsc::sync_channel(LISTS_WAITING_MAX);
+        let (rank, rankings) = mpsc::sync_channel(RANKINGS_WAITING_MAX);
+        let asked = Asked { lists, rankings };
         let (thread_counts, thread_signal) = (Arc::clone(&counts), Arc::clone(&signal));
 
         let thread = thread::Builder::new().name(options.name.clone()).spawn(move || {
@@ -106,12 +111,12 @@ impl Collector {
             let engine = Engine::new(&options, identity, thread_counts, output);
             // The access is created on this thread, which will enter namespaces.
             let mut runner = Runner::new(engine, access(), &options, thread_signal);
-            runner.run(&receiver);
+            runner.run(&asked);
             runner.engine.emission.output
         })?;
 
         let ends = Ends(Arc::clone(&signal));
-        Ok(Collector { questions: Questions { asked, signal }, counts, thread, ends })
+        Ok(Collector { questions: Questions { list, rank, signal }, counts, thread, ends })
     }
 
     /// The meter for the ledger.
@@ -161,7 +166,8 @@ impl std::error::Error for Panicked {}
 /// Asks a collector questions from any thread.
 #[derive(Clone)]
 pub struct Questions {
-    asked: SyncSender<Question>,
+    list: SyncSender<listing::Question>,
+    rank: SyncSender<ranking::Question>,
     signal: Arc<Signal>,
 }
 
@@ -169,9 +175,8 @@ impl Questions {
     /// Walks the namespaces now, and returns the sockets that pass as JSON, at most `limit` of them. For people and scripts, not
     /// for records. Does not count as a poll.
     ///
-    /// Questions are answered one at a time, at most one per second; this one waits up to `timeout` for its turn. The answer can
-    /// be read while it is produced, within about ten seconds, in bounded memory whatever its size
-    /// ([`crate::ANSWERS_BYTES_MAX`]).
+    /// One list is made at a time, and one walk begins each second at most; this one waits `timeout` for its turn. The answer can be
+    /// read while it is made, within some ten seconds, in memory that is bounded whatever its size ([`crate::ANSWERS_BYTES_MAX`]).
     ///
     /// # Errors
     /// Too many questions wait already, the turn did not come in time, or the collector has stopped.
@@ -181,9 +186,27 @@ impl Questions {
         limit: usize,
         timeout: Duration,
     ) -> Result<Answer, QueryError> {
+        self.send(&self.list, listing::Wanted { filter, limit }, timeout)
+    }
+
+    /// Walks the namespaces now, and returns those sockets that pass and have the largest figures, as JSON. All who ask before the
+    /// walk begins share it; one begins each second at most. Waits `timeout` for the whole answer.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn rank(&self, wanted: Ranked, timeout: Duration) -> Result<Vec<u8>, QueryError> {
+        self.send(&self.rank, wanted, timeout)
+    }
+
+    fn send<Wanted, Answer>(
+        &self,
+        to: &SyncSender<Asker<Wanted, Answer>>,
+        wanted: Wanted,
+        timeout: Duration,
+    ) -> Result<Answer, QueryError> {
         let (answer, receiver) = mpsc::channel();
         let deadline = Instant::now() + timeout;
-        let sent = self.asked.try_send(Question { filter, limit, deadline, answer });
+        let sent = to.try_send(Asker { wanted, deadline, answer });
         sent.map_err(|error| match error {
             TrySendError::Full(_) => QueryError::Busy,
             TrySendError::Disconnected(_) => QueryError::Stopped,

@@ -58,6 +58,6 @@ pub use limit::Limit;
 pub use memory::{ANSWERS_BYTES_MAX, HELD_BYTES_MAX, cgroup_bytes_max};
 pub use options::{Closes, DEFAULT_FIELDS, Options, Undecided};
 pub use output::{Output, Problem};
-pub use query::{Answer, QueryError};
+pub use query::{Answer, Figure, Group, Order, QueryError, RANKED_MAX, Ranked};
 pub use quiet::TcpCounts;
 pub use walk::{Ask, Transport, Visitor, WalkError, Walked, Walker};

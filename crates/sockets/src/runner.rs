@@ -9,7 +9,7 @@ use crate::filter::{Compiled, Filter, Needs};
 use crate::held::Settle;
 use crate::options::{Closes, Options};
 use crate::poll::{POLL_INTERVALS_MAX, PutOff};
-use crate::query::{Answers, Question, Turn};
+use crate::query::{Answers, Asked, Turn};
 use crate::quiet::{Quiet, Visit};
 use crate::scout::Scout;
 use crate::unseen::{absent, hidden_namespaces, no_such_namespace};
@@ -18,7 +18,6 @@ use ledger::NamespaceError;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use sys::clock::{boottime_ns, monotonic_ns, realtime_ns, thread_cpu_ns};
 use sys::poll::{Interest, PollSet};
@@ -111,8 +110,8 @@ impl<'h> Runner<'h> {
         }
     }
 
-    pub(crate) fn run(&mut self, asked: &Receiver<Question>) {
-        // The first poll is immediate: people who start the daemon want to see something.
+    pub(crate) fn run(&mut self, asked: &Asked) {
+        // The first poll is at once: people who start the daemon want to see something.
         let mut due = Instant::now();
         let mut slot = due;
 
@@ -139,8 +138,8 @@ impl<'h> Runner<'h> {
         self.engine.finish();
     }
 
-    /// Waits for the next poll, and does the other work until then.
-    fn wait(&mut self, asked: &Receiver<Question>, due: Instant) -> Next {
+    /// Waits until the next poll, and does what there is to do until then.
+    fn wait(&mut self, asked: &Asked, due: Instant) -> Next {
         loop {
             self.engine.counts.heartbeat.add(1);
             if self.signal.is_stopping() {

@@ -6,7 +6,10 @@ use crate::support::{RARELY, options};
 use ledger::Event;
 use serde_json::Value;
 use sockets::filter::Filter;
-use sockets::{Access, Answer, Direct, Found, Hears, QueryError, Questions, Scope};
+use sockets::{
+    Access, Answer, Direct, Figure, Found, Group, Hears, Order, QueryError, Questions, Ranked,
+    Scope,
+};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -66,6 +69,62 @@ fn an_answer_has_what_passes_up_to_the_limit_and_counts_the_rest() {
     let began = Instant::now();
     assert_eq!(questions.ask(None, 1, WAIT).map(drop), Err(QueryError::Stopped));
     assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn rankings_are_sorted_grouped_and_share_a_walk() {
+    if !need_root_netns() {
+        return;
+    }
+    const ASKERS: u64 = 12;
+    let netns = Netns::new();
+    let crowd = Crowd::new(&netns, Ends::V4, 50);
+    let watch = Watch::start(&netns, options(RARELY, Scope::Own));
+    watch.wait_polls(1);
+    let questions = watch.collector.questions();
+    let rank = |filter: &str, order, limit| {
+        let filter = Some(Filter::parse(filter).unwrap());
+        let (sort, group) = (Figure::DestinationPort, Some(Group::LocalPort));
+        let fields = "cookie,src_port,dst_port".parse().unwrap();
+        let wanted = Ranked { filter, sort, order, limit, group, fields };
+        parse(&questions.rank(wanted, WAIT).unwrap())
+    };
+    let port = crowd.port();
+    let accepted = format!("state established and sport = :{port}");
+    let peers = |answer: &Value| -> Vec<u64> {
+        let sockets = answer["sockets"].as_array().unwrap();
+        sockets.iter().map(|socket| socket["dst_port"].as_u64().unwrap()).collect()
+    };
+
+    let first = rank(&accepted, Order::LargestFirst, 7);
+    assert_eq!((first["matched"].as_u64(), peers(&first).len()), (Some(50), 7));
+    assert!(peers(&first).is_sorted_by(|left, right| left > right), "{first}");
+    assert_eq!(first["groups"][0]["key"], port.to_string());
+    assert_eq!(
+        (&first["groups"][0]["sockets"], &first["other"]["sockets"]),
+        (&50.into(), &0.into())
+    );
+    let measured = first["rtt_us"].as_array().unwrap().iter();
+    assert_eq!(measured.map(|bucket| bucket[1].as_u64().unwrap()).sum::<u64>(), 50);
+    let last = rank(&accepted, Order::SmallestFirst, 200);
+    assert_eq!(peers(&last)[49], peers(&first)[0]);
+    assert_eq!(last["sockets"][0].as_object().unwrap().len(), 3, "{last}");
+
+    // Each asks something else, and all are answered by one walk or two.
+    std::thread::scope(|scope| {
+        for asker in 0..ASKERS {
+            let (rank, port) = (&rank, port);
+            scope.spawn(move || {
+                let state = if asker % 2 == 0 { "established" } else { "listening" };
+                let answer =
+                    rank(&format!("state {state} and sport = :{port}"), Order::LargestFirst, 200);
+                assert_eq!(answer["matched"].as_u64(), Some(if asker % 2 == 0 { 50 } else { 1 }));
+            });
+        }
+    });
+    let (_, hops) = watch.stop();
+    let walks = hops[0].event(Event::Queries) - 2;
+    assert!(walks < ASKERS, "{walks} walks");
 }
 
 #[test]

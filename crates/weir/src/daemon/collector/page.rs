@@ -1,10 +1,15 @@
-//! `GET /sockets?filter=…&limit=…`: the question as it comes over HTTP, and the collector's answer.
+//! `GET /sockets?filter=…&limit=…`: the question as it comes over HTTP, and the collector's answer. With `sort` or `group` it is a
+//! ranking: at most 200 sockets, of a walk that everybody shares who asks in the same second.
 
 use admin::service::pairs;
 use admin::{Page, PageError, Pieces};
+use record::FieldSet;
 use sockets::filter::{Filter, FilterError, Needs};
-use sockets::{QueryError, Questions};
+use sockets::{Figure, Group, Order, QueryError, Questions, RANKED_MAX, Ranked};
+use std::fmt::Display;
 use std::io;
+use std::iter;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,7 +43,8 @@ pub(crate) fn page(asked: &Asked) -> Page {
 }
 
 fn answer(asked: &Asked, query: &str) -> Result<Pieces, PageError> {
-    let Question { filter, limit } = Question::parse(query).map_err(PageError::BadQuery)?;
+    let Question { filter, limit, ranking } =
+        Question::parse(query).map_err(PageError::BadQuery)?;
     let filter = match filter.trim() {
         "" => None,
         text => Some(read(text).map_err(|error| PageError::BadQuery(format!("filter: {error}")))?),
@@ -48,11 +54,20 @@ fn answer(asked: &Asked, query: &str) -> Result<Pieces, PageError> {
         return Err(PageError::Unavailable("the collector is being started anew".to_owned()));
     };
 
-    match questions.ask(filter, limit, TURN_WAIT) {
-        Ok(answer) => Ok(Box::new(answer.map(|piece| piece.map_err(io::Error::other)))),
-        Err(error @ QueryError::Busy) => Err(PageError::Busy(error.to_string())),
-        Err(error) => Err(PageError::Unavailable(error.to_string())),
-    }
+    let answer = match ranking {
+        None => questions
+            .ask(filter, limit, TURN_WAIT)
+            .map(|answer| Box::new(answer.map(|piece| piece.map_err(io::Error::other))) as Pieces),
+        Some(Ranking { sort, order, group, fields }) => {
+            let wanted = Ranked { filter, sort, order, limit, group, fields };
+            let answer = questions.rank(wanted, TURN_WAIT);
+            answer.map(|json| Box::new(iter::once(Ok(json))) as Pieces)
+        }
+    };
+    answer.map_err(|error| match error {
+        QueryError::Busy => PageError::Busy(error.to_string()),
+        _ => PageError::Unavailable(error.to_string()),
+    })
 }
 
 fn read(text: &str) -> Result<Filter, FilterError> {
@@ -61,40 +76,77 @@ fn read(text: &str) -> Result<Filter, FilterError> {
 }
 
 /// What is asked.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 struct Question {
     filter: String,
     limit: usize,
+    /// `None` for a list in the kernel's order.
+    ranking: Option<Ranking>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Ranking {
+    sort: Figure,
+    order: Order,
+    group: Option<Group>,
+    fields: FieldSet,
 }
 
 impl Question {
     /// Reads what follows the question mark.
     fn parse(query: &str) -> Result<Question, String> {
-        let mut question = Question { filter: String::new(), limit: LIMIT_DEFAULT };
-
+        let (mut filter, mut limit) = (String::new(), None);
+        let (mut sort, mut group, mut fields) = (None, None, None);
         for (name, value) in pairs(query)? {
             match name.as_str() {
-                "filter" => question.filter = value,
-                "limit" => {
-                    let limit = value.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
-                    question.limit = limit.ok_or_else(|| {
-                        format!(
-                            "limit: \"{}\" is not a number from 1 to {LIMIT_MAX}",
-                            value.escape_debug()
-                        )
-                    })?;
-                }
+                "filter" => filter = value,
+                "limit" => limit = Some(value),
+                "sort" => sort = Some(sorting(&value)?),
+                "group" => group = Some(named(&name, &value)?),
+                "fields" => fields = Some(named(&name, &value)?),
                 other => {
                     return Err(format!(
-                        "\"{}\" is not a parameter; they are filter and limit",
+                        "\"{}\" is not a parameter; they are filter, limit, sort, group and fields",
                         other.escape_debug()
                     ));
                 }
             }
         }
 
-        Ok(question)
+        if sort.is_none() && group.is_none() {
+            if fields.is_some() {
+                return Err("fields: only with sort or group".to_owned());
+            }
+            let limit = limited(limit, LIMIT_DEFAULT, LIMIT_MAX)?;
+            return Ok(Question { filter, limit, ranking: None });
+        }
+
+        let (sort, order) = sort.unwrap_or((Figure::Rtt, Order::LargestFirst));
+        let fields = fields.unwrap_or(FieldSet::ALL);
+        let ranking = Some(Ranking { sort, order, group, fields });
+        Ok(Question { filter, limit: limited(limit, RANKED_MAX, RANKED_MAX)?, ranking })
     }
+}
+
+fn limited(text: Option<String>, default: usize, max: usize) -> Result<usize, String> {
+    let Some(text) = text else { return Ok(default) };
+    let limit = text.parse().ok().filter(|limit| (1..=max).contains(limit));
+    limit.ok_or_else(|| {
+        format!("limit: \"{}\" is not a number from 1 to {max}", text.escape_debug())
+    })
+}
+
+/// A figure, with `-` in front for the largest first.
+fn sorting(text: &str) -> Result<(Figure, Order), String> {
+    let (figure, order) = match text.strip_prefix('-') {
+        Some(figure) => (figure, Order::LargestFirst),
+        None => (text, Order::SmallestFirst),
+    };
+    named("sort", figure).map(|figure| (figure, order))
+}
+
+fn named<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("{name}: \"{}\": {error}", text.escape_debug()))
 }
 
 #[cfg(test)]
@@ -102,7 +154,7 @@ mod tests {
     use super::*;
 
     fn check(query: &str, filter: &str, limit: usize) {
-        let question = Question { filter: filter.to_owned(), limit };
+        let question = Question { filter: filter.to_owned(), limit, ranking: None };
         assert_eq!(Question::parse(query), Ok(question), "{query}");
     }
 
@@ -121,6 +173,19 @@ mod tests {
         check("filter=%C3%A9&&", "é", 1_000);
     }
 
+    #[test]
+    fn rankings() {
+        let question = Question::parse("sort=-rtt_us&group=dst_port&fields=cookie,rtt_us").unwrap();
+        assert_eq!(question.limit, 200);
+        let ranking = question.ranking.unwrap();
+        assert_eq!((ranking.sort, ranking.order), (Figure::Rtt, Order::LargestFirst));
+        assert_eq!(ranking.group, Some(Group::PeerPort));
+        assert!(ranking.fields.has("cookie") && !ranking.fields.has("state"));
+        let question = Question::parse("sort=dst_port&limit=3").unwrap();
+        assert_eq!(question.limit, 3);
+        assert_eq!(question.ranking.unwrap().order, Order::SmallestFirst);
+    }
+
     fn wrong(query: &str, message: &str) {
         assert_eq!(Question::parse(query), Err(message.to_owned()), "{query}");
     }
@@ -130,7 +195,18 @@ mod tests {
         wrong("limit=0", "limit: \"0\" is not a number from 1 to 100000");
         wrong("limit=", "limit: \"\" is not a number from 1 to 100000");
         wrong("limit=100001", "limit: \"100001\" is not a number from 1 to 100000");
-        wrong("filtre=x", "\"filtre\" is not a parameter; they are filter and limit");
+        wrong(
+            "filtre=x",
+            "\"filtre\" is not a parameter; they are filter, limit, sort, group and fields",
+        );
+        wrong("sort=-rtt_us&limit=201", "limit: \"201\" is not a number from 1 to 200");
+        wrong("fields=cookie", "fields: only with sort or group");
+        assert!(
+            Question::parse("sort=rtt")
+                .unwrap_err()
+                .starts_with("sort: \"rtt\": expected one of rtt_us, ")
+        );
+        assert!(Question::parse("group=x").unwrap_err().contains("expected one of state, "));
         let percent = "a % is followed by two hexadecimal digits; % itself is %25";
         wrong("filter=%", percent);
         wrong("filter=%4", percent);
