@@ -19,9 +19,12 @@ const TOKEN = "weir.token";
 export function takeToken() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (!token) return;
-  sessionStorage.setItem(TOKEN, token);
+  keepToken(token);
   history.replaceState(null, "", location.pathname + location.search);
 }
+
+/** @param {string} token Sent with every question of this tab from now on. */
+export const keepToken = (token) => sessionStorage.setItem(TOKEN, token);
 
 /**
  * Whole numbers beyond 2^53 become BigInt where the browser shows their digits, so that none of them changes.

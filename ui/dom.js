@@ -76,6 +76,9 @@ export function plain(text) {
   return seen.length > LONGEST ? `${seen.slice(0, LONGEST)}…` : seen;
 }
 
+/** A text of several lines that this program or its server wrote. @param {string} text */
+export const lines = (text) => text.split("\n").flatMap((line, at) => (at > 0 ? [h("br"), line] : [line]));
+
 /**
  * A part of a page with a question as its title.
  * @param {object} about

@@ -68,7 +68,7 @@ export function share(part, whole) {
   if (part === whole) return "100%";
   const percent = Number((part * 1_000_000n) / whole) / 10_000;
   if (percent < 0.01) return "<0.01%";
-  if (percent > 99.99) return ">99.99%";
+  if (percent > 99.9) return ">99.9%";
   return `${threeDigits(percent)}%`;
 }
 

@@ -1,6 +1,7 @@
 // What happened before: from the store where the daemon has one, else from what this page has seen itself.
 
 import { ask, Refused } from "./answers.js";
+import { h, lines } from "./dom.js";
 import { losses, place, totals } from "./ledger.js";
 
 /** @typedef {import("./ledger.js").Ledger} Ledger */
@@ -15,6 +16,7 @@ export const LOOKS_MAX = 900;
  * @property {number} uptimeMs
  * @property {{arrived: bigint, sent: bigint, stored: bigint, lost: bigint}} totals
  * @property {Map<string, bigint>} losses By place and way.
+ * @property {Map<string, bigint>} ends Closed connections by the way they ended.
  */
 
 /** @typedef {{timeMs: number, arrived: number | null, sent: number | null, stored: number | null, lost: number | null}} Rates */
@@ -32,6 +34,7 @@ export class Looks {
       uptimeMs: ledger.uptimeMs,
       totals: totals(ledger),
       losses: new Map(losses(ledger).map(({ hop, loss }) => [`${loss.way} at ${hop.kind} of ${place(hop)}`, loss.amount.count])),
+      ends: ends(ledger),
     });
     if (this.all.length > LOOKS_MAX) this.all.shift();
   }
@@ -78,11 +81,19 @@ export class Looks {
   }
 }
 
+/** @param {Ledger} ledger Closed connections by the way they ended. */
+export function ends(ledger) {
+  const events = ledger.hops.find((hop) => hop.kind === "close")?.events ?? new Map();
+  return new Map([...events].filter(([name]) => name.startsWith(ENDED)).map(([name, count]) => [name.slice(ENDED.length), count]));
+}
+
+const ENDED = "ended_";
+
 /** @template T @param {T[]} all @returns {[T, T][]} */
-const pairs = (all) => all.slice(1).map((now, at) => [/** @type {T} */ (all[at]), now]);
+export const pairs = (all) => all.slice(1).map((now, at) => [/** @type {T} */ (all[at]), now]);
 
 /**
- * @typedef {object} Answer
+ * @typedef {object} Answer What a question to the store returns. Whole numbers beyond 2^53 are texts.
  * @property {{name: string, unit?: string | null}[]} columns
  * @property {unknown[][]} rows
  * @property {number} row_count
@@ -90,34 +101,47 @@ const pairs = (all) => all.slice(1).map((now, at) => [/** @type {T} */ (all[at])
  * @property {boolean} truncated
  */
 
-/** Where a named query is asked. @param {string} name @param {Record<string, string>} parameters */
-export const queryPath = (name, parameters) => `/query/${encodeURIComponent(name)}?${new URLSearchParams(parameters)}`;
+/** Where a named question is asked. @param {string} name @param {Record<string, string>} parameters */
+export const namedPath = (name, parameters) => `/query/${encodeURIComponent(name)}?${new URLSearchParams(parameters)}`;
+
+/** Where own SQL is asked. @param {string} sql @param {Record<string, string>} [more] */
+export const sqlPath = (sql, more = {}) => `/query?${new URLSearchParams({ sql, ...more })}`;
 
 /**
- * The answer of a named query; `null` if this daemon keeps no history, or its store does not know the query.
- * @param {string} name
- * @param {Record<string, string>} parameters
+ * The store's answer; `null` where this daemon keeps no history.
+ * @param {string} path
  * @param {AbortSignal} signal
  * @returns {Promise<Answer | null>}
  */
-export async function query(name, parameters, signal) {
+export async function askStore(path, signal) {
   try {
-    return await ask(queryPath(name, parameters), { signal, timeoutMs: 10_000 });
+    return await ask(path, { signal, timeoutMs: STORE_TIMEOUT_MS });
   } catch (error) {
     if (error instanceof Refused && error.status === 404) return null;
     throw error;
   }
 }
 
+const STORE_TIMEOUT_MS = 12_000;
+/** Ranges are asked again this often. */
+export const STORE_EVERY_MS = 10_000;
+
 /**
- * The values of a column, by the first of these names that it has.
+ * The rows as objects by the names of their columns.
  * @param {Answer} answer
- * @param {...string} names
+ * @returns {Record<string, any>[]}
  */
-export function column(answer, ...names) {
-  const at = names.map((name) => answer.columns.findIndex((column) => column.name === name)).find((at) => at >= 0);
-  return at === undefined ? null : answer.rows.map((row) => row[at]);
+export const records = (answer) =>
+  answer.rows.map((row) => Object.fromEntries(answer.columns.map(({ name }, at) => [name, row[at]])));
+
+/** @param {string | number | bigint} ns Nanoseconds since 1970. */
+export const milliseconds = (ns) => Number(BigInt(ns) / 1_000_000n);
+
+/** Says that there is no history, and what turns it on. */
+export function noHistory() {
+  return h("div", { class: "no-history" },
+    h("p", null, "This daemon keeps no history, so that only what this page has seen itself can be shown. With these lines in its configuration it keeps one:"),
+    h("pre", null, lines(HISTORY_LINES)));
 }
 
-/** What turns a history on. */
-export const HISTORY_LINES = '[[sink]]\nname = "history"\nfrom = ["sockets"]\nto = "store:/var/lib/weir/store"';
+const HISTORY_LINES = '[[sink]]\nname = "history"\nfrom = ["sockets"]\nto = "store:/var/lib/weir"';

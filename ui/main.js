@@ -1,12 +1,11 @@
 // The frame around the pages: which one is shown, the ledger once a second, and whether the daemon answers.
 
 import { RANGES, go, link, listen, pageLink, read as readAddress } from "./address.js";
-import { ask, takeToken, why } from "./answers.js";
+import { Refused, ask, keepToken, takeToken, why } from "./answers.js";
 import { h, replace } from "./dom.js";
 import { clock, lasting } from "./figures.js";
 import { Looks } from "./history.js";
 import { askWords, read as readLedger } from "./ledger.js";
-import * as overview from "./overview.js";
 import { poll } from "./poller.js";
 
 /**
@@ -16,19 +15,27 @@ import { poll } from "./poller.js";
  * @typedef {object} Context What a page gets.
  * @property {import("./address.js").Address} address
  * @property {Looks} looks
+ * @property {() => import("./ledger.js").Words} words
  * @property {(listener: OnLedger) => () => void} onLedger Called at once if there is a ledger, and for each one to come.
  *
- * @typedef {{title: string, start: (root: Element, context: Context) => () => void}} Page
+ * @typedef {{start: (root: Element, context: Context) => () => void}} Page What a page's module exports; `start` returns what ends it.
  */
 
 const LEDGER_EVERY_MS = 1_000;
 
-/** @type {Record<string, Page>} */
-const PAGES = { overview };
+/** The pages; the module of one is loaded when it is first shown. @type {Record<string, {title: string, load: () => Promise<Page>}>} */
+const PAGES = {
+  overview: { title: "Overview", load: () => import("./overview.js") },
+  sockets: { title: "TCP sockets", load: () => import("./sockets.js") },
+  closes: { title: "Closes", load: () => import("./closes.js") },
+  flows: { title: "Flows", load: () => import("./flows.js") },
+  sinks: { title: "Sinks", load: () => import("./sinks.js") },
+  query: { title: "Query", load: () => import("./query.js") },
+};
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
-const [nav, controls, status, main, footer] = ["pages", "controls", "status", "page", "footer"].map(byId);
+const [nav, controls, status, main] = ["pages", "controls", "status", "page"].map(byId);
 
 const looks = new Looks();
 /** @type {Set<OnLedger>} */
@@ -38,6 +45,7 @@ const ledgers = { now: null, before: null };
 /** @type {import("./ledger.js").Words | null} */
 let words = null;
 let failedSince = 0;
+let shows = 0;
 let endPage = () => {};
 
 /** @type {Context["onLedger"]} */
@@ -61,9 +69,21 @@ async function look(signal) {
   } catch (error) {
     if (signal.aborted) return;
     failedSince ||= Date.now();
+    if (error instanceof Refused && error.status === 401) return askForToken();
     const since = ledgers.now ? `No answer since ${clock(failedSince)} (${lasting(Date.now() - failedSince)}): ` : "No answer: ";
     say("dead", [h("strong", null, since), why(error), ledgers.now ? ". The figures are the last ones; this page goes on by itself." : "."]);
   }
+}
+
+/** Asks the reader for the token that the server wants, once, so that nothing disturbs who types. */
+function askForToken() {
+  if (status?.querySelector("#token")) return;
+  const token = h("input", { id: "token", type: "password", autocomplete: "off", size: 40 });
+  say("dead", [h("form", { class: "ask", submit: (/** @type {Event} */ event) => {
+    event.preventDefault();
+    keepToken(token.value.trim());
+    say("", ["Asking …"]);
+  } }, h("label", { for: "token" }, "This daemon answers with its token alone, that of admin.token_file: "), token, h("button", null, "Use it"))]);
 }
 
 /** @param {string} level @param {import("./dom.js").Part[]} parts */
@@ -73,12 +93,14 @@ function say(level, parts) {
   replace(status, parts);
 }
 
-function show() {
-  if (!nav || !controls || !main || !footer) return;
+/** Shows the page that the address names. */
+async function show() {
+  if (!nav || !controls || !main) return;
   endPage();
+  endPage = () => {};
   const address = readAddress();
   const name = Object.hasOwn(PAGES, address.page) ? address.page : "overview";
-  const page = /** @type {Page} */ (PAGES[name]);
+  const page = /** @type {typeof PAGES[string]} */ (PAGES[name]);
   document.title = `${page.title} · Weir`;
   replace(nav, Object.entries(PAGES).map(([one, { title }]) =>
     h("a", { href: pageLink(one), "aria-current": one === name ? "page" : undefined }, title)));
@@ -86,7 +108,10 @@ function show() {
   replace(controls, h("label", null, "last ", h("select", { id: "range", change: (/** @type {Event} */ event) =>
     go(link({ range: /** @type {HTMLSelectElement} */ (event.target).value })) }, options)));
   replace(main, h("h1", null, page.title));
-  endPage = page.start(main, { address, looks, onLedger });
+  const asked = (shows += 1);
+  const { start } = await page.load();
+  // Another page may have been asked for meanwhile.
+  if (asked === shows) endPage = start(main, { address, looks, words: () => words ?? {}, onLedger });
 }
 
 takeToken();

@@ -1,12 +1,11 @@
 // The first page: is anything lost, where, why, and what helps.
 
-import { RANGES } from "./address.js";
-import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
-import { grouped, lasting, perSecond, share, short } from "./figures.js";
+import { grouped, perSecond, share } from "./figures.js";
 import { KINDS } from "./ledger.js";
 import { drawStreams } from "./stream.js";
 import { replaceTable, table } from "./table.js";
+import { startTrends, trendPanels } from "./trends.js";
 import { rates, state, verdict } from "./verdict.js";
 
 /**
@@ -15,8 +14,6 @@ import { rates, state, verdict } from "./verdict.js";
  * @typedef {import("./main.js").Context} Context
  */
 
-export const title = "Overview";
-
 const LEDGER_LINKS = /** @type {[string, string][]} */ ([["JSON", "/ledger"], ["text", "/ledger?format=text"]]);
 
 /** @param {Element} root @param {Context} context */
@@ -24,22 +21,21 @@ export function start(root, context) {
   const panels = {
     verdict: panel({ id: "verdict", title: "Am I losing anything?", links: LEDGER_LINKS, className: "wide" }),
     stream: panel({ id: "stream", title: "Where does it go, and where is it lost?", links: LEDGER_LINKS, className: "wide" }),
-    rates: panel({ id: "rates", title: "Is the rate normal?", links: LEDGER_LINKS }),
-    lost: panel({ id: "lost", title: "When was something lost?", links: LEDGER_LINKS }),
+    ...trendPanels(context),
     ledger: panel({ id: "ledger", title: "What does every hop count?", links: LEDGER_LINKS, className: "wide" }),
   };
   fill(root, h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)));
 
+  const trends = startTrends(panels, context);
   const stop = context.onLedger((ledger, before) => {
-    const rangeMs = (RANGES.get(context.address.range) ?? 900) * 1000;
-    panels.verdict.show(() => showVerdict(panels.verdict, ledger, before, context, rangeMs));
+    panels.verdict.show(() => showVerdict(panels.verdict, ledger, before, trends.lost()));
     panels.stream.show(() => drawStreams(panels.stream.body, ledger));
-    panels.rates.show(() => showRates(panels.rates.body, context, rangeMs));
-    panels.lost.show(() => showLost(panels.lost.body, context, rangeMs));
     panels.ledger.show(() => showTable(panels.ledger.body, ledger, before));
+    trends.draw();
   });
   return () => {
     stop();
+    trends.stop();
     for (const one of Object.values(panels)) one.stop();
   };
 }
@@ -48,17 +44,11 @@ export function start(root, context) {
  * @param {ReturnType<typeof panel>} into
  * @param {Ledger} ledger
  * @param {Ledger | null} before
- * @param {Context} context
- * @param {number} rangeMs
+ * @param {string} inRange
  */
-function showVerdict({ root, body }, ledger, before, context, rangeMs) {
+function showVerdict({ root, body }, ledger, before, inRange) {
   const { level, parts } = verdict(ledger, before);
   root.dataset["level"] = level;
-  const seen = Math.min(context.looks.spanMs(), rangeMs);
-  const lost = context.looks.lost(rangeMs);
-  const inRange = lost.length === 0
-    ? `In the ${lasting(seen)} that this page has watched, nothing was lost.`
-    : `In the ${lasting(seen)} that this page has watched, lost: ${lost.slice(0, 3).map(([where, count]) => `${grouped(count)} ${where}`).join("; ")}.`;
   replace(body, parts, h("p", { class: "range" }, inRange), troubles(ledger));
 }
 
@@ -68,45 +58,6 @@ function troubles(ledger) {
   if (all.length === 0) return null;
   return h("ul", { class: "troubles" }, all.map((hop) =>
     h("li", null, h("b", null, hop.target || hop.origin), ": ", hop.trouble?.what, ". ", h("b", null, "Fix: "), hop.trouble?.fix, ".")));
-}
-
-/** @param {Element} body @param {Context} context @param {number} rangeMs */
-function showRates(body, context, rangeMs) {
-  const looks = context.looks.rates(rangeMs);
-  const [from, to] = span(context, rangeMs);
-  const last = looks.at(-1);
-  const words = h("p", { class: "now" }, "Now ", h("b", null, perSecond(last?.arrived ?? null)), " datagrams arrive, ",
-    h("b", null, perSecond(last?.sent ?? null)), " are handed to targets, and sinks take ", h("b", null, perSecond(last?.stored ?? null)), " records.");
-  const drawing = h("div", null);
-  replace(body, words, drawing);
-  drawChart(drawing, {
-    title: "Datagrams that arrived and that were handed to targets, and records that sinks took, per second",
-    unit: short, fromMs: from, toMs: to,
-    series: [
-      { name: "arrived", className: "first", points: looks.map(({ timeMs, arrived }) => ({ timeMs, value: arrived })) },
-      { name: "handed to targets", className: "second", points: looks.map(({ timeMs, sent }) => ({ timeMs, value: sent })) },
-      { name: "taken by sinks", className: "third", points: looks.map(({ timeMs, stored }) => ({ timeMs, value: stored })) },
-    ],
-  });
-}
-
-/** @param {Element} body @param {Context} context @param {number} rangeMs */
-function showLost(body, context, rangeMs) {
-  const looks = context.looks.rates(rangeMs);
-  const [from, to] = span(context, rangeMs);
-  const drawing = h("div", null);
-  replace(body, h("p", { class: "now" }, "Now ", h("b", null, perSecond(looks.at(-1)?.lost ?? null)), " are lost."), drawing);
-  drawChart(drawing, {
-    title: "Losses per second", unit: short, fromMs: from, toMs: to,
-    series: [{ name: "lost", className: "lost-line", points: looks.map(({ timeMs, lost }) => ({ timeMs, value: lost })) }],
-  });
-}
-
-/** @param {Context} context @param {number} rangeMs @returns {[number, number]} */
-function span(context, rangeMs) {
-  const to = context.looks.all.at(-1)?.timeMs ?? Date.now();
-  // A minute at least, so that the first looks do not fill the drawing.
-  return [to - Math.min(rangeMs, Math.max(context.looks.spanMs(), 60_000)), to];
 }
 
 /** @param {HTMLElement} body @param {Ledger} ledger @param {Ledger | null} before */

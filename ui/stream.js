@@ -27,6 +27,12 @@ const BAND = 20;
 const NAME = 17;
 const LINE = 15;
 const GAP = 12;
+/** How far what is lost leaves its band downward. */
+const DOWN = 12;
+const TRUNK = 190;
+const FAN = 80;
+const INDENT = 14;
+const NARROW = 620;
 
 /** @param {Ledger} ledger @returns {Stream[]} */
 export function streams(ledger) {
@@ -98,41 +104,44 @@ const patterns = (id) => s("defs", {},
 let drawings = 0;
 
 /**
+ * Side by side where there is room, else one below the other.
  * @param {Stream} stream
  * @param {number} width
  */
 function drawing(stream, width) {
-  const isNarrow = width < 620;
-  const trunkEnd = isNarrow ? Math.round(width * 0.34) : 190;
-  const bandStart = trunkEnd + (isNarrow ? 22 : 80);
+  const isNarrow = width < NARROW;
   const id = `stream-${(drawings += 1)}`;
+  const hasBoth = stream.bands.length > 0 && stream.trunks.length > 0;
+  const [trunkEnd, bandStart] = !hasBoth ? [width, 0] : isNarrow ? [width, INDENT] : [TRUNK, TRUNK + FAN];
 
-  const bands = stacked(stream.bands);
-  const trunks = stacked(stream.trunks);
-  const height = Math.max(bands.height, trunks.height, 40);
-  const shift = (/** @type {{height: number}} */ column) => Math.round((height - column.height) / 2);
-  const end = stream.bands.length ? trunkEnd : width;
-  // A sink of several sources has no trunk of its own: its band begins at the left.
-  const start = stream.trunks.length ? bandStart : 0;
+  const bands = stacked(stream.bands, isNarrow);
+  const trunks = stacked(stream.trunks, isNarrow);
+  const height = isNarrow ? trunks.height + bands.height : Math.max(bands.height, trunks.height);
+  const centered = (/** @type {{height: number}} */ column) => Math.round((height - column.height) / 2);
+  const [trunkTop, bandTop] = isNarrow ? [0, trunks.height] : [centered(trunks), centered(bands)];
 
   const parts = trunks.all.flatMap(({ band, y }) => {
-    const top = shift(trunks) + y + NAME;
-    const fans = bands.all.map((to) => fan([end, top], [start, shift(bands) + to.y + NAME]));
-    return [...fans, ...drawBand(band, { from: 0, to: end, top, id, breakAt: stream.bands.length ? 0.45 : 0.6, isTrunk: true })];
+    const top = trunkTop + y + NAME;
+    const fans = isNarrow ? [] : bands.all.map((to) => fan([trunkEnd, top], [bandStart, bandTop + to.y + NAME]));
+    return [...fans, ...drawBand(band, { from: 0, to: trunkEnd, top, id, isNarrow, isTrunk: true })];
   });
   parts.push(...bands.all.flatMap(({ band, y }) =>
-    drawBand(band, { from: start, to: width, top: shift(bands) + y + NAME, id, breakAt: isNarrow ? 0.3 : 0.55, isTrunk: false })));
+    drawBand(band, { from: bandStart, to: width, top: bandTop + y + NAME, id, isNarrow, isTrunk: false })));
 
   const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": inWords(stream) }, patterns(id), ...parts);
   return h("figure", { class: "stream" }, h("figcaption", null, stream.origin), svg);
 }
 
-/** @param {Band[]} bands Where each begins, from top to bottom. */
-function stacked(bands) {
+/** What is said below a band. @param {Band} band */
+const linesBelow = (band) => band.losses.length + (band.inside > 0n ? 1 : 0);
+
+/** Where each begins, from top to bottom. @param {Band[]} bands @param {boolean} isNarrow */
+function stacked(bands, isNarrow) {
   let y = 0;
   const all = bands.map((band) => {
     const here = { band, y };
-    y += NAME + BAND + Math.max(band.losses.length + (band.inside > 0n ? 1 : 0), 0) * LINE + GAP;
+    const below = linesBelow(band);
+    y += NAME + BAND + below * LINE + (isNarrow && below > 0 ? DOWN : 0) + GAP;
     return here;
   });
   return { all, height: y };
@@ -147,12 +156,12 @@ function fan([x, y], [toX, toY]) {
 
 /**
  * @param {Band} band
- * @param {{from: number, to: number, top: number, id: string, breakAt: number, isTrunk: boolean}} where
+ * @param {{from: number, to: number, top: number, id: string, isNarrow: boolean, isTrunk: boolean}} where
  */
-function drawBand(band, { from, to, top, id, breakAt, isTrunk }) {
+function drawBand(band, { from, to, top, id, isNarrow, isTrunk }) {
   const sums = { asked: sum(band, true), lost: sum(band, false) };
   const thick = heights(band, sums);
-  const breaks = from + (to - from) * breakAt;
+  const breaks = from + (to - from) * (isTrunk && !isNarrow ? 0.45 : 0.55);
   const bend = Math.min(34, (to - breaks) / 2);
   const passed = thick.delivered + thick.inside;
 
@@ -160,17 +169,19 @@ function drawBand(band, { from, to, top, id, breakAt, isTrunk }) {
     `M${from} ${top}H${to}V${top + thick.delivered}H${breaks + bend}C${breaks + bend / 2} ${top + thick.delivered} ${breaks + bend / 2} ${top + BAND} ${breaks} ${top + BAND}H${from}Z` })];
   if (thick.inside > 0) parts.push(s("rect", { class: "inside", x: breaks + bend, y: top + thick.delivered, width: bend, height: thick.inside }));
   if (thick.asked > 0) parts.push(s("path", { class: "asked", fill: `url(#${id}-dots)`, d: leaving(breaks, top + passed, thick.asked, bend, 3) }));
-  if (thick.lost > 0) parts.push(s("path", { class: "lost", fill: `url(#${id}-hatch)`, d: leaving(breaks, top + BAND - thick.lost, thick.lost, bend, 12) }));
+  if (thick.lost > 0) parts.push(s("path", { class: "lost", fill: `url(#${id}-hatch)`, d: leaving(breaks, top + BAND - thick.lost, thick.lost, bend, DOWN) }));
 
   const count = isTrunk ? grouped(band.received) : `${grouped(band.delivered)} delivered`;
   const name = clipped(band.name, (to - from) / 7 - count.length - 2);
   const title = s("text", { class: "name", x: from, y: top - 5 }, s("tspan", { class: "strong" }, name), `  ${count}`);
-  const textAt = breaks + bend + 8;
+  // In a narrow drawing the words stand below what leaves, else next to it.
+  const isBelow = isNarrow || isTrunk;
+  const [textX, textY] = isBelow ? [from + 12, top + BAND - 2 + (isNarrow ? DOWN : 0)] : [breaks + bend + 8, top + BAND - 2];
   const lines = [...band.losses.map((loss) => ({
     className: loss.intended ? "name asked-text" : "name lost-text",
     text: named(loss, band),
   })), ...(band.inside > 0n ? [{ className: "name", text: `${grouped(band.inside)} in flight` }] : [])];
-  return [...parts, title, ...lines.map(({ className, text }, at) => s("text", { class: className, x: isTrunk || to - textAt < 150 ? from + 12 : textAt, y: top + BAND + LINE * (at + 1) - 2 }, text))];
+  return [...parts, title, ...lines.map(({ className, text }, at) => s("text", { class: className, x: textX, y: textY + LINE * (at + 1) }, text))];
 }
 
 /** A name without its middle if there is no room for it. @param {string} name @param {number} letters */

@@ -51,9 +51,11 @@ export function verdict(ledger, before) {
   const intended = ledger.hops.some((hop) => hop.losses.some((loss) => loss.intended));
   const largest = all[0];
 
+  // A first look says nothing of now.
+  const isCompared = before?.runId === ledger.runId;
   const headline = now > 0
     ? ["Losing ", h("strong", null, perSecond(now)), " now."]
-    : total > 0n ? ["Nothing is being lost now."] : ["Nothing is lost", intended ? " but what the settings ask for." : "."];
+    : total > 0n ? [isCompared && "Nothing is being lost now."] : ["Nothing is lost", intended ? " but what the settings ask for." : "."];
   const mark = now > 0 ? "✕" : total > 0n ? "!" : "✓";
   return {
     level: now > 0 ? "bad" : total > 0n ? "warn" : "good",

@@ -6,10 +6,11 @@
 use crate::support::{Generator, Place, Verifier, WEIR, Weir};
 use serde_json::{Value, json};
 use std::fs;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use testkit::{Process, TempDir, find_tool, need_tool};
+use testkit::{Process, TempDir, find_tool, free_port, need_tool};
 
 /// One browser at a time: each takes a processor.
 static BROWSER: Mutex<()> = Mutex::new(());
@@ -99,12 +100,119 @@ fn configuration(dir: &TempDir, receiver: &str) -> String {
     )
 }
 
+/// Connections to a port of this test's own, which nobody else uses.
+struct Held {
+    port: u16,
+    _ends: Vec<(TcpStream, TcpStream)>,
+}
+
+impl Held {
+    const COUNT: usize = 7;
+
+    fn new() -> Held {
+        let listener = testkit::listen(([127, 0, 0, 1], 0).into());
+        let to = listener.local_addr().unwrap();
+        let pair = |_| (TcpStream::connect(to).unwrap(), listener.accept().unwrap().0);
+        Held { port: to.port(), _ends: (0..Held::COUNT).map(pair).collect() }
+    }
+}
+
 #[test]
 fn the_overview_shows_every_count_of_the_ledger_digit_by_digit() {
     let Some(_browser) = browser() else { return };
     let rig = Rig::start();
     let seen = answer(drive("overview.cjs", &rig.question()));
     assert_eq!(seen["compared"], 5, "{seen}");
+}
+
+#[test]
+fn every_page_shows_what_the_daemon_and_the_kernel_say_and_its_address_restores_it() {
+    let Some(_browser) = browser() else { return };
+    if !need_tool("ss") {
+        return;
+    }
+    let (rig, held) = (Rig::start(), Held::new());
+    let mut question = rig.question();
+    question["held"] = json!({ "port": held.port, "count": Held::COUNT });
+    let seen = answer(drive("pages.cjs", &question));
+    assert_eq!(seen["sockets"], Held::COUNT, "{seen}");
+}
+
+#[test]
+fn everybody_can_use_every_page_by_keyboard_on_a_telephone_and_on_paper() {
+    let Some(_browser) = browser() else { return };
+    let rig = Rig::start();
+    let seen = answer(drive("manners.cjs", &rig.question()));
+    assert!(seen["rules"].as_u64() > Some(100), "{seen}");
+}
+
+#[test]
+fn hostile_names_are_text_everywhere() {
+    let Some(_browser) = browser() else { return };
+    let rig = Rig::start();
+    assert_eq!(answer(drive("hostile.cjs", &rig.question()))["shown"], 6);
+}
+
+#[test]
+fn a_store_by_its_contract_fills_the_past() {
+    let Some(_browser) = browser() else { return };
+    let rig = Rig::start();
+    let seen = answer(drive("history.cjs", &rig.question()));
+    assert_eq!(seen["visits"].as_array().map(Vec::len), Some(4), "{seen}");
+}
+
+#[test]
+fn a_restart_is_said_and_survived() {
+    let Some(_browser) = browser() else { return };
+    let dir = TempDir::new();
+    let file = dir.file("weir.toml");
+    fs::write(&file, configuration(&dir, "127.0.0.1:9")).unwrap();
+    let admin = format!("127.0.0.1:{}", free_port());
+    let start = || {
+        let mut weir = Place::Here.weir();
+        weir.args(["run", "--admin", &admin, "-c"]).arg(&file);
+        let mut weir = Process::start(weir);
+        weir.hear("ledger and metrics on http://");
+        weir
+    };
+
+    let mut weir = start();
+    let mut script = drive("restart.cjs", &json!({ "url": format!("http://{admin}") }));
+    script.hear("kill it");
+    weir.signal("KILL");
+    weir.finish();
+    script.hear("start it");
+    let _weir = start();
+    answer(script);
+}
+
+#[test]
+fn seven_tabs_are_live_and_a_hidden_one_asks_nothing() {
+    let Some(_browser) = browser() else { return };
+    let rig = Rig::start();
+    assert_eq!(answer(drive("tabs.cjs", &rig.question()))["tabs"], 7);
+}
+
+#[test]
+fn another_site_gets_no_figure() {
+    let Some(_browser) = browser() else { return };
+    let rig = Rig::start();
+    assert_eq!(answer(drive("strangers.cjs", &rig.question()))["refused"], 11);
+}
+
+#[test]
+fn a_token_comes_by_a_link_or_is_typed_and_goes_with_every_question() {
+    let Some(_browser) = browser() else { return };
+    let rig = Rig::start();
+    assert!(answer(drive("token.cjs", &rig.question()))["asked"].as_u64() > Some(1));
+}
+
+#[test]
+fn the_first_page_is_small() {
+    let Some(_browser) = browser() else { return };
+    let rig = Rig::start();
+    let seen = answer(drive("size.cjs", &rig.question()));
+    assert!(seen["compressed"].as_u64() < Some(40_000), "{seen}");
 }
 
 #[test]

@@ -1,0 +1,84 @@
+// For everybody: no violation of WCAG 2.2 AA, everything by the keyboard, no sideways scrolling on a telephone, all of it on paper.
+
+const { assert, main, until } = require("./driver.cjs");
+const fs = require("node:fs");
+const path = require("node:path");
+
+const PAGES = ["overview", "sockets", "closes", "flows", "sinks", "query"];
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+main(async ({ open, question }) => {
+  // Runs in a world of its own, which the page's policy does not reach.
+  const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+  let rules = 0;
+  for (const scheme of ["light", "dark"]) {
+    for (const name of PAGES) {
+      const { page, context } = await open({ path: `/?page=${name}`, scheme, height: 2500 });
+      await until(`${name} has figures`, () => page.$(".panel table, .panel svg, .no-history"));
+      const session = await context.newCDPSession(page);
+      const { frameTree } = await session.send("Page.getFrameTree");
+      const { executionContextId } = await session.send("Page.createIsolatedWorld", { frameId: frameTree.frame.id, worldName: "axe" });
+      const run = (expression) => session.send("Runtime.evaluate", { contextId: executionContextId, expression, awaitPromise: true, returnByValue: true });
+      await run(axe);
+      const { result, exceptionDetails } = await run(`axe.run({ runOnly: ${JSON.stringify(RULES)} }).then(({ violations, passes }) => ({
+        passes: passes.length,
+        violations: violations.map(({ id, nodes }) => id + ": " + nodes.slice(0, 3).map((node) => node.html.slice(0, 200) + " " + node.failureSummary).join(" | ")),
+      }))`);
+      assert.equal(exceptionDetails, undefined);
+      assert.deepEqual(result.value.violations, [], `${name} in ${scheme}`);
+      rules += result.value.passes;
+      await context.close();
+    }
+  }
+
+  for (const name of PAGES) await narrow(open, name, question);
+  await keyboard(open);
+  await paper(open, question);
+  return { rules };
+});
+
+/** 320 px is also 1280 px at four times the size. */
+async function narrow(open, name, question) {
+  const { page, context, checked } = await open({ path: `/?page=${name}`, width: 320, height: 6000 });
+  await until(`${name} has figures`, () => page.$(".panel table, .panel svg, .no-history"));
+  const [is, room] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  await page.screenshot({ path: path.join(question.pictures, `${name}-320.png`), fullPage: true });
+  assert.ok(is <= room, `${name}: ${is} px in ${room}`);
+  await checked();
+  await context.close();
+}
+
+/** From the top of the page to each link, control and table, in their order. */
+async function keyboard(open) {
+  const { page, context } = await open({ path: "/?page=sockets" });
+  await until("sockets", () => page.$("#sockets tbody a"));
+  const reached = new Set();
+  for (let step = 0; step < 80; step += 1) {
+    await page.keyboard.press("Tab");
+    reached.add(await page.evaluate(() => {
+      const at = document.activeElement;
+      return at.id || at.dataset.sort || at.className || at.textContent;
+    }));
+  }
+  for (const wanted of ["skip", "brand", "Overview", "range", "filter", "group", "rtt_us", "scroll"]) assert.ok(reached.has(wanted), `${wanted}: ${[...reached]}`);
+  await context.close();
+}
+
+/** Every row of the ledger, and no controls. */
+async function paper(open, question) {
+  const { page, context } = await open({ height: 700 });
+  await until("the ledger's rows", () => page.evaluate(() => {
+    scrollTo(0, document.body.scrollHeight);
+    return document.querySelectorAll("#ledger tbody tr").length > 5;
+  }));
+  await page.emulateMedia({ media: "print" });
+  const shown = await page.evaluate(() => ({
+    controls: getComputedStyle(document.querySelector(".controls")).display,
+    overflow: getComputedStyle(document.querySelector("#ledger .scroll")).overflow,
+    rows: document.querySelectorAll("#ledger tbody tr").length,
+  }));
+  const ledger = await page.evaluate(() => fetch("/ledger").then((response) => response.json()));
+  assert.deepEqual(shown, { controls: "none", overflow: "visible", rows: ledger.hops.length });
+  await page.pdf({ path: path.join(question.pictures, "overview.pdf") });
+  await context.close();
+}

@@ -1,0 +1,135 @@
+// How connections ended. Ordinary ends would bury the rest, so they are a number; the others are drawn.
+
+import { RANGES } from "./address.js";
+import { why } from "./answers.js";
+import { drawChart } from "./chart.js";
+import { fill, h, panel, replace } from "./dom.js";
+import { clock, grouped, lasting, microseconds, short, size } from "./figures.js";
+import { STORE_EVERY_MS, askStore, ends, milliseconds, namedPath, noHistory, pairs, records } from "./history.js";
+import { poll } from "./poller.js";
+import { endpoint } from "./sockets.js";
+import { replaceTable, table } from "./table.js";
+
+/**
+ * @typedef {import("./main.js").Context} Context
+ * @typedef {{timeMs: number, value: number | null}} Point
+ */
+
+/** What each end means; ordinary ones last. @type {[string, string, boolean][]} */
+const ENDS = [
+  ["timed_out", "the peer did not answer any more", false],
+  ["refused", "nobody listened", false],
+  ["our_reset", "this host broke it off", false],
+  ["peer_reset", "the peer broke it off", false],
+  ["unknown", "no poll had seen it, and the event does not say", true],
+  ["our_close", "this host closed it in order", true],
+  ["peer_close", "the peer closed it in order", true],
+];
+const LINES = ["first", "second", "third", "lost-line"];
+
+/** @param {Element} root @param {Context} context */
+export function start(root, context) {
+  const range = context.address.range;
+  const byEnd = namedPath("closes-by-end", { since: range });
+  const recent = namedPath("recent-closes", { since: range, limit: "200" });
+  const panels = {
+    ends: panel({ id: "ends", title: "How did connections end?", links: [["JSON", "/ledger"]] }),
+    abnormal: panel({ id: "abnormal", title: "When did they end badly?", links: [["JSON", byEnd]] }),
+    recent: panel({ id: "recent", title: "Which ended last?", links: [["JSON", recent]], className: "wide" }),
+  };
+  fill(root, h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)));
+  /** @type {Map<string, Point[]> | null} */
+  let stored = null;
+
+  const stopLedger = context.onLedger((ledger) => {
+    const counted = ends(ledger);
+    panels.ends.show(() => showEnds(panels.ends.body, counted, ledger));
+    panels.abnormal.show(() => showLines(panels.abnormal.body, stored ?? watched(context), context));
+  });
+  const stopStore = poll(STORE_EVERY_MS, async (signal) => {
+    try {
+      const [lines, rows] = await Promise.all([askStore(byEnd, signal), askStore(recent, signal)]);
+      stored = lines && perBucket(records(lines));
+      panels.recent.show(() => (rows ? replaceTable(panels.recent.body, recentTable(records(rows))) : replace(panels.recent.body, noHistory())));
+    } catch (error) {
+      if (!signal.aborted) panels.recent.show(() => replace(panels.recent.body, h("p", { class: "mistake" }, why(error))));
+    }
+  });
+  return () => {
+    stopLedger();
+    stopStore();
+    for (const one of Object.values(panels)) one.stop();
+  };
+}
+
+/** @param {HTMLElement} body @param {Map<string, bigint>} counted @param {import("./ledger.js").Ledger} ledger */
+function showEnds(body, counted, ledger) {
+  const close = ledger.hops.find((hop) => hop.kind === "close");
+  if (!close) return replace(body, h("p", null, "No socket collector runs here: the configuration has no [sockets]."));
+  const total = [...counted.values()].reduce((sum, count) => sum + count, 0n);
+  const words = h("p", { class: "now" }, h("b", null, grouped(total)), ` connections ended since the daemon started, ${lasting(ledger.uptimeMs)} ago; `,
+    h("b", null, grouped(close.events.get("unpolled") ?? 0n)), " of them between two polls.");
+  const head = body.querySelector(":scope > p");
+  if (head) head.replaceWith(words);
+  else body.append(words);
+  body.dataset["taken"] = String(ledger.takenAtMs);
+  replaceTable(body, table({
+    caption: "Connections by the way they ended",
+    rows: ENDS,
+    attributes: ([end]) => ({ "data-end": end }),
+    columns: [
+      { name: "end", title: "end", isName: true, cell: ([end, , isOrdinary]) => h("span", { class: isOrdinary ? "asked-text" : "lost-text" }, isOrdinary ? "" : "✕ ", end.replaceAll("_", " ")) },
+      { name: "count", title: "connections", isNumber: true, cell: ([end]) => grouped(counted.get(end) ?? 0n) },
+      { name: "means", title: "what happened", cell: ([, means]) => means },
+    ],
+  }));
+}
+
+/** What this page has seen itself. @param {Context} context @returns {Map<string, Point[]>} */
+function watched(context) {
+  const looks = context.looks.within((RANGES.get(context.address.range) ?? 900) * 1000);
+  return new Map(ENDS.map(([end]) => [end, pairs(looks).map(([before, now]) => {
+    const elapsed = before.runId === now.runId ? (now.uptimeMs - before.uptimeMs) / 1000 : 0;
+    const count = Number((now.ends.get(end) ?? 0n) - (before.ends.get(end) ?? 0n));
+    return { timeMs: now.timeMs, value: elapsed > 0 ? count / elapsed : null };
+  })]));
+}
+
+/** @param {Record<string, any>[]} rows @returns {Map<string, Point[]>} */
+function perBucket(rows) {
+  const times = [...new Set(rows.map((row) => String(row["bucket_unix_ns"])))];
+  const found = new Map(rows.map((row) => [`${row["bucket_unix_ns"]} ${row["close_reason"]}`, Number(row["closed"]) / (Number(row["width_ns"]) / 1e9)]));
+  return new Map(ENDS.map(([end]) => [end, times.map((time) => ({ timeMs: milliseconds(time), value: found.get(`${time} ${end}`) ?? 0 }))]));
+}
+
+/** @param {HTMLElement} body @param {Map<string, Point[]>} points @param {Context} context */
+function showLines(body, points, context) {
+  const all = [...points.values()].flat();
+  const to = Math.max(context.looks.all.at(-1)?.timeMs ?? 0, ...all.map((point) => point.timeMs));
+  const from = Math.min(to - 30_000, ...all.map((point) => point.timeMs));
+  drawChart(body, {
+    title: "Connections that ended badly, per second", unit: short, fromMs: from, toMs: to,
+    series: ENDS.filter(([, , isOrdinary]) => !isOrdinary).map(([end], at) => ({ name: end.replaceAll("_", " "), className: LINES[at] ?? "", points: points.get(end) ?? [] })),
+  });
+}
+
+/** @param {Record<string, any>[]} rows */
+function recentTable(rows) {
+  return table({
+    caption: "The connections that ended last",
+    rows,
+    empty: "No connection ended in this range.",
+    columns: [
+      { name: "time", title: "ended", isName: true, cell: (row) => clock(milliseconds(row["time_unix_ns"])) },
+      { name: "end", title: "how", cell: (row) => String(row["close_reason"] ?? "unknown").replaceAll("_", " ") },
+      { name: "local", title: "local", cell: (row) => h("span", { class: "mono" }, endpoint(row["src_address"], row["src_port"])) },
+      { name: "peer", title: "peer", cell: (row) => h("span", { class: "mono" }, endpoint(row["dst_address"], row["dst_port"])) },
+      { name: "seen", title: "lived at least", isNumber: true, cell: (row) => (row["seen_ns"] ? lasting(milliseconds(row["seen_ns"])) : "–") },
+      { name: "rtt", title: "RTT", isNumber: true, cell: (row) => (row["rtt_us"] ? microseconds(Number(row["rtt_us"])) : "–") },
+      { name: "retrans", title: "retrans", isNumber: true, cell: (row) => (row["total_retrans_segments"] ?? null) === null ? "–" : grouped(row["total_retrans_segments"]) },
+      { name: "sent", title: "sent", isNumber: true, cell: (row) => (row["bytes_sent"] ?? null) === null ? "–" : size(Number(row["bytes_sent"])) },
+      { name: "received", title: "received", isNumber: true, cell: (row) => (row["bytes_received"] ?? null) === null ? "–" : size(Number(row["bytes_received"])) },
+      { name: "whose", title: "whose", cell: (row) => row["systemd_unit"] ?? row["process_name"] ?? row["netns_name"] ?? "" },
+    ],
+  });
+}

@@ -1,0 +1,200 @@
+// The overview's past: rates, losses and round-trip times over the range, from the store where there is one.
+
+import { RANGES } from "./address.js";
+import { Refused, ask, why } from "./answers.js";
+import { drawChart } from "./chart.js";
+import { h, panel, replace } from "./dom.js";
+import { grouped, lasting, perSecond, short } from "./figures.js";
+import { drawHeat } from "./heat.js";
+import { STORE_EVERY_MS, askStore, milliseconds, namedPath, noHistory, records } from "./history.js";
+import { poll } from "./poller.js";
+
+/**
+ * @typedef {import("./main.js").Context} Context
+ * @typedef {import("./history.js").Rates} Rates
+ * @typedef {ReturnType<typeof panel>} Panel
+ * @typedef {{rates: Panel, lost: Panel, heat: Panel}} Panels
+ *
+ * @typedef {object} Past What the store says of the range, and of the one before it.
+ * @property {Rates[]} rates
+ * @property {Rates[]} before
+ * @property {Record<string, any>[]} losses
+ * @property {import("./heat.js").Column[]} heat
+ */
+
+/** A walk of all sockets for the round-trip times, which everybody shares who looks. */
+const HEAT_EVERY_MS = 5_000;
+const HEAT_PATH = "/sockets?sort=-rtt_us&limit=1&fields=cookie";
+const HEAT_MAX = 180;
+const SHORTEST_MS = 30_000;
+
+/** @param {Context} context */
+const seconds = (context) => RANGES.get(context.address.range) ?? 900;
+
+/** @param {Context} context */
+const paths = (context) => ({
+  rates: namedPath("ledger-rates", { since: `${2 * seconds(context)}s` }),
+  losses: namedPath("losses", { since: context.address.range, limit: "20" }),
+  heat: namedPath("rtt-heat", { since: context.address.range }),
+});
+
+/** @param {Context} context @returns {Panels} */
+export function trendPanels(context) {
+  const { rates, losses, heat } = paths(context);
+  return {
+    rates: panel({ id: "rates", title: "Is the rate normal?", links: [["JSON", rates]] }),
+    lost: panel({ id: "lost", title: "When was something lost?", links: [["JSON", losses]] }),
+    heat: panel({ id: "heat", title: "Since when are round-trip times as they are?", className: "wide", links: [["JSON", heat]] }),
+  };
+}
+
+/** @param {Panels} panels @param {Context} context */
+export function startTrends(panels, context) {
+  const rangeMs = seconds(context) * 1000;
+  /** @type {Past | null} */
+  let past = null;
+  let isWithoutStore = false;
+  /** @type {import("./heat.js").Column[]} */
+  const columns = [];
+  let heatTrouble = "";
+
+  const stopStore = poll(STORE_EVERY_MS, async (signal) => {
+    try {
+      const { rates, losses, heat } = paths(context);
+      const answers = await Promise.all([rates, losses, heat].map((path) => askStore(path, signal)));
+      isWithoutStore = answers.some((answer) => answer === null);
+      past = isWithoutStore ? null : readPast(answers.map((answer) => (answer ? records(answer) : [])), rangeMs);
+    } catch {
+      // What this page has seen is shown instead; the next turn asks again.
+      past = null;
+    }
+    draw();
+  });
+  const stopHeat = poll(HEAT_EVERY_MS, async (signal) => {
+    try {
+      const answer = await ask(HEAT_PATH, { signal, timeoutMs: 8_000 });
+      columns.push({ timeMs: milliseconds(answer.time_unix_ns), bands: answer.rtt_us });
+      if (columns.length > HEAT_MAX) columns.shift();
+      heatTrouble = "";
+    } catch (error) {
+      if (signal.aborted) return;
+      heatTrouble = error instanceof Refused && error.status === 404 ? "No socket collector runs here: the configuration has no [sockets]." : `${why(error)}.`;
+    }
+    showHeat();
+  });
+
+  const showHeat = () => panels.heat.show(() => {
+    const shown = past?.heat.length ? past.heat : columns;
+    if (shown.length === 0) return replace(panels.heat.body, h("p", null, heatTrouble || "No round-trip time was read yet."));
+    const [fromMs, toMs] = span(shown.map((column) => column.timeMs), rangeMs);
+    drawHeat(panels.heat.body, shown, { title: "Round-trip times of TCP sockets", fromMs, toMs });
+  });
+  const draw = () => {
+    const looked = context.looks.rates(rangeMs);
+    panels.rates.show(() => showRates(panels.rates.body, looked, past, rangeMs, isWithoutStore));
+    panels.lost.show(() => showLost(panels.lost.body, looked, past, rangeMs));
+  };
+
+  return {
+    draw,
+    /** What was lost in the range, in words. */
+    lost: () => (past ? storedLosses(past, context) : watchedLosses(context, rangeMs)),
+    stop() {
+      stopStore();
+      stopHeat();
+    },
+  };
+}
+
+/** @param {Record<string, any>[][]} answers @param {number} rangeMs @returns {Past} */
+function readPast([rates = [], losses = [], heat = []], rangeMs) {
+  /** @type {Map<string, {timeMs: number, arrived: number, sent: number, stored: number, lost: number}>} */
+  const points = new Map();
+  const egress = new Set(rates.filter((row) => row["hop"] === "egress").map((row) => `${row["origin"]} ${row["target"]}`));
+  for (const row of rates) {
+    const key = String(row["bucket_unix_ns"]);
+    const point = points.get(key) ?? { timeMs: milliseconds(key), arrived: 0, sent: 0, stored: 0, lost: 0 };
+    points.set(key, point);
+    const perSecond = Number(row["amount"]) / (Number(row["width_ns"]) / 1e9);
+    const { hop, way } = row;
+    if (way === "received" && hop === "socket") point.arrived += perSecond;
+    if (way === "delivered" && (hop === "egress" || (hop === "target" && !egress.has(`${row["origin"]} ${row["target"]}`)))) point.sent += perSecond;
+    if (way === "delivered" && hop === "sink") point.stored += perSecond;
+    if (way !== "received" && way !== "delivered" && hop !== "member" && hop !== "poll" && hop !== "close") point.lost += perSecond;
+  }
+  const all = [...points.values()];
+  const begins = (all.at(-1)?.timeMs ?? 0) - rangeMs;
+
+  /** @type {Map<string, import("./heat.js").Column>} */
+  const columns = new Map();
+  for (const row of heat) {
+    const key = String(row["bucket_unix_ns"]);
+    const column = columns.get(key) ?? { timeMs: milliseconds(key), bands: [] };
+    columns.set(key, column);
+    column.bands.push([Number(row["low_us"]), Number(row["samples"])]);
+  }
+  return { rates: all.filter((point) => point.timeMs >= begins), before: all.filter((point) => point.timeMs < begins), losses, heat: [...columns.values()] };
+}
+
+/** From the first to the last moment of the range; half a minute at least, so that two looks do not fill the drawing. @param {number[]} times @param {number} rangeMs @returns {[number, number]} */
+function span(times, rangeMs) {
+  const to = times.at(-1) ?? Date.now();
+  return [Math.max(to - rangeMs, Math.min(times[0] ?? to, to - SHORTEST_MS)), to];
+}
+
+/** @param {Rates[]} rates @param {"arrived" | "sent" | "stored" | "lost"} name @param {number} [laterMs] */
+const line = (rates, name, laterMs = 0) => rates.map((point) => ({ timeMs: point.timeMs + laterMs, value: point[name] }));
+
+/** @param {Element} body @param {Rates[]} looked @param {Past | null} past @param {number} rangeMs @param {boolean} isWithoutStore */
+function showRates(body, looked, past, rangeMs, isWithoutStore) {
+  const last = looked.at(-1);
+  const words = h("p", { class: "now" }, "Now ", h("b", null, perSecond(last?.arrived ?? null)), " datagrams arrive, ",
+    h("b", null, perSecond(last?.sent ?? null)), " are handed to targets, and sinks take ", h("b", null, perSecond(last?.stored ?? null)), " records.");
+  const rates = past?.rates.length ? past.rates : looked;
+  const [fromMs, toMs] = span(rates.map((point) => point.timeMs), rangeMs);
+  const drawing = h("div", null);
+  // Stays the same element, so that it stays open and keeps the keyboard.
+  const more = body.querySelector("details") ?? h("details", null, h("summary", null, "Only what this page has seen is drawn. How to keep more"), noHistory());
+  if (more.isConnected && isWithoutStore) {
+    body.querySelector(":scope > p")?.replaceWith(words);
+    body.querySelector(":scope > div")?.replaceWith(drawing);
+  } else {
+    replace(body, words, drawing, isWithoutStore && more);
+  }
+  drawChart(drawing, {
+    title: "Datagrams that arrived and that were handed to targets, and records that sinks took, per second", unit: short, fromMs, toMs,
+    series: [
+      ...(past?.before.length ? [{ name: "arrived in the range before", className: "first before", points: line(past.before, "arrived", rangeMs) }] : []),
+      { name: "arrived", className: "first", points: line(rates, "arrived") },
+      { name: "handed to targets", className: "second", points: line(rates, "sent") },
+      { name: "taken by sinks", className: "third", points: line(rates, "stored") },
+    ],
+  });
+}
+
+/** @param {Element} body @param {Rates[]} looked @param {Past | null} past @param {number} rangeMs */
+function showLost(body, looked, past, rangeMs) {
+  const rates = past?.rates.length ? past.rates : looked;
+  const [fromMs, toMs] = span(rates.map((point) => point.timeMs), rangeMs);
+  const drawing = h("div", null);
+  replace(body, h("p", { class: "now" }, "Now ", h("b", null, perSecond(looked.at(-1)?.lost ?? null)), " are lost."), drawing);
+  drawChart(drawing, {
+    title: "Losses per second", unit: short, fromMs, toMs,
+    series: [{ name: past ? "not delivered" : "lost", className: "lost-line", points: line(rates, "lost") }],
+  });
+}
+
+/** @param {Past} past @param {Context} context */
+function storedLosses({ losses }, context) {
+  const all = losses.filter((row) => row["hop"] !== "member" && !context.words()[row["reason"] ?? row["way"]]?.intended);
+  if (all.length === 0) return `In the last ${context.address.range}, nothing was lost.`;
+  return `In the last ${context.address.range}, lost: ${all.slice(0, 3).map((row) => `${grouped(row["lost"])} ${row["reason"] ?? row["way"]} at ${row["hop"]} of ${[row["origin"], row["target"]].filter(Boolean).join(" → ")}`).join("; ")}.`;
+}
+
+/** @param {Context} context @param {number} rangeMs */
+function watchedLosses({ looks }, rangeMs) {
+  const watched = lasting(Math.min(looks.spanMs(), rangeMs));
+  const lost = looks.lost(rangeMs);
+  if (lost.length === 0) return `In the ${watched} that this page has watched, nothing was lost.`;
+  return `In the ${watched} that this page has watched, lost: ${lost.slice(0, 3).map(([where, count]) => `${grouped(count)} ${where}`).join("; ")}.`;
+}
