@@ -1,6 +1,11 @@
 //! What somebody typed: a TOML document, or options on the command line, as one plain tree with line numbers.
 
+mod variables;
+
+pub(crate) use variables::{Borrowed, Environment};
+
 use crate::reader::Report;
+use crate::source::Sources;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -63,6 +68,8 @@ pub(crate) struct Entry {
     pub(crate) line: Option<usize>,
     pub(crate) key: String,
     pub(crate) item: Item,
+    /// What the item has from the environment.
+    pub(crate) borrowed: Option<Borrowed>,
 }
 
 impl Table {
@@ -88,9 +95,19 @@ impl Table {
     }
 }
 
-/// Reads a TOML document. Mistakes in its form are reported; what could be read around them is returned.
-pub(crate) fn parse(text: &str, report: &Report) -> Table {
-    let lines = Lines::of(text);
+/// Reads TOML documents as one, with what the environment has for them. Mistakes in their form are reported; what could be read
+/// around them is returned.
+pub(crate) fn parse(sources: &Sources, environment: Environment<'_>, report: &Report) -> Table {
+    let mut document = Table::default();
+    for (text, lines_before) in sources.texts() {
+        document.entries.extend(parse_text(text, lines_before, report).entries);
+    }
+    document.resolve("", environment, report);
+    document
+}
+
+fn parse_text(text: &str, lines_before: usize, report: &Report) -> Table {
+    let lines = Lines::of(text, lines_before);
     let (document, mistakes) = DeTable::parse_recoverable(text);
 
     for mistake in mistakes {
@@ -99,7 +116,12 @@ pub(crate) fn parse(text: &str, report: &Report) -> Table {
         report.error(line, "", format!("this is not TOML: {message}"));
     }
 
-    table(document.get_ref(), Some(1), &lines)
+    table(document.get_ref(), Some(lines_before + 1), &lines)
+}
+
+/// The name of a key with that of its section, for messages.
+fn below(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// The options of one address on the command line.
@@ -109,6 +131,7 @@ pub(crate) fn from_options(address_key: &str, address: &str, options: &[(&str, &
         line: None,
         key: key.to_owned(),
         item: Item { line: None, value: Value::Bare(text.to_owned()) },
+        borrowed: None,
     };
     Table { line: None, entries: pairs.map(entry).collect() }
 }
@@ -122,6 +145,7 @@ fn table(source: &DeTable<'_>, line: Option<usize>, lines: &Lines) -> Table {
                 line: Some(lines.number(at)),
                 key: key.get_ref().clone().into_owned(),
                 item: item(value, lines),
+                borrowed: None,
             };
             (at, entry)
         })
@@ -157,17 +181,21 @@ fn item(source: &Spanned<DeValue<'_>>, lines: &Lines) -> Item {
 }
 
 /// Where the lines of a text begin.
-struct Lines(Vec<usize>);
+struct Lines {
+    starts: Vec<usize>,
+    /// Lines of other texts, which count first.
+    before: usize,
+}
 
 impl Lines {
-    fn of(text: &str) -> Lines {
+    fn of(text: &str, before: usize) -> Lines {
         let after_feeds =
             text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-        Lines(std::iter::once(0).chain(after_feeds).collect())
+        Lines { starts: std::iter::once(0).chain(after_feeds).collect(), before }
     }
 
     /// The number of the line that has the byte at this offset, from 1.
     fn number(&self, offset: usize) -> usize {
-        self.0.partition_point(|start| *start <= offset)
+        self.before + self.starts.partition_point(|start| *start <= offset)
     }
 }

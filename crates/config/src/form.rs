@@ -497,7 +497,7 @@ impl Form for Pairs {
         };
 
         let mut pairs = BTreeMap::new();
-        for Entry { line, key, item } in &table.entries {
+        for Entry { line, key, item, .. } in &table.entries {
             let text = item.value.text();
             let text = text.map_err(|what| format!("{key}: {what}; write it in quotes"));
             match text.and_then(|text| (self.0)(key, text).map(|()| text.to_owned())) {

@@ -32,6 +32,7 @@ mod reader;
 mod show;
 mod sink;
 mod sockets;
+mod source;
 mod statsd;
 mod target;
 mod threshold;
@@ -59,6 +60,7 @@ pub use loops::would_loop;
 pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
 pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT, ENV_LOG_LEVEL, Overrides};
 pub use show::Origins;
+pub use source::{Sources, file_name, is_standard_input};
 pub use statsd::StatsdConfig;
 pub use target::{
     BitRate, FileTarget, PreserveSource, Target, TargetConfig, UdpTarget, WeirTarget,
@@ -110,8 +112,19 @@ impl Config {
         text: &str,
         origin: &str,
     ) -> Result<(Config, Origins), Vec<ConfigError>> {
-        let report = Report::new(origin);
-        let document = document::parse(text, &report);
+        Config::parse_sources(&Sources::of(origin, text), &|name| std::env::var(name).ok())
+    }
+
+    /// Reads the texts of one or more files, whose variables have these values, and says which line each value came from.
+    ///
+    /// # Errors
+    /// Every mistake in them, in the order of the files.
+    pub fn parse_sources(
+        sources: &Sources,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Config, Origins), Vec<ConfigError>> {
+        let report = Report::of(sources.places().clone());
+        let document = document::parse(sources, environment, &report);
         if report.has_errors() {
             // What could be read around the mistakes is not what was meant; more messages would mislead.
             return Err(report.into_parts().0);
@@ -136,20 +149,23 @@ impl Config {
         let listeners = listener::read_all(&report, &document);
         let config = read(&report, &document, listeners);
 
-        let (errors, lines) = report.into_parts();
+        let (errors, found) = report.into_parts();
         match config {
-            Some(config) if errors.is_empty() => Ok((config, Origins::new(origin, lines))),
+            Some(config) if errors.is_empty() => {
+                Ok((config, Origins::new(sources.places(), found)))
+            }
             _ => Err(errors),
         }
     }
 
-    /// Reads a configuration file.
+    /// Reads a configuration: a file, or all files of a folder.
     ///
     /// # Errors
     /// It cannot be read, or every mistake in it.
     pub fn load(path: &Path) -> Result<Config, LoadError> {
-        let text = read_file(path)?;
-        Config::parse(&text, &file_name(path)).map_err(LoadError::Invalid)
+        let sources = Sources::read(path)?;
+        let config = Config::parse_sources(&sources, &|name| std::env::var(name).ok());
+        config.map(|(config, _)| config).map_err(LoadError::Invalid)
     }
 
     /// A configuration of addresses with options, as `weir relay` has them: every listener gets every target.
@@ -261,31 +277,6 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
 /// What differs between two configurations, in words: one entry for each section of the file that changed, with its keys.
 pub fn changes(old: &Config, new: &Config) -> Vec<String> {
     show::differences(old, new)
-}
-
-/// Reads a configuration file's text. `-` is standard input, which can be read once.
-///
-/// # Errors
-/// It cannot be read.
-pub fn read_file(path: &Path) -> Result<String, LoadError> {
-    let text = match is_standard_input(path) {
-        true => std::io::read_to_string(std::io::stdin().lock()),
-        false => std::fs::read_to_string(path),
-    };
-    text.map_err(|source| LoadError::Read { path: path.to_owned(), source })
-}
-
-/// Whether [`read_file`] reads standard input for this path.
-pub fn is_standard_input(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// What messages call a file.
-pub fn file_name(path: &Path) -> String {
-    match is_standard_input(path) {
-        true => "standard input".to_owned(),
-        false => path.display().to_string(),
-    }
 }
 
 /// The addresses that a host's name and port stand for, as the system resolves them; at least one.

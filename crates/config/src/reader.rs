@@ -1,32 +1,50 @@
 //! Reading one section key by key: every mistake is collected, and the next key is read.
 
-use crate::document::{Entry, Table, Value};
+use crate::document::{Borrowed, Entry, Table, Value};
 use crate::errors::{ConfigError, nearest};
 use crate::form::{Form, Slot};
 use crate::keys::{Key, SECTIONS, Section};
+use crate::source::Places;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 /// What is found while a configuration is read.
 pub(crate) struct Report {
-    origin: String,
-    errors: RefCell<Vec<ConfigError>>,
-    lines: RefCell<BTreeMap<String, Option<usize>>>,
+    places: Places,
+    /// Each with its line, counted through all files.
+    errors: RefCell<Vec<(Option<usize>, ConfigError)>>,
+    found: RefCell<BTreeMap<String, Found>>,
+}
+
+/// A key that was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Counted through all files.
+    pub(crate) line: Option<usize>,
+    pub(crate) borrowed: Option<Borrowed>,
 }
 
 impl Report {
+    /// About what has no lines.
     pub(crate) fn new(origin: &str) -> Report {
-        Report { origin: origin.to_owned(), errors: RefCell::default(), lines: RefCell::default() }
+        Report::of(Places::named(origin))
+    }
+
+    /// About files.
+    pub(crate) fn of(places: Places) -> Report {
+        Report { places, errors: RefCell::default(), found: RefCell::default() }
     }
 
     pub(crate) fn error(&self, line: Option<usize>, key: &str, message: impl Into<String>) {
-        self.errors.borrow_mut().push(ConfigError {
-            origin: self.origin.clone(),
-            line,
+        let (origin, line_there) = self.places.find(line);
+        let error = ConfigError {
+            origin: origin.to_owned(),
+            line: line_there,
             key: key.to_owned(),
             message: message.into(),
-        });
+        };
+        self.errors.borrow_mut().push((line, error));
     }
 
     pub(crate) fn has_errors(&self) -> bool {
@@ -34,22 +52,23 @@ impl Report {
     }
 
     pub(crate) fn add(&self, errors: Vec<ConfigError>) {
-        self.errors.borrow_mut().extend(errors);
+        self.errors.borrow_mut().extend(errors.into_iter().map(|error| (None, error)));
     }
 
     /// The line that a key of a section stands on; `place` is the section's, such as `listener[0].target[1]`.
     fn line_of(&self, place: &str, key: &Key) -> Option<usize> {
-        self.lines.borrow().get(&format!("{place}.{}", key.name)).copied().flatten()
+        self.found.borrow().get(&format!("{place}.{}", key.name)).and_then(|found| found.line)
     }
 
-    /// All mistakes in the order of the file, and the lines of all keys that were there.
-    pub(crate) fn into_parts(self) -> (Vec<ConfigError>, BTreeMap<String, Option<usize>>) {
+    /// All mistakes in the order of the files, and all keys that were there.
+    pub(crate) fn into_parts(self) -> (Vec<ConfigError>, BTreeMap<String, Found>) {
         let mut errors = self.errors.into_inner();
-        errors.sort_by_key(|error| error.line.unwrap_or(usize::MAX));
+        errors.sort_by_key(|(line, _)| line.unwrap_or(usize::MAX));
+        let mut errors: Vec<_> = errors.into_iter().map(|(_, error)| error).collect();
         // The targets of `weir relay` belong to every listener: a mistake in one is said once.
         let mut seen = BTreeSet::new();
         errors.retain(|error| seen.insert((error.line, error.to_string())));
-        (errors, self.lines.into_inner())
+        (errors, self.found.into_inner())
     }
 }
 
@@ -120,7 +139,8 @@ impl<'a> Reader<'a> {
         for entry in &table.entries {
             if section.has(&entry.key) {
                 let name = format!("{place}.{}", entry.key);
-                report.lines.borrow_mut().insert(name, entry.line);
+                let found = Found { line: entry.line, borrowed: entry.borrowed.clone() };
+                report.found.borrow_mut().insert(name, found);
             } else if !section.subsections.contains(&entry.key.as_str()) {
                 reader.unknown(entry);
             }

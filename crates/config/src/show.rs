@@ -5,6 +5,8 @@ mod differences;
 pub(crate) use differences::differences;
 
 use crate::keys::{Fallback, Key, Section, Values};
+use crate::reader::Found;
+use crate::source::Places;
 use crate::{
     Config, Overrides, admin, daemon, flows, listener, mitigation, sink, sockets, statsd, target,
     threshold,
@@ -16,15 +18,15 @@ use std::fmt::Write;
 /// Where the values of a configuration came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    file: String,
-    /// Line by place and key, such as `listener[0].name`.
-    lines: BTreeMap<String, Option<usize>>,
+    places: Places,
+    /// By place and key, such as `listener[0].name`.
+    found: BTreeMap<String, Found>,
     overridden: BTreeMap<String, &'static str>,
 }
 
 impl Origins {
-    pub(crate) fn new(file: &str, lines: BTreeMap<String, Option<usize>>) -> Origins {
-        Origins { file: file.to_owned(), lines, overridden: BTreeMap::new() }
+    pub(crate) fn new(places: &Places, found: BTreeMap<String, Found>) -> Origins {
+        Origins { places: places.clone(), found, overridden: BTreeMap::new() }
     }
 
     /// The origins after [`Config::overridden_by`] with what the environment says.
@@ -39,11 +41,17 @@ impl Origins {
         if let Some(variable) = self.overridden.get(&name) {
             return format!("environment {variable}");
         }
-        match self.lines.get(&name) {
-            Some(Some(line)) => format!("{}:{line}", self.file),
-            Some(None) => self.file.clone(),
-            None => "default".to_owned(),
-        }
+        let Some(found) = self.found.get(&name) else { return "default".to_owned() };
+        let place = self.places.words(found.line);
+        let from = found.borrowed.iter().flat_map(|borrowed| &borrowed.origins);
+        from.fold(place, |all, one| format!("{all}, {one}"))
+    }
+
+    /// How a value that has something from the environment is written: what a variable holds may be a secret, and is not shown.
+    fn written(&self, place: &str, key: &Key) -> Option<&Json> {
+        let name = format!("{place}.{}", key.name);
+        let found = self.found.get(&name).filter(|_| !self.overridden.contains_key(&name))?;
+        found.borrowed.as_ref().map(|borrowed| &borrowed.written)
     }
 }
 
@@ -143,13 +151,17 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
 
         for (key, value) in values {
             let origin = origins.map(|origins| origins.of(place, key));
+            let written = origins.and_then(|origins| origins.written(place, key));
             match (value, key.fallback) {
                 // What has no value is listed too, so that the output has everything that can be set.
                 (Json::Null, Fallback::Absent(what)) if origins.is_some() => {
                     line(&format!("# {} is not set", key.name), Some(what));
                 }
                 (Json::Null, _) => {}
-                _ => line(&format!("{} = {}", key.name, toml(value)), origin.as_deref()),
+                _ => {
+                    let text = written.map_or_else(|| toml(value), as_written);
+                    line(&format!("{} = {text}", key.name), origin.as_deref());
+                }
             }
         }
     }
@@ -167,6 +179,7 @@ pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
     for Shown { place, values, .. } in sections(config) {
         let value = |(key, value): (&Key, Json)| {
             let origin = origins.of(&place, key);
+            let value = origins.written(&place, key).cloned().unwrap_or(value);
             (key.name.to_owned(), json!({ "value": value, "origin": origin }))
         };
         let values: Map<String, Json> = values.into_iter().map(value).collect();
@@ -195,16 +208,27 @@ pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
     all
 }
 
-/// A value as TOML.
+/// A value as TOML. A dollar in it is no variable.
 pub(crate) fn toml(value: &Json) -> String {
+    rendered(value, &|text| quoted(&text.replace('$', "$$")))
+}
+
+/// The same of a value in which variables are named.
+fn as_written(value: &Json) -> String {
+    rendered(value, &quoted)
+}
+
+fn rendered(value: &Json, quote: &dyn Fn(&str) -> String) -> String {
     match value {
-        Json::String(text) => quoted(text),
+        Json::String(text) => quote(text),
         Json::Array(items) => {
-            format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
+            let items = items.iter().map(|item| rendered(item, quote));
+            format!("[{}]", items.collect::<Vec<_>>().join(", "))
         }
         Json::Object(pairs) => {
-            let pair =
-                |(name, value): (&String, &Json)| format!("{} = {}", quoted(name), toml(value));
+            let pair = |(name, value): (&String, &Json)| {
+                format!("{} = {}", quoted(name), rendered(value, quote))
+            };
             format!("{{ {} }}", pairs.iter().map(pair).collect::<Vec<_>>().join(", "))
         }
         // Numbers and truth values are written alike.

@@ -405,6 +405,7 @@ pub(crate) fn check_old(report: &Report, table: &Table) {
             line: table.line,
             key: SinkConfig::from.name.to_owned(),
             item: Item { line: table.line, value: Value::List(vec![sockets]) },
+            borrowed: None,
         });
     }
     read(report, &table, "sockets.sink".to_owned());

@@ -30,7 +30,7 @@ impl Form for GroupsForm {
 
         let mut groups = BTreeMap::new();
         let mut owners: BTreeMap<Network, &str> = BTreeMap::new();
-        for Entry { line, key, item } in &table.entries {
+        for Entry { line, key, item, .. } in &table.entries {
             let wrong = |message: String| slot.reader.error_at(*line, slot.key, message);
             if let Err(message) = name(key) {
                 wrong(message);

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod documentation;
+mod sources;
 
 use config::{
     AdminListen, Body, Config, ConfigError, ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT,

@@ -4,7 +4,7 @@ use crate::allowed::users;
 use crate::command::doctor::{self, Host};
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use config::{self, Budget, Config, ConfigError, Finding, Origins, Overrides, Severity};
+use config::{self, Budget, Config, ConfigError, Finding, Origins, Overrides, Severity, Sources};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -74,21 +74,21 @@ struct Which {
 }
 
 impl Which {
-    /// The file's name for messages, and its text. `failure` is for a file that can be no configuration.
-    fn read(&self, failure: Failure) -> anyhow::Result<(String, String)> {
+    /// The file, or the files of the folder. `failure` is for one that can be no configuration.
+    fn read(&self, failure: Failure) -> anyhow::Result<Sources> {
         let named = self.file.as_ref().or(self.config.as_ref()).cloned();
         // Not by clap, to which a variable would contradict the file on the command line.
         let named = named.or_else(|| std::env::var_os("WEIR_CONFIG").map(PathBuf::from));
         let file = named.unwrap_or_else(|| "weir.toml".into());
-        let text = config::read_file(&file).map_err(|error| unreadable(error, failure))?;
-        Ok((config::file_name(&file), text))
+        Sources::read(&file).map_err(|error| unreadable(error, failure))
     }
 }
 
 /// The configuration as a daemon started from here would have it, or every mistake.
-fn effective(name: &str, text: &str) -> Result<(Config, Origins), Vec<ConfigError>> {
-    let file = Config::parse_with_origins(text, name);
-    let environment = Overrides::from_environment(|name| std::env::var(name).ok());
+fn effective(sources: &Sources) -> Result<(Config, Origins), Vec<ConfigError>> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let file = Config::parse_sources(sources, &variable);
+    let environment = Overrides::from_environment(variable);
     match (file, environment) {
         (Ok((config, origins)), Ok(overrides)) => {
             Ok((config.overridden_by(&overrides), origins.overridden_by(&overrides)))
@@ -109,9 +109,9 @@ fn wrong(name: &str, errors: &[ConfigError], failure: Failure) -> anyhow::Error 
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
-    let (name, text) = args.which.read(Failure::Config)?;
+    let sources = args.which.read(Failure::Config)?;
     let (config, origins) =
-        effective(&name, &text).map_err(|errors| wrong(&name, &errors, Failure::Config))?;
+        effective(&sources).map_err(|errors| wrong(sources.name(), &errors, Failure::Config))?;
     let result = if args.json {
         format!("{:#}\n", config.to_json(&origins))
     } else {
@@ -121,14 +121,15 @@ fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let (name, text) = args.which.read(Failure::CheckFailed)?;
-    let config = match effective(&name, &text) {
+    let sources = args.which.read(Failure::CheckFailed)?;
+    let name = sources.name();
+    let config = match effective(&sources) {
         Ok((config, _)) => config,
         Err(errors) if args.json => {
             let result = json!({ "file": name, "errors": errors });
             return exit::print_and_end(&format!("{result:#}\n"), Failure::CheckFailed.code());
         }
-        Err(errors) => return Err(wrong(&name, &errors, Failure::CheckFailed)),
+        Err(errors) => return Err(wrong(name, &errors, Failure::CheckFailed)),
     };
 
     let host = Host::this();
@@ -140,7 +141,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         let result = json!({ "file": name, "errors": [], "memory": budget, "findings": findings });
         format!("{result:#}\n")
     } else {
-        let verdict = verdict(&name, &config, host.sysctl("net.core.rmem_max"));
+        let verdict = verdict(name, &config, host.sysctl("net.core.rmem_max"));
         doctor::for_people(&(verdict + &doctor::text(&findings)))
     };
     let code = if fails { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };

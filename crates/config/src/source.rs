@@ -1,0 +1,129 @@
+//! The files of a configuration, and where a line of it stands.
+
+use crate::errors::LoadError;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// What a configuration is read from: one file, or all of a folder.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    places: Places,
+    /// One for each file of `places`.
+    texts: Vec<String>,
+}
+
+/// Where the lines of a configuration stand. They are numbered through all files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The file, or the folder: what messages about the whole name.
+    name: String,
+    /// Each with its name, and the lines of those before it.
+    files: Vec<(String, usize)>,
+}
+
+impl Sources {
+    /// One text, which messages call `name`.
+    pub fn of(name: &str, text: &str) -> Sources {
+        let mut sources = Sources { places: Places::named(name), texts: Vec::new() };
+        sources.add(name, text.to_owned());
+        sources
+    }
+
+    /// Reads a file. `-` is standard input, which can be read once.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(path: &Path) -> Result<Sources, LoadError> {
+        Ok(Sources::of(&file_name(path), &read_text(path)?))
+    }
+
+    fn add(&mut self, name: &str, text: String) {
+        // A mistake at the end of a text is in the line after its last.
+        let lines = self.texts.last().map_or(0, |text| text.lines().count() + 1);
+        let before = self.places.files.last().map_or(0, |(_, before)| before + lines);
+        self.places.files.push((name.to_owned(), before));
+        self.texts.push(text);
+    }
+
+    /// What messages about the whole name.
+    pub fn name(&self) -> &str {
+        &self.places.name
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The text of each file, and how many lines are before it.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, usize)> {
+        let before = self.places.files.iter().map(|(_, before)| *before);
+        self.texts.iter().map(String::as_str).zip(before)
+    }
+}
+
+impl Places {
+    /// Something without lines.
+    pub(crate) fn named(name: &str) -> Places {
+        Places { name: name.to_owned(), files: Vec::new() }
+    }
+
+    /// The file of a line, and its number there.
+    pub(crate) fn find(&self, line: Option<usize>) -> (&str, Option<usize>) {
+        let file = line.and_then(|line| {
+            let until = self.files.partition_point(|(_, before)| *before < line);
+            self.files[..until].last().map(|(name, before)| (name.as_str(), Some(line - before)))
+        });
+        file.unwrap_or((&self.name, None))
+    }
+
+    /// The same in words: `weir.toml:3`.
+    pub(crate) fn words(&self, line: Option<usize>) -> String {
+        match self.find(line) {
+            (file, Some(line)) => format!("{file}:{line}"),
+            (file, None) => file.to_owned(),
+        }
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, LoadError> {
+    let text = match is_standard_input(path) {
+        true => io::read_to_string(io::stdin().lock()),
+        false => fs::read_to_string(path),
+    };
+    text.map_err(|source| LoadError::Read { path: path.to_owned(), source })
+}
+
+/// Whether a path stands for standard input.
+pub fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// What messages call a file.
+pub fn file_name(path: &Path) -> String {
+    match is_standard_input(path) {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_through_all_files() {
+        let mut sources = Sources { places: Places::named("conf.d"), texts: Vec::new() };
+        sources.add("a", "1\n2\n".to_owned());
+        sources.add("b", String::new());
+        sources.add("c", "1".to_owned());
+        let before: Vec<usize> = sources.texts().map(|(_, before)| before).collect();
+        let place = |line| sources.places.find(line);
+        assert_eq!(place(None), ("conf.d", None));
+        assert_eq!(place(Some(1)), ("a", Some(1)));
+        // A mistake at the end of a text is in the line after the last.
+        assert_eq!(place(Some(before[0] + 3)), ("a", Some(3)));
+        assert_eq!(place(Some(before[1] + 1)), ("b", Some(1)));
+        assert_eq!(place(Some(before[2] + 1)), ("c", Some(1)));
+    }
+}
