@@ -1,5 +1,6 @@
 //! What somebody typed: a TOML document, or options on the command line, as one plain tree with line numbers.
 
+mod merge;
 mod variables;
 
 pub(crate) use variables::{Borrowed, Environment};
@@ -100,7 +101,7 @@ impl Table {
 pub(crate) fn parse(sources: &Sources, environment: Environment<'_>, report: &Report) -> Table {
     let mut document = Table::default();
     for (text, lines_before) in sources.texts() {
-        document.entries.extend(parse_text(text, lines_before, report).entries);
+        document.add(parse_text(text, lines_before, report), "", report);
     }
     document.resolve("", environment, report);
     document

@@ -71,7 +71,7 @@ fn fix(path: &Path, source: &io::Error) -> String {
             )
         }
         io::ErrorKind::IsADirectory => {
-            format!(" (it is a folder; name a file in it, such as {path}/weir.toml)")
+            " (it is a folder within a folder of files, and only those are read)".to_owned()
         }
         io::ErrorKind::InvalidData => {
             format!(

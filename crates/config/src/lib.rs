@@ -144,7 +144,10 @@ impl Config {
         ];
         unknown_sections(&report, &document, &known, "");
         if !document.has_section("listener") && !document.has_section("sockets") {
-            report.error(None, "listener", NO_LISTENER);
+            match sources.texts().next() {
+                Some(_) => report.error(None, "listener", NO_LISTENER),
+                None => report.error(None, "", NO_FILE),
+            }
         }
         let listeners = listener::read_all(&report, &document);
         let config = read(&report, &document, listeners);
@@ -231,6 +234,9 @@ impl Config {
         show::to_json(self, origins)
     }
 }
+
+const NO_FILE: &str =
+    "it is a folder without a file whose name ends in .toml, and only those are read";
 
 const NO_LISTENER: &str = "there is no listener and no [sockets]; add [[listener]] with listen = \"127.0.0.1:5514\" and a \
                            [[listener.target]] with to = \"…\" (weir config example shows a whole file)";

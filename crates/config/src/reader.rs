@@ -47,6 +47,11 @@ impl Report {
         self.errors.borrow_mut().push((line, error));
     }
 
+    /// The place of a line, in words.
+    pub(crate) fn words(&self, line: Option<usize>) -> String {
+        self.places.words(line)
+    }
+
     pub(crate) fn has_errors(&self) -> bool {
         !self.errors.borrow().is_empty()
     }

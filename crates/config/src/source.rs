@@ -3,7 +3,7 @@
 use crate::errors::LoadError;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a configuration is read from: one file, or all of a folder.
 #[derive(Clone, Debug)]
@@ -30,12 +30,20 @@ impl Sources {
         sources
     }
 
-    /// Reads a file. `-` is standard input, which can be read once.
+    /// Reads a file, or every file of a folder whose name ends in `.toml` and does not begin with a dot, in the order of their
+    /// names. `-` is standard input, which can be read once.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Something of it cannot be read.
     pub fn read(path: &Path) -> Result<Sources, LoadError> {
-        Ok(Sources::of(&file_name(path), &read_text(path)?))
+        if is_standard_input(path) || !path.is_dir() {
+            return Ok(Sources::of(&file_name(path), &read_text(path)?));
+        }
+        let mut sources = Sources { places: Places::named(&file_name(path)), texts: Vec::new() };
+        for file in files_in(path)? {
+            sources.add(&file_name(&file), read_text(&file)?);
+        }
+        Ok(sources)
     }
 
     fn add(&mut self, name: &str, text: String) {
@@ -92,6 +100,18 @@ fn read_text(path: &Path) -> Result<String, LoadError> {
         false => fs::read_to_string(path),
     };
     text.map_err(|source| LoadError::Read { path: path.to_owned(), source })
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let unread = |source| LoadError::Read { path: folder.to_owned(), source };
+    let entries = fs::read_dir(folder).map_err(unread)?.collect::<io::Result<Vec<_>>>();
+    let mut files: Vec<PathBuf> = entries.map_err(unread)?.iter().map(fs::DirEntry::path).collect();
+    files.retain(|path| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.ends_with(b".toml") && !name.starts_with(b".")
+    });
+    files.sort();
+    Ok(files)
 }
 
 /// Whether a path stands for standard input.

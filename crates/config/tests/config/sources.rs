@@ -1,6 +1,8 @@
-//! Variables of the environment in a configuration.
+//! Several files as one configuration, and variables of the environment in them.
 
 use config::{Config, ConfigError, Origins, Sources};
+use std::fs;
+use testkit::TempDir;
 
 fn environment(name: &str) -> Option<String> {
     match name {
@@ -19,6 +21,23 @@ fn parse(sources: &Sources) -> Result<(Config, Origins), Vec<ConfigError>> {
 
 fn one(text: &str) -> Result<(Config, Origins), Vec<ConfigError>> {
     parse(&Sources::of("weir.toml", text))
+}
+
+/// A folder with these files.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let dir = TempDir::new();
+    for (name, text) in files {
+        fs::write(dir.file(name), text).expect("a folder of the test's own");
+    }
+    dir
+}
+
+/// The mistakes of a folder with these files, without its path.
+fn mistakes(files: &[(&str, &str)]) -> String {
+    let dir = folder(files);
+    let sources = Sources::read(dir.path()).expect("its files can be read");
+    let errors = parse(&sources).expect_err("there is a mistake");
+    config::list(&errors).replace(&format!("{}/", dir.path().display()), "")
 }
 
 const LISTENER: &str =
@@ -90,4 +109,80 @@ fn a_wrong_value_of_a_variable_is_a_mistake_at_its_line() {
     // The name of a key is what it is.
     let errors = config::list(&one(&format!("{LISTENER}\"${{PORT}}\" = 1\n")).unwrap_err());
     assert!(errors.contains("listener.target.${PORT}: unknown key"), "{errors}");
+}
+
+#[test]
+fn the_files_of_a_folder_add_up_in_the_order_of_their_names() {
+    let dir = folder(&[
+        (
+            "20-out.toml",
+            "[admin]\nsocket = '/run/weir/admin.sock'\n[[listener]]\nlisten = '127.0.0.1:515'\n[[listener.target]]\nto = 'null:'\n",
+        ),
+        ("10-in.toml", &format!("[admin]\nlisten = 'off'\n{LISTENER}")),
+        (".hidden.toml", "nonsense"),
+        ("30-off.toml.disabled", "nonsense"),
+    ]);
+    let (config, origins) = parse(&Sources::read(dir.path()).unwrap()).unwrap();
+    let names: Vec<&str> = config.listeners.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["in", "udp://127.0.0.1:515"]);
+    assert!(config.admin.socket.is_some());
+
+    let shown = config.to_toml(Some(&origins)).replace(&format!("{}/", dir.path().display()), "");
+    let line = |key: &str| shown.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
+    assert!(line("listen = \"off\"").ends_with("# 10-in.toml:2"), "{shown}");
+    assert!(line("socket = ").ends_with("# 20-out.toml:2"), "{shown}");
+    assert!(line("listen = \"udp://127.0.0.1:515\"").ends_with("# 20-out.toml:4"), "{shown}");
+}
+
+#[test]
+fn a_key_that_two_files_set_is_a_mistake_that_names_both() {
+    let said = mistakes(&[
+        (
+            "a.toml",
+            &format!(
+                "[admin]\nlisten = 'off'\n[metrics.statsd]\nto = '127.0.0.1:8125'\n{LISTENER}"
+            ),
+        ),
+        ("b.toml", "\n[admin]\nlisten = '127.0.0.1:1'\n[metrics.statsd]\nto = '127.0.0.1:8126'\n"),
+        ("c.toml", "[[listener.target]]\nto = 'null:'\n"),
+    ]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "b.toml:3: admin.listen: it is set at a.toml:2 already; keep one");
+    assert_eq!(lines[1], "b.toml:5: metrics.statsd.to: it is set at a.toml:4 already; keep one");
+    assert!(
+        lines[2].starts_with("c.toml:1: listener: it is written in another way at a.toml:5"),
+        "{said}"
+    );
+    assert_eq!(lines.len(), 3, "{said}");
+}
+
+#[test]
+fn every_mistake_names_its_own_file_and_line() {
+    let said = mistakes(&[
+        ("a.toml", &format!("{LISTENER}ttl = 3\n")),
+        ("b.toml", "[daemon]\nlog_levle = 'info'\n"),
+        (
+            "c.toml",
+            "[[listener]]\nname = 'in'\nlisten = '127.0.0.1:516'\n[[listener.target]]\nto = 'null:'\n",
+        ),
+    ]);
+    assert!(said.contains("a.toml:6: listener.target.ttl: "), "{said}");
+    assert!(said.contains("b.toml:2: daemon.log_levle: unknown key"), "{said}");
+    assert!(said.contains("c.toml:2: listener.name: "), "{said}");
+
+    let said = mistakes(&[
+        ("a.toml", LISTENER),
+        ("b.toml", "x = \n"),
+        ("c.toml", "[admin]\nlisten = '${NOT}'\n"),
+    ]);
+    assert!(said.contains("b.toml:1: this is not TOML"), "{said}");
+    assert!(said.contains("c.toml:2: admin.listen: the variable NOT"), "{said}");
+}
+
+#[test]
+fn a_folder_without_files_says_so() {
+    assert!(
+        mistakes(&[("weir.conf", LISTENER)])
+            .contains("a folder without a file whose name ends in .toml")
+    );
 }

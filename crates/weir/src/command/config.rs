@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Which file is looked at.
 #[derive(clap::Args)]
 struct Which {
-    /// The file; - is standard input [default: weir.toml]
+    /// The file, or a folder whose *.toml files count together; - is standard input [default: weir.toml]
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
     /// The file, named as for the other commands [env: WEIR_CONFIG]

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// SIGTERM and Ctrl-C send what was received, for at most drain_grace, and print the last ledger.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The configuration, as TOML (`weir config example` prints one); - is standard input.
+    /// The configuration, as TOML (`weir config example` prints one), or a folder whose *.toml files count together; - is standard input.
     #[arg(short, long, value_name = "FILE", env = "WEIR_CONFIG")]
     config: PathBuf,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The configuration of a file.
+/// The configuration of a file, or of a folder.
 ///
 /// # Errors
 /// It cannot be read, or every mistake in it.

@@ -169,7 +169,7 @@ fn what_is_no_text_is_told_from_what_cannot_be_read() {
     let folder = Folder::new("unreadable");
     fs::create_dir_all(folder.0.join("sub")).expect("a folder");
     fs::write(folder.0.join("latin1"), b"# caf\xe9\n").expect("a file");
-    for (file, cure) in [("sub", "sub/weir.toml"), ("latin1", "iconv")] {
+    for (file, cure) in [("sub", "ends in .toml"), ("latin1", "iconv")] {
         for (args, expected) in [
             (&["run", "-c"][..], 78),
             (&["config", "check"], 1),
@@ -281,4 +281,33 @@ fn a_daemon_reads_its_configuration_from_standard_input() {
         run(&folder, &["run", "-c", "-"], &RIGHT.replace("127.0.0.1:5514", &listen));
     assert_eq!(code, 69, "{err}");
     assert!(err.contains(&listen) && err.contains("Fix: stop it, or use another address"), "{err}");
+}
+
+#[test]
+fn a_folder_is_checked_and_shown_with_the_place_of_each_value() {
+    let dir = TempDir::new();
+    fs::write(dir.file("10-in.toml"), RIGHT).unwrap();
+    fs::write(dir.file("20-daemon.toml"), "[daemon]\nlog_level = '${LEVEL:-warn}'\n").unwrap();
+    let run = |args: &[&str]| {
+        let output = weir(dir.path(), args, "");
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+
+    for args in [&["config", "check", "."][..], &["config", "check", "-c", "."]] {
+        let (code, out, err) = run(args);
+        assert!(code == 0 && out.starts_with(".: correct; 1 listener and 1 target"), "{out}{err}");
+    }
+    let (code, out, _) = run(&["config", "show", "."]);
+    assert_eq!(code, 0);
+    let line = out.lines().find(|line| line.starts_with("log_level = \"${LEVEL:-warn}\"")).unwrap();
+    assert!(line.ends_with("# ./20-daemon.toml:2, default of LEVEL"), "{out}");
+    assert!(out.contains("# ./10-in.toml:2\n"), "{out}");
+
+    fs::write(dir.file("30-more.toml"), "[daemon]\nlog_level = 'info'\ndrain_grace = '${GRACE}'\n")
+        .unwrap();
+    let (code, _, err) = run(&["config", "check", "."]);
+    assert_eq!(code, 1);
+    assert!(err.contains("2 mistakes in .:\n./30-more.toml:2: daemon.log_level: it is set at ./20-daemon.toml:2 already"), "{err}");
+    assert!(err.contains("./30-more.toml:3: daemon.drain_grace: the variable GRACE"), "{err}");
 }

@@ -67,3 +67,27 @@ fn without_a_daemon_nothing_is_signaled() {
         assert_eq!(output.status.code(), Some(69));
     }
 }
+
+#[test]
+fn a_folder_is_read_again_with_the_files_that_came_and_went() {
+    let dir = TempDir::new();
+    let listener = "[[listener]]\nname='in'\nlisten='127.0.0.1:0'\n[[listener.target]]\nname='a'\nto='null:'\n";
+    fs::write(dir.file("10-in.toml"), listener).unwrap();
+    let weir = Weir::run(dir.path());
+    let other = listener.replace("'in'", "'other'");
+    fs::write(dir.file("20-other.toml"), &other).unwrap();
+    let (code, out, _) = ask(&weir, &["reload"]);
+    assert_eq!((code, out.as_str()), (0, "reloaded: listener other added\n"));
+
+    fs::write(dir.file("30-again.toml"), &other).unwrap();
+    let (code, _, err) = ask(&weir, &["reload"]);
+    assert_eq!(code, 78);
+    let place = format!("{}:2: listener.name: ", dir.file("30-again.toml").display());
+    assert!(err.contains(&place), "{err}");
+
+    fs::remove_file(dir.file("30-again.toml")).unwrap();
+    fs::remove_file(dir.file("20-other.toml")).unwrap();
+    let (code, out, _) = ask(&weir, &["reload"]);
+    assert_eq!((code, out.as_str()), (0, "reloaded: listener other removed\n"));
+    assert_eq!(weir.stop().code, Some(0));
+}
