@@ -8,6 +8,7 @@ import { clock, grouped, lasting, microseconds, short, size } from "./figures.js
 import { STORE_EVERY_MS, askStore, ends, milliseconds, namedPath, noHistory, pairs, records } from "./history.js";
 import { poll } from "./poller.js";
 import { endpoint } from "./sockets.js";
+import { sources } from "./stored.js";
 import { replaceTable, table } from "./table.js";
 
 /**
@@ -34,8 +35,8 @@ export function start(root, context) {
   const recent = namedPath("recent-closes", { since: range, limit: "200" });
   const panels = {
     ends: panel({ id: "ends", title: "How did connections end?", links: [["JSON", "/ledger"]] }),
-    abnormal: panel({ id: "abnormal", title: "When did they end badly?", links: [["JSON", byEnd]] }),
-    recent: panel({ id: "recent", title: "Which ended last?", links: [["JSON", recent]], className: "wide" }),
+    abnormal: panel({ id: "abnormal", title: "When did they end badly?", links: sources("closes-by-end", { since: range }) }),
+    recent: panel({ id: "recent", title: "Which ended last?", links: sources("recent-closes", { since: range, limit: "200" }), className: "wide" }),
   };
   fill(root, h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)));
   /** @type {Map<string, Point[]> | null} */

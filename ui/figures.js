@@ -34,6 +34,14 @@ export function perSecond(value) {
   return value === null ? "–" : `${short(Math.abs(value) < 0.005 ? 0 : value)}/s`;
 }
 
+/**
+ * A rate between two counts. What was handed over may come back as undeliverable, which is no negative rate.
+ * @param {bigint} before
+ * @param {bigint} now
+ * @param {number} seconds
+ */
+export const perSecondBetween = (before, now, seconds) => (now > before ? Number(now - before) / seconds : 0);
+
 /** @param {number | bigint} value */
 export const size = (value) =>
   scaled(Number(value), [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"], [1, " B"]]);

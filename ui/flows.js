@@ -6,6 +6,7 @@ import { fill, h, panel, replace, s } from "./dom.js";
 import { bitsPerSecond, clock, grouped, perSecond, plural, short } from "./figures.js";
 import { milliseconds } from "./history.js";
 import { poll } from "./poller.js";
+import { storedPanel } from "./stored.js";
 import { replaceTable, table } from "./table.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -27,9 +28,13 @@ export function start(root, context) {
     agents: panel({ id: "agents", title: "Which agents are lossy or late?", links: [["JSON", "/flows/agents"]] }),
     interfaces: panel({ id: "interfaces", title: "How full are interfaces?", className: "wide", links: [["JSON", "/flows/interfaces"]] }),
   };
+  const stored = [
+    storedPanel({ id: "carried", title: "Which flows carried most in the range?", name: "top-flows", range: context.address.range }),
+    storedPanel({ id: "dropped", title: "What was dropped in the range, where and why?", name: "flow-drops", range: context.address.range }),
+  ];
   const said = h("p", { class: "said", role: "status" });
   const chooser = h("div", null);
-  fill(root, chooser, said, h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)));
+  fill(root, chooser, said, h("div", { class: "panels" }, [...Object.values(panels), ...stored].map((one) => one.root)));
 
   const stopTop = poll(EVERY_MS, async (signal) => {
     try {
@@ -61,7 +66,7 @@ export function start(root, context) {
   return () => {
     stopTop();
     stopRest();
-    for (const one of Object.values(panels)) one.stop();
+    for (const one of [...Object.values(panels), ...stored]) one.stop();
   };
 }
 

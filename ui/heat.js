@@ -1,4 +1,4 @@
-// Round-trip times over time: a column for each look, a row for each band of times, the darker the more.
+// Round-trip times over time: a column for each look, a row for each band of times, its color how many.
 
 import { h, replace } from "./dom.js";
 import { clock, grouped, microseconds } from "./figures.js";
@@ -23,7 +23,10 @@ export function drawHeat(into, columns, { fromMs, toMs, title }, height = 170) {
   // Styles of the object model need no exception in the policy.
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  replace(into, canvas, h("p", { class: "keys" }, `${quantiles(columns.at(-1))} The lighter a field, the more sockets.`));
+  // Few fade into the ground, many stand out.
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const ramp = isDark ? RAMP : RAMP.toReversed();
+  replace(into, canvas, h("p", { class: "keys" }, `${quantiles(columns.at(-1))} The ${isDark ? "lighter" : "darker"} a field, the more sockets.`));
   const pen = canvas.getContext("2d");
   if (!pen) return;
   pen.scale(devicePixelRatio, devicePixelRatio);
@@ -50,7 +53,7 @@ export function drawHeat(into, columns, { fromMs, toMs, title }, height = 170) {
     const begins = x(column.timeMs);
     const ends = Math.min(x(columns[at + 1]?.timeMs ?? toMs), begins + (width - LEFT) / 12);
     for (const [low, count] of column.bands) {
-      pen.fillStyle = RAMP[Math.min(RAMP.length - 1, Math.floor((Math.log1p(count) / Math.log1p(most)) * (RAMP.length - 1)))] ?? "";
+      pen.fillStyle = ramp[Math.min(RAMP.length - 1, Math.floor((Math.log1p(count) / Math.log1p(most)) * (RAMP.length - 1)))] ?? "";
       const [top, bottom] = [y(nextBand(low)), y(low)];
       pen.fillRect(begins, top, Math.max(ends - begins, 2), Math.max(bottom - top, 1));
     }

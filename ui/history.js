@@ -2,6 +2,7 @@
 
 import { ask, Refused } from "./answers.js";
 import { h, lines } from "./dom.js";
+import { perSecondBetween } from "./figures.js";
 import { losses, place, totals } from "./ledger.js";
 
 /** @typedef {import("./ledger.js").Ledger} Ledger */
@@ -54,7 +55,7 @@ export class Looks {
     return pairs(this.within(ms)).map(([before, now]) => {
       const elapsed = before.runId === now.runId ? (now.uptimeMs - before.uptimeMs) / 1000 : 0;
       /** @param {keyof Look["totals"]} name */
-      const rate = (name) => (elapsed > 0 ? Number(now.totals[name] - before.totals[name]) / elapsed : null);
+      const rate = (name) => (elapsed > 0 ? perSecondBetween(before.totals[name], now.totals[name], elapsed) : null);
       return { timeMs: now.timeMs, arrived: rate("arrived"), sent: rate("sent"), stored: rate("stored"), lost: rate("lost") };
     });
   }

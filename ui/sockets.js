@@ -7,6 +7,7 @@ import { fill, h, lines, panel, replace, s } from "./dom.js";
 import { bitsPerSecond, grouped, microseconds, size } from "./figures.js";
 import { drawHeat } from "./heat.js";
 import { poll } from "./poller.js";
+import { storedPanel } from "./stored.js";
 import { replaceTable, table } from "./table.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -39,7 +40,11 @@ export function start(root, context) {
     sockets: panel({ id: "sockets", title: "Which sockets are worst?", className: "wide", links: [["JSON", path(address)]] }),
   };
   const said = h("p", { class: "said", role: "status" });
-  fill(root, form(address), said, h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)));
+  const stored = [
+    storedPanel({ id: "peers", title: "Which peers were slowest in the range?", name: "worst-peers", range: address.range }),
+    storedPanel({ id: "services", title: "Which services were slowest in the range?", name: "worst-services", range: address.range }),
+  ];
+  fill(root, form(address), said, h("div", { class: "panels" }, [...Object.values(panels), ...stored].map((one) => one.root)));
   /** @type {import("./heat.js").Column[]} */
   const columns = [];
 
@@ -61,7 +66,7 @@ export function start(root, context) {
   });
   return () => {
     stop();
-    for (const one of Object.values(panels)) one.stop();
+    for (const one of [...Object.values(panels), ...stored]) one.stop();
   };
 }
 

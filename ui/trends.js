@@ -6,8 +6,9 @@ import { drawChart } from "./chart.js";
 import { h, panel, replace } from "./dom.js";
 import { grouped, lasting, perSecond, short } from "./figures.js";
 import { drawHeat } from "./heat.js";
-import { STORE_EVERY_MS, askStore, milliseconds, namedPath, noHistory, records } from "./history.js";
+import { STORE_EVERY_MS, askStore, milliseconds, noHistory, records } from "./history.js";
 import { poll } from "./poller.js";
+import { sources } from "./stored.js";
 
 /**
  * @typedef {import("./main.js").Context} Context
@@ -32,19 +33,19 @@ const SHORTEST_MS = 30_000;
 const seconds = (context) => RANGES.get(context.address.range) ?? 900;
 
 /** @param {Context} context */
-const paths = (context) => ({
-  rates: namedPath("ledger-rates", { since: `${2 * seconds(context)}s` }),
-  losses: namedPath("losses", { since: context.address.range, limit: "20" }),
-  heat: namedPath("rtt-heat", { since: context.address.range }),
+const questions = (context) => ({
+  rates: sources("ledger-rates", { since: `${2 * seconds(context)}s` }),
+  losses: sources("losses", { since: context.address.range, limit: "20" }),
+  heat: sources("rtt-heat", { since: context.address.range }),
 });
 
 /** @param {Context} context @returns {Panels} */
 export function trendPanels(context) {
-  const { rates, losses, heat } = paths(context);
+  const { rates, losses, heat } = questions(context);
   return {
-    rates: panel({ id: "rates", title: "Is the rate normal?", links: [["JSON", rates]] }),
-    lost: panel({ id: "lost", title: "When was something lost?", links: [["JSON", losses]] }),
-    heat: panel({ id: "heat", title: "Since when are round-trip times as they are?", className: "wide", links: [["JSON", heat]] }),
+    rates: panel({ id: "rates", title: "Is the rate normal?", links: rates }),
+    lost: panel({ id: "lost", title: "When was something lost?", links: losses }),
+    heat: panel({ id: "heat", title: "Since when are round-trip times as they are?", className: "wide", links: heat }),
   };
 }
 
@@ -60,8 +61,8 @@ export function startTrends(panels, context) {
 
   const stopStore = poll(STORE_EVERY_MS, async (signal) => {
     try {
-      const { rates, losses, heat } = paths(context);
-      const answers = await Promise.all([rates, losses, heat].map((path) => askStore(path, signal)));
+      const { rates, losses, heat } = questions(context);
+      const answers = await Promise.all([rates, losses, heat].map(([json]) => askStore(json?.[1] ?? "", signal)));
       isWithoutStore = answers.some((answer) => answer === null);
       past = isWithoutStore ? null : readPast(answers.map((answer) => (answer ? records(answer) : [])), rangeMs);
     } catch {
@@ -87,7 +88,7 @@ export function startTrends(panels, context) {
     const shown = past?.heat.length ? past.heat : columns;
     if (shown.length === 0) return replace(panels.heat.body, h("p", null, heatTrouble || "No round-trip time was read yet."));
     const [fromMs, toMs] = span(shown.map((column) => column.timeMs), rangeMs);
-    drawHeat(panels.heat.body, shown, { title: "Round-trip times of TCP sockets", fromMs, toMs });
+    drawHeat(panels.heat.body, shown, { title: "Round-trip times of TCP sockets", fromMs, toMs: toMs + HEAT_EVERY_MS });
   });
   const draw = () => {
     const looked = context.looks.rates(rangeMs);

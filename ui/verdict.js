@@ -1,7 +1,7 @@
 // The verdict in words: is anything being lost, what was the most, and what helps.
 
 import { h } from "./dom.js";
-import { grouped, lasting, perSecond, plural } from "./figures.js";
+import { grouped, lasting, perSecond, perSecondBetween, plural } from "./figures.js";
 import { isBalanced, lostAt, losses, place } from "./ledger.js";
 
 /**
@@ -22,9 +22,9 @@ export function rates(before, now) {
     const old = earlier.get(hop.key);
     if (!old) return { received: null, delivered: null, lost: null };
     return {
-      received: Number(hop.received.count - old.received.count) / elapsed,
-      delivered: Number(hop.delivered.count - old.delivered.count) / elapsed,
-      lost: Number(lostAt(hop) - lostAt(old)) / elapsed,
+      received: perSecondBetween(old.received.count, hop.received.count, elapsed),
+      delivered: perSecondBetween(old.delivered.count, hop.delivered.count, elapsed),
+      lost: perSecondBetween(lostAt(old), lostAt(hop), elapsed),
     };
   };
 }

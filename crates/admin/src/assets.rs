@@ -61,6 +61,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "query.js": SCRIPT,
         "sinks.js": SCRIPT,
         "sockets.js": SCRIPT,
+        "stored.js": SCRIPT,
         "stream.js": SCRIPT,
         "table.js": SCRIPT,
         "trends.js": SCRIPT,

@@ -158,7 +158,7 @@ fn a_store_by_its_contract_fills_the_past() {
     let Some(_browser) = browser() else { return };
     let rig = Rig::start();
     let seen = answer(drive("history.cjs", &rig.question()));
-    assert_eq!(seen["visits"].as_array().map(Vec::len), Some(4), "{seen}");
+    assert_eq!(seen["visits"].as_array().map(Vec::len), Some(6), "{seen}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // A Chromium without a window, and what every page must hold: no violation of its policy, no error, no question to another host.
 
 const assert = require("node:assert/strict");
+const path = require("node:path");
 const { chromium } = require("playwright-core");
 
 const question = JSON.parse(process.argv[2]);
@@ -62,4 +63,10 @@ async function until(what, look, limitMs = 60_000) {
   }
 }
 
-module.exports = { assert, main, until };
+/** Leaves a picture of all that a page shows, for people to look at. */
+async function picture(page, name) {
+  const { width, height } = await page.evaluate(() => ({ width: document.documentElement.clientWidth, height: Math.ceil(document.body.getBoundingClientRect().height) }));
+  await page.screenshot({ path: path.join(question.pictures, `${name}.png`), clip: { x: 0, y: 0, width, height } });
+}
+
+module.exports = { assert, main, picture, until };

@@ -1,7 +1,6 @@
 // With a store, by its contract: what was before is drawn and listed, and questions are answered.
 
-const { assert, main, until } = require("./driver.cjs");
-const path = require("node:path");
+const { assert, main, picture, until } = require("./driver.cjs");
 
 const SECOND = 1_000_000_000n;
 const NOW = (BigInt(Date.now()) * 1_000_000n) / (30n * SECOND) * 30n * SECOND;
@@ -23,19 +22,24 @@ const STORE = {
   "closes-by-end": answer(["bucket_unix_ns", "width_ns", "close_reason", "closed"], buckets((at) => [[bucket(at), WIDTH, "peer_close", 900], [bucket(at), WIDTH, "peer_reset", 30 + (at % 7) * 9], [bucket(at), WIDTH, "timed_out", at > 80 ? 90 : 4]])),
   "recent-closes": answer(["time_unix_ns", "close_reason", "src_address", "src_port", "dst_address", "dst_port", "seen_ns", "rtt_us", "total_retrans_segments", "bytes_sent", "bytes_received", "systemd_unit"],
     Array.from({ length: 12 }, (_, at) => [bucket(COUNT - at), at % 3 ? "peer_close" : "timed_out", "10.0.0.1", 443, "192.0.2.7", 40000 + at, String(61n * SECOND), 35000, 3, "18446744073709551615", 70000, "nginx.service"])),
+  "worst-peers": answer(["peer", "rtt_p50_us", "rtt_p99_us", "samples", "sent_bytes", "retransmitted_bytes", "retransmitted_share", "peer_window_share"],
+    [["192.0.2.0/24", 35000, 912000, 5400, "18446744073709551615", 70000, 0.0312, 0.4], ["198.51.100.0/24", 1200, 2400, 90000, 5_000_000, 0, 0, null]]),
+  "worst-services": answer(["service", "rtt_p50_us", "rtt_p99_us", "samples"], [["443", 35000, 912000, 5400]]),
+  "top-flows": answer(["definition", "key", "total_bytes", "total_bytes_low", "total_bytes_high", "total_frames", "total_samples", "merged"], [["pairs", "10.0.0.1,198.51.100.1", "18446744073709551615", 1, 2, 9000, 90, 1]]),
+  "flow-drops": answer(["definition", "key", "drop_reason", "agent_address", "total_frames", "first_unix_ns"], [["drops", "10.0.0.1,198.51.100.1", "acl", "192.0.2.1", 4000, bucket(3)]]),
   connection: answer(["time_unix_ns", "rtt_us", "rttvar_us", "min_rtt_us", "snd_cwnd_segments", "total_retrans_segments", "busy_time_us", "rwnd_limited_us", "sndbuf_limited_us"],
     buckets((at) => [[bucket(at), 35_000 + 9_000 * Math.sin(at / 5), 3_000, 30_000, 40 + (at % 20), at, at * 1e6, at * 2e5, 0]])),
 };
 const NAMED = Object.keys(STORE).map((name) => ({ name, title: `what ${name} answers` }));
 
 main(async ({ open, question }) => {
-  for (const [scheme, visits] of [["light", VISITS], ["dark", VISITS]]) {
+  for (const scheme of ["light", "dark"]) {
     const { page, context, checked } = await open({ path: "/favicon", scheme, height: 2600 });
     await page.route((url) => url.pathname === "/query", (route) => route.fulfill({ json: new URL(route.request().url()).searchParams.has("sql") ? answer(["one", "two"], [["9007199254740993", null]]) : NAMED }));
     await page.route((url) => url.pathname.startsWith("/query/"), (route) => route.fulfill({ json: STORE[new URL(route.request().url()).pathname.slice(7)] }));
-    for (const [name, look] of Object.entries(visits)) {
+    for (const [name, look] of Object.entries(VISITS)) {
       await look(page, question);
-      await page.screenshot({ path: path.join(question.pictures, `${name}-${scheme}.png`), fullPage: true });
+      await picture(page, `${name}-${scheme}`);
     }
     await checked();
     await context.close();
@@ -55,6 +59,16 @@ const VISITS = {
     await page.goto(`${url}/?page=closes&range=1h`);
     await until("the last ones", async () => (await page.$$("#recent tbody tr")).length === 12);
     await until("a whole line", () => page.$$eval("#abnormal path.first", (lines) => lines.some((line) => line.getAttribute("d").length > 500)));
+  },
+  async "history-sockets"(page, { url }) {
+    await page.goto(`${url}/?page=sockets&range=1h`);
+    await until("the slowest peers", async () => (await page.$eval("#peers tbody tr", (row) => row.textContent).catch(() => "")).startsWith("192.0.2.0/2435 ms912 ms5,400"));
+    await until("the live ones", () => page.$("#sockets tbody a"));
+  },
+  async "history-flows"(page, { url }) {
+    await page.goto(`${url}/?page=flows&range=1h`);
+    await until("what carried most", async () => (await page.$eval("#carried tbody tr", (row) => row.textContent).catch(() => "")).startsWith("pairs10.0.0.1,198.51.100.1"));
+    await until("what was dropped", async () => (await page.$eval("#dropped tbody tr", (row) => row.textContent).catch(() => "")).includes("acl192.0.2.14,000"));
   },
   async "history-connection"(page, { url }) {
     await page.goto(`${url}/?page=sockets&pick=1.0&range=1h`);

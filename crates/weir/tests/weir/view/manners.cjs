@@ -1,6 +1,6 @@
 // For everybody: no violation of WCAG 2.2 AA, everything by the keyboard, no sideways scrolling on a telephone, all of it on paper.
 
-const { assert, main, until } = require("./driver.cjs");
+const { assert, main, picture, until } = require("./driver.cjs");
 const fs = require("node:fs");
 const path = require("node:path");
 
@@ -31,18 +31,18 @@ main(async ({ open, question }) => {
     }
   }
 
-  for (const name of PAGES) await narrow(open, name, question);
+  for (const name of PAGES) await narrow(open, name);
   await keyboard(open);
   await paper(open, question);
   return { rules };
 });
 
 /** 320 px is also 1280 px at four times the size. */
-async function narrow(open, name, question) {
+async function narrow(open, name) {
   const { page, context, checked } = await open({ path: `/?page=${name}`, width: 320, height: 6000 });
   await until(`${name} has figures`, () => page.$(".panel table, .panel svg, .no-history"));
   const [is, room] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
-  await page.screenshot({ path: path.join(question.pictures, `${name}-320.png`), fullPage: true });
+  await picture(page, `${name}-320`);
   assert.ok(is <= room, `${name}: ${is} px in ${room}`);
   await checked();
   await context.close();

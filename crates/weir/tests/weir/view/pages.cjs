@@ -1,8 +1,7 @@
 // Every page by its link: what it shows against what the server and the kernel say, pictures of it, and that its address restores it.
 
-const { assert, main, until } = require("./driver.cjs");
+const { assert, main, picture, until } = require("./driver.cjs");
 const { execFileSync } = require("node:child_process");
-const path = require("node:path");
 
 const PAGES = ["overview", "sockets", "closes", "flows", "sinks", "query"];
 
@@ -14,7 +13,7 @@ main(async ({ open, question }) => {
       await page.click(`nav a[href*="page=${name}"], nav a:text-is("${name === "overview" ? "Overview" : "none"}")`);
       await until(`${name} is the page`, () => page.evaluate((name) => new URLSearchParams(location.search).get("page") ?? "overview", name).then((shown) => shown === name));
       seen[name] = await CHECKS[name](page, question);
-      await page.screenshot({ path: path.join(question.pictures, `${name}-${scheme}.png`), fullPage: true });
+      await picture(page, `${name}-${scheme}`);
       await checked();
     }
     await context.close();
@@ -41,7 +40,7 @@ const texts = (page, selector) => page.$$eval(selector, (all) => all.map((one) =
 const CHECKS = {
   async overview(page) {
     await until("a drawing and a heat map", () => page.evaluate(() => document.querySelector("#stream svg") && document.querySelector("#heat canvas")));
-    await until("rates", () => page.$eval("#rates .now", (words) => !words.textContent.includes("–")).catch(() => false));
+    await until("a line of some looks", () => page.$eval("#rates path.first", (line) => line.getAttribute("d").split("L").length > 4).catch(() => false));
     return (await texts(page, "#ledger tbody tr")).length;
   },
 
@@ -66,9 +65,10 @@ const CHECKS = {
     // One of them.
     await page.click("#sockets tbody a");
     await until("its figures", () => page.$eval("#now h3", (head) => head.textContent).catch(() => ""));
-    await until("a line", () => page.$("#rtt path.line"));
+    await until("a line of some looks", () => page.$eval("#rtt path.first", (line) => line.getAttribute("d").split("L").length > 3).catch(() => false));
+    await picture(page, "connection");
     await page.goBack();
-    await until("all sockets again", () => page.$("#sockets"));
+    await until("all sockets again", async () => (await page.$$("#sockets tbody a")).length === held.count);
     return shown.length;
   },
 

@@ -1,0 +1,71 @@
+// Panels that show the answer of a question with a name, over the range, as a table.
+
+import { pageLink } from "./address.js";
+import { why } from "./answers.js";
+import { h, panel, replace } from "./dom.js";
+import { clock, grouped, microseconds, share, size } from "./figures.js";
+import { STORE_EVERY_MS, askStore, milliseconds, namedPath, noHistory } from "./history.js";
+import { poll } from "./poller.js";
+import { replaceTable, table } from "./table.js";
+
+const ROWS = "20";
+
+/** Where a question with a name is seen: its JSON, and the page that asks it. @param {string} name @param {Record<string, string>} parameters @returns {[string, string][]} */
+export const sources = (name, parameters) => [["JSON", namedPath(name, parameters)], ["query", pageLink("query", { pick: name })]];
+
+/**
+ * @param {object} about
+ * @param {string} about.id
+ * @param {string} about.title
+ * @param {string} about.name The question's.
+ * @param {string} about.range
+ */
+export function storedPanel({ id, title, name, range }) {
+  const parameters = { since: range, limit: ROWS };
+  const shown = panel({ id, title, className: "wide", links: sources(name, parameters) });
+  const stop = poll(STORE_EVERY_MS, async (signal) => {
+    try {
+      const answer = await askStore(namedPath(name, parameters), signal);
+      shown.show(() => (answer ? replaceTable(shown.body, answerTable(answer, title)) : replace(shown.body, noHistory())));
+    } catch (error) {
+      if (!signal.aborted) shown.show(() => replace(shown.body, h("p", { class: "mistake" }, why(error))));
+    }
+  });
+  return {
+    root: shown.root,
+    stop() {
+      stop();
+      shown.stop();
+    },
+  };
+}
+
+/** @param {import("./history.js").Answer} answer @param {string} caption */
+function answerTable(answer, caption) {
+  return table({
+    caption,
+    rows: answer.rows,
+    empty: "Nothing in this range.",
+    columns: answer.columns.map(({ name }, at) => ({
+      name, title: inWords(name), isName: at === 0, isNumber: at > 0 && answer.rows.every((row) => row[at] === null || isNumber(row[at])),
+      cell: (/** @type {unknown[]} */ row) => figure(name, row[at]),
+    })),
+  });
+}
+
+/** @param {unknown} value */
+const isNumber = (value) => typeof value === "number" || /^-?\d+$/.test(String(value));
+
+/** A column's name without its unit, which stands in its cells. @param {string} name */
+const inWords = (name) => name.replace(/_(us|bytes|unix_ns|ns|share)$/, "").replaceAll("_", " ");
+
+/** A figure with the unit of its column's name. @param {string} name @param {unknown} value */
+function figure(name, value) {
+  if (value === null || value === undefined) return "–";
+  if (!isNumber(value)) return String(value);
+  if (name.endsWith("_us")) return microseconds(Number(value));
+  if (name.endsWith("_unix_ns")) return clock(milliseconds(String(value)));
+  if (name.endsWith("_bytes")) return h("span", { title: `${value} bytes` }, size(Number(value)));
+  if (name.endsWith("_share")) return share(BigInt(Math.round(Number(value) * 1e6)), 1_000_000n);
+  return /^-?\d+$/.test(String(value)) ? grouped(String(value)) : Number(value).toPrecision(3);
+}
