@@ -12,6 +12,7 @@ mod daemon;
 mod datagram_sinks;
 mod ddos_pack;
 mod deploy_files;
+mod documents;
 mod egress_port;
 mod examples;
 mod files;
