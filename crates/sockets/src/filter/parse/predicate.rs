@@ -53,13 +53,14 @@ pub const COLUMNS_ONLY: &[(&str, &str)] = &[
     ("retrans/s", RATE),
     ("segs_out/s", RATE),
     ("segs_in/s", RATE),
+    ("drops/s", RATE),
     ("time", "every socket of a look has the same time; `age` and `idle` are words"),
     (
         "ended",
         "how a connection ended is worked out after the filter: choose among what `--closed` prints",
     ),
 ];
-const RATE: &str = "a rate between two looks is not known to a filter: `--sort` sorts by it; `rate`, `sent`, `received` and `retrans` are words";
+const RATE: &str = "a rate between two looks is not known to a filter: `--sort` sorts by it; `rate`, `sent`, `received`, `retrans` and `drops` are words";
 
 pub(super) const ONLY_EQUAL: &[Sign] = &[Sign::Equal, Sign::NotEqual];
 pub(super) const EVERY_SIGN: &[Sign] =

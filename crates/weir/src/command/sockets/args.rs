@@ -312,6 +312,9 @@ impl Args {
 
     fn usual_columns(&self, transport: Transport) -> Vec<&'static str> {
         let usual = match self {
+            Args { watch: Some(_), .. } if transport == Transport::Udp => {
+                columns::DATAGRAMS_WATCHED
+            }
             _ if transport == Transport::Udp => columns::DATAGRAMS,
             Args { closed: true, .. } => columns::CLOSED,
             Args { receive: Some(_), .. } => columns::RECEIVED,

@@ -1,7 +1,7 @@
 //! From the kernel's message to what is shown: the filter's rest, attribution, and rates.
 
 use super::columns::View;
-use super::rates::History;
+use super::rates::{History, Moved};
 use record::{RecordKind, SCHEMA_VERSION, SocketRecord};
 use sockets::attribution::{Cgroup, Cgroups, Host, HostOptions, ProcessOptions, Processes, Users};
 use sockets::filter::{Expr, Facts, Filter, Needs, Origin};
@@ -181,14 +181,15 @@ impl Assembler {
 
         // Noted whether it passes or not: the next poll may show it, and needs the difference.
         let history = self.history.as_mut();
-        let rates = history.and_then(|history| history.note(cookie, &record, place.now));
+        let moved =
+            history.map_or_else(Moved::default, |history| history.note(cookie, &record, place.now));
         if passes {
             self.counts.shown += 1;
             record.sequence = is_live.then_some(self.sequence);
             self.sequence += 1;
             let owners = holders.map_or(0, |holders| holders.owner_count(message.inode.into()));
             let interface = interface.as_deref();
-            let view = View { record: &record, rates, age, owners, interface, users: &self.users };
+            let view = View { record: &record, moved, age, owners, interface, users: &self.users };
             take.take(&view, raw);
         }
 

@@ -18,7 +18,7 @@ pub(super) fn text_key(text: Option<&str>) -> Key {
 }
 
 pub(super) fn rate_key(view: &View<'_>, rate: fn(&Rates) -> f64) -> Key {
-    view.rates.map_or(Key::Absent, |rates| Key::Number((rate(&rates) * 1e3) as u64))
+    view.moved.rates.map_or(Key::Absent, |rates| Key::Number((rate(&rates) * 1e3) as u64))
 }
 
 pub(super) fn put_or_dash<T, S: AsRef<str>>(
@@ -203,6 +203,18 @@ pub(super) fn put_drops(view: &View<'_>, out: &mut String) -> Tint {
     }
 }
 
+pub(super) fn drop_rate_key(view: &View<'_>) -> Key {
+    view.moved.drops_per_sec.map_or(Key::Absent, |rate| Key::Number((rate * 1e3) as u64))
+}
+
+pub(super) fn put_drop_rate(view: &View<'_>, out: &mut String) -> Tint {
+    let rate = view.moved.drops_per_sec;
+    match put_or_dash(rate, out, event_rate) {
+        Tint::Plain if rate.is_some_and(|rate| rate > 0.0) => Tint::Alarm,
+        tint => tint,
+    }
+}
+
 pub(super) fn delivery_rate(view: &View<'_>) -> Option<u64> {
     view.record.delivery_rate_bytes_per_sec.filter(|&rate| rate > 0)
 }
@@ -225,8 +237,12 @@ pub(super) fn put_retrans(view: &View<'_>, out: &mut String) -> Tint {
 }
 
 pub(super) fn put_retrans_rate(view: &View<'_>, out: &mut String) -> Tint {
-    let tint = put_or_dash(view.rates, out, |rates| event_rate(rates.retrans_segments));
-    if view.rates.is_some_and(|rates| rates.retrans_segments > 0.0) { Tint::Alarm } else { tint }
+    let tint = put_or_dash(view.moved.rates, out, |rates| event_rate(rates.retrans_segments));
+    if view.moved.rates.is_some_and(|rates| rates.retrans_segments > 0.0) {
+        Tint::Alarm
+    } else {
+        tint
+    }
 }
 
 fn limit(view: &View<'_>) -> Option<Limit> {

@@ -1,13 +1,13 @@
 //! The columns of the table: what each shows, from which fields, and by what it sorts.
 
 use super::cells::{
-    age_ms, byte_rate, bytes, cwnd, delivery_rate, event_rate, idle_ms, limit_key, local_key,
-    min_rtt, namespace_key, number, pacing_rate, peer_key, put_drops, put_ended, put_limited,
-    put_local, put_namespace, put_or_dash, put_peer, put_process, put_receive_queue, put_retrans,
-    put_retrans_rate, put_send_queue, put_state, put_user, put_waiting, rate_key, short, ssthresh,
-    text_key, unacked,
+    age_ms, byte_rate, bytes, cwnd, delivery_rate, drop_rate_key, event_rate, idle_ms, limit_key,
+    local_key, min_rtt, namespace_key, number, pacing_rate, peer_key, put_drop_rate, put_drops,
+    put_ended, put_limited, put_local, put_namespace, put_or_dash, put_peer, put_process,
+    put_receive_queue, put_retrans, put_retrans_rate, put_send_queue, put_state, put_user,
+    put_waiting, rate_key, short, ssthresh, text_key, unacked,
 };
-use super::rates::Rates;
+use super::rates::Moved;
 use record::SocketRecord;
 use sockets::attribution::Users;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use text::{Align, Tint, escaped, short_time, time_of_day};
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) record: &'a SocketRecord<'a>,
-    /// What moved since the last poll; `None` in the first one that shows the socket.
-    pub(super) rates: Option<Rates>,
+    /// What moved since the last poll; nothing in the first one that shows the socket.
+    pub(super) moved: Moved,
     /// Since when polls have seen it, where there is more than one.
     pub(super) age: Option<Duration>,
     /// Processes that hold it.
@@ -31,7 +31,7 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     /// A record of which nothing else is known.
     pub(super) fn of(record: &'a SocketRecord<'a>, users: &'a Users) -> View<'a> {
-        View { record, rates: None, age: None, owners: 0, interface: None, users }
+        View { record, moved: Moved::default(), age: None, owners: 0, interface: None, users }
     }
 }
 
@@ -72,6 +72,9 @@ pub(super) const LISTENERS: &[&str] = &["local", "waiting", "backlog", "user"];
 /// Columns of `--udp`.
 pub(super) const DATAGRAMS: &[&str] =
     &["state", "local", "peer", "recv_q", "send_q", "drops", "rmem", "rcvbuf", "user"];
+/// Columns of `--udp --watch`.
+pub(super) const DATAGRAMS_WATCHED: &[&str] =
+    &["state", "local", "peer", "drops/s", "drops", "recv_q", "send_q", "rcvbuf", "user"];
 /// Columns of `--watch`.
 pub(super) const WATCHED: &[&str] = &[
     "state",
@@ -193,6 +196,8 @@ columns! {
         "Limit of that memory: the send buffer";
     "drops" "DROPS" Right 9 7 ["drops"] |v| number(v.record.drops), put_drops,
         "Packets that this socket has dropped so far";
+    "drops/s" "DROPS/S" Right 9 7 ["drops"] drop_rate_key, put_drop_rate,
+        "Packets that this socket drops per second, between two polls";
     "sent" "SENT" Right 6 8 ["bytes_sent"] |v| number(v.record.bytes_sent.or(v.record.bytes_acked)),
         |v, out| put_or_dash(v.record.bytes_sent.or(v.record.bytes_acked), out, bytes),
         "Bytes sent so far, retransmissions included";
@@ -200,18 +205,18 @@ columns! {
         |v, out| put_or_dash(v.record.bytes_received, out, bytes),
         "Bytes received so far";
     "out" "OUT" Right 9 11 ["bytes_sent"] |v| rate_key(v, |rates| rates.sent_bytes),
-        |v, out| put_or_dash(v.rates, out, |rates| byte_rate(rates.sent_bytes)),
+        |v, out| put_or_dash(v.moved.rates, out, |rates| byte_rate(rates.sent_bytes)),
         "With --watch: bytes sent per second since the last poll";
     "in" "IN" Right 9 11 ["bytes_received"] |v| rate_key(v, |rates| rates.received_bytes),
-        |v, out| put_or_dash(v.rates, out, |rates| byte_rate(rates.received_bytes)),
+        |v, out| put_or_dash(v.moved.rates, out, |rates| byte_rate(rates.received_bytes)),
         "With --watch: bytes received per second";
     "retrans/s" "RETRANS/S" Right 7 9 ["total_retrans_segments"] |v| rate_key(v, |rates| rates.retrans_segments),
         put_retrans_rate, "With --watch: segments retransmitted per second";
     "segs_out/s" "SEGS-OUT" Right 4 8 ["segs_out"] |v| rate_key(v, |rates| rates.segs_out),
-        |v, out| put_or_dash(v.rates, out, |rates| event_rate(rates.segs_out)),
+        |v, out| put_or_dash(v.moved.rates, out, |rates| event_rate(rates.segs_out)),
         "With --watch: segments sent per second";
     "segs_in/s" "SEGS-IN" Right 4 8 ["segs_in"] |v| rate_key(v, |rates| rates.segs_in),
-        |v, out| put_or_dash(v.rates, out, |rates| event_rate(rates.segs_in)),
+        |v, out| put_or_dash(v.moved.rates, out, |rates| event_rate(rates.segs_in)),
         "With --watch: segments received per second";
     "age" "AGE" Right 3 7 [] |v| number(age_ms(v)),
         |v, out| put_or_dash(age_ms(v), out, |ms| short_time(ms * 1_000)),

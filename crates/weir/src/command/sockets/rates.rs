@@ -4,6 +4,15 @@ use record::SocketRecord;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+/// What moved since the last poll that saw the socket.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Moved {
+    /// Of a connection.
+    pub(super) rates: Option<Rates>,
+    /// Packets that the socket has dropped, per second.
+    pub(super) drops_per_sec: Option<f64>,
+}
+
 /// Per second, from the counters of two polls.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Rates {
@@ -25,6 +34,7 @@ pub(super) struct History {
 #[derive(Clone, Copy)]
 struct Seen {
     counters: Option<Counters>,
+    drops: Option<u32>,
     poll: u64,
     first: Instant,
     last: Instant,
@@ -80,18 +90,22 @@ impl History {
     }
 
     /// Takes the counters of this poll, and says what they gained since the last one.
-    pub(super) fn note(
-        &mut self,
-        cookie: u64,
-        record: &SocketRecord<'_>,
-        now: Instant,
-    ) -> Option<Rates> {
+    pub(super) fn note(&mut self, cookie: u64, record: &SocketRecord<'_>, now: Instant) -> Moved {
         let before = self.seen.get(&cookie).copied();
         let first = before.map_or(now, |seen| seen.first);
-        let counters = Counters::of(record);
-        self.seen.insert(cookie, Seen { counters, poll: self.poll, first, last: now });
-        let before = before?;
-        counters?.per_second_since(before.counters?, now.saturating_duration_since(before.last))
+        let (counters, drops) = (Counters::of(record), record.drops);
+        self.seen.insert(cookie, Seen { counters, drops, poll: self.poll, first, last: now });
+
+        let Some(before) = before else { return Moved::default() };
+        let elapsed = now.saturating_duration_since(before.last);
+        let rates = counters.zip(before.counters);
+        let drops = drops.zip(before.drops).filter(|_| !elapsed.is_zero());
+        Moved {
+            rates: rates.and_then(|(now, before)| now.per_second_since(before, elapsed)),
+            // 32 bits in the kernel, which wrap.
+            drops_per_sec: drops
+                .map(|(now, before)| f64::from(now.wrapping_sub(before)) / elapsed.as_secs_f64()),
+        }
     }
 }
 
@@ -115,12 +129,26 @@ mod tests {
         let mut history = History::default();
         let start = Instant::now();
         history.begin_poll();
-        assert_eq!(history.note(1, &record(1_000, u32::MAX - 1), start), None);
+        let first = SocketRecord { drops: Some(u32::MAX), ..record(1_000, u32::MAX - 1) };
+        assert_eq!(history.note(1, &first, start), Moved::default());
         history.begin_poll();
         let now = start + Duration::from_secs(2);
-        let rates = history.note(1, &record(5_000, 8), now).unwrap();
+        let second = SocketRecord { drops: Some(5), ..record(5_000, 8) };
+        let moved = history.note(1, &second, now);
+        assert_eq!(moved.drops_per_sec, Some(3.0));
+        let rates = moved.rates.unwrap();
         assert_eq!((rates.sent_bytes, rates.received_bytes, rates.segs_out), (2_000.0, 0.0, 5.0));
         assert_eq!(history.age(1, now), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_udp_socket_has_the_rate_of_its_drops_alone() {
+        let mut history = History::default();
+        let start = Instant::now();
+        let udp = |drops| SocketRecord { drops: Some(drops), ..SocketRecord::default() };
+        history.note(1, &udp(10), start);
+        let moved = history.note(1, &udp(30), start + Duration::from_secs(4));
+        assert_eq!(moved, Moved { rates: None, drops_per_sec: Some(5.0) });
     }
 
     #[test]

@@ -256,6 +256,7 @@ mod tests {
             columns::CONNECTIONS,
             columns::LISTENERS,
             columns::DATAGRAMS,
+            columns::DATAGRAMS_WATCHED,
             columns::INFO,
             columns::MEMORY,
             columns::WATCHED,

@@ -10,13 +10,13 @@ use std::thread;
 use testkit::{DEADLINE, Peer, signal, wait_for};
 
 /// A process whose lines of standard output are read as they come.
-struct Lines {
+pub(super) struct Lines {
     peer: Peer,
     lines: Receiver<String>,
 }
 
 impl Lines {
-    fn of(args: &[&str]) -> Lines {
+    pub(super) fn of(args: &[&str]) -> Lines {
         let mut command = sockets(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut peer = Peer::start(&mut command);
@@ -28,7 +28,7 @@ impl Lines {
         Lines { peer, lines }
     }
 
-    fn next(&self) -> String {
+    pub(super) fn next(&self) -> String {
         self.lines.recv_timeout(DEADLINE).unwrap()
     }
 

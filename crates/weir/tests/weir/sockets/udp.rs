@@ -1,12 +1,13 @@
 //! UDP sockets: those of `ss`, with drops that are known.
 
+use super::follow::Lines;
 use super::rig::{output, records, said, sockets, sockets_in, text};
 use super::ss;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use sys::socket::mem_info;
-use testkit::{Netns, need_root_netns, need_tool, receiver};
+use testkit::{Netns, need_root_netns, need_tool, receiver, wait_for};
 
 /// Sends until the kernel has dropped some, and returns how many were sent. On loopback each is queued or dropped when `send` returns.
 fn overfill(receiver: &UdpSocket) -> u64 {
@@ -145,4 +146,23 @@ fn what_udp_sockets_have_not_is_refused() {
         assert_eq!(output.status.code(), Some(64), "{args:?}: {}", said(&output));
         assert!(said(&output).contains(says), "{args:?}: {}", said(&output));
     }
+}
+
+#[test]
+fn a_watched_socket_shows_how_many_it_drops_per_second() {
+    let (receiver, address) = receiver();
+    let filter = format!("src {address}");
+    let watch = Lines::of(&["-ul", &filter, "--watch", "200ms", "--columns", "drops,drops/s"]);
+    let row = || loop {
+        if watch.next().contains("DROPS/S") {
+            break watch.next().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        }
+    };
+    assert_eq!(row(), ["0", "-"]);
+    overfill(&receiver);
+    let dropped = u64::from(mem_info(receiver.as_fd()).unwrap().dropped_datagrams);
+    // The drops fall between two polls or are divided among a few: some poll has a rate, and the last one all drops.
+    let is_rate = |cell: &str| cell.strip_suffix("/s").is_some();
+    wait_for("a rate of drops", || is_rate(&row()[1]).then_some(()));
+    wait_for("all drops", || (row()[0].parse() == Ok(dropped)).then_some(()));
 }
