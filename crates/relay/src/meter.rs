@@ -545,7 +545,16 @@ impl TargetMeter {
         hop.finish(self.offered())
     }
 
-    /// What the kernel took and did not return has left: this hop holds nothing.
+    /// The amount that came back, with its bytes: another host's report is about one datagram and does not say how long that was, so it
+    /// counts as long as those are on average of which nothing came back.
+    pub(crate) fn with_bytes(&self, came_back: Amount) -> Amount {
+        let returned: Amount = self.egress.drops().map(|(_, amount)| amount).sum();
+        let out = self.sender.delivered.load().saturating_sub(returned);
+        let bytes = out.bytes.saturating_mul(came_back.count) / out.count.max(1);
+        Amount { bytes: bytes.min(out.bytes), ..came_back }
+    }
+
+    /// What the kernel took and did not give back has left: the hop keeps nothing.
     fn egress_hop(&self) -> HopSnapshot {
         let returned: Vec<_> = self.egress.drops().collect();
         let total: Amount = returned.iter().map(|(_, amount)| *amount).sum();

@@ -455,7 +455,11 @@ impl<K: UdpKernel> UdpOutlet<K> {
             if let Some((icmp_type, icmp_code)) = returned.icmp {
                 meter.count_icmp(icmp_type, icmp_code);
             }
-            meter.egress.drop(returned.reason, returned.amount);
+            let amount = match self.path.is_local() {
+                true => returned.amount,
+                false => meter.with_bytes(returned.amount),
+            };
+            meter.egress.drop(returned.reason, amount);
         }
     }
 

@@ -273,6 +273,10 @@ fn another_host_refuses() {
         assert_eq!(account.lost_for(Reason::Refused), account.lost(), "{account:?}");
         let target = ended.hop(HopKind::Target, Some("dead"));
         assert_eq!(target.delivered.count, account.offered, "all of it was handed over");
+        // The reports do not say how long the datagrams were.
+        let egress = ended.hop(HopKind::Egress, Some("dead"));
+        let refused = egress.received.bytes - egress.delivered.bytes;
+        assert!(refused >= account.lost(), "{account:?}: {refused} bytes");
         assert_eq!(ended.code, Some(0), "{}", ended.said);
     }
 }
