@@ -5,11 +5,13 @@
 //! when the kernel has accepted it; one that the kernel refused is retried with the same sequence number.
 
 mod flow;
+mod lines;
 mod options;
 mod report;
 mod schedule;
 mod sender;
 
+pub use lines::lines;
 pub use options::{Limit, Options, Pacing, Rate, Segmentation, Sizes};
 pub use report::{ErrorCounts, Progress, Report, TargetReport};
 
@@ -40,6 +42,12 @@ pub enum Error {
     Rate,
     #[error("a burst has at least one datagram")]
     Burst,
+    #[error(
+        "lines have no length that is known before: their rate is a number of them per second, or max"
+    )]
+    RateOfLines,
+    #[error("cannot read the lines")]
+    Input(#[source] io::Error),
     #[error("cannot open a socket to {address}")]
     Open {
         address: Address,

@@ -57,6 +57,7 @@ pub(crate) fn by_sender(
         generate::Error::Open { address: Address::Unix(_), source: why } => {
             refused(error, Wanted::SendUnix, why)
         }
+        generate::Error::Input(why) => Failure::Io.error(format!("{error}: {why}")),
         wrong_options => Failure::Usage.error(wrong_options),
     }
 }

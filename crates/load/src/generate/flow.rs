@@ -148,6 +148,17 @@ impl Flow {
         Outcome { sent, gave_up }
     }
 
+    /// Sends a line as it is. Returns whether the kernel took it.
+    pub(super) fn send_line(&mut self, line: &[u8], halt: &Halt<'_>) -> bool {
+        let (sent, refused) = self.send_all(&[Message::single(line)], halt);
+        if let Some(errno) = refused {
+            self.failed.add(errno);
+        }
+        self.sent_datagrams += sent as u64;
+        self.sent_bytes += (sent * line.len()) as u64;
+        sent > 0
+    }
+
     /// Sends messages in order; stops at one that the kernel refuses permanently, or when `halt` says so. Returns how many were
     /// sent, and why the next one was refused.
     fn send_all(&mut self, messages: &[Message<'_>], halt: &Halt<'_>) -> (usize, Option<Errno>) {

@@ -28,8 +28,8 @@ const END_MAX: Duration = Duration::from_secs(1);
 /// One sending thread's sockets, buffer and counts.
 pub(super) struct Sender {
     idx: usize,
-    options: Options,
-    run: u64,
+    pub(super) options: Options,
+    pub(super) run: u64,
     pub(super) flows: Vec<Flow>,
     /// Datagrams with their filler in place, `stride` bytes apart.
     buffer: Vec<u8>,
@@ -37,8 +37,8 @@ pub(super) struct Sender {
     batch_max: usize,
     /// Slots taken so far, which determines whose turn it is.
     turn: u64,
-    start_ns: u64,
-    end_ns: u64,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
     pub(super) lateness: Latencies,
     pub(super) slots_behind: u64,
 }
@@ -198,7 +198,7 @@ impl Sender {
         }
     }
 
-    fn wait_until(&self, due_ns: u64, now_ns: u64) {
+    pub(super) fn wait_until(&self, due_ns: u64, now_ns: u64) {
         match self.options.pacing {
             Pacing::Sleep => thread::sleep(Duration::from_nanos(due_ns - now_ns).min(NAP_MAX)),
             Pacing::Spin => std::hint::spin_loop(),

@@ -10,10 +10,12 @@ use crate::screen::Room;
 use ::load::Payload;
 use ::load::generate::{self, Limit, Options, Pacing, Progress, Rate, Report, Segmentation, Sizes};
 use clap::ValueEnum;
-use config::TargetAddress;
+use config::{ListenAddress, TargetAddress};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -33,13 +35,17 @@ pub(crate) struct Args {
     /// Where to send: udp://HOST:PORT, HOST:PORT or unix:/path; may be given several times
     #[arg(long, value_name = "ADDR", required = true)]
     to: Vec<TargetAddress>,
+    /// Send each line of standard input to every target instead, without check data, until it ends: stdin: or -
+    #[arg(long, value_name = "ADDR", value_parser = parse_from, conflicts_with_all =
+        ["size", "payload", "flows", "senders", "burst", "heartbeat", "gso"])]
+    from: Option<ListenAddress>,
     /// Datagrams per second (100k), payload bits per second (100Mbit), or max
     #[arg(long, default_value = "1k", value_parser = parse_rate)]
     rate: Rate,
     /// Stop after N datagrams
     #[arg(long, value_name = "N", value_parser = parse_count::<u64>)]
     count: Option<u64>,
-    /// Stop after this time; 10s if there is no --count either; 0s for never
+    /// Stop after this time; 10s if there is no --count and no --from either; 0s for never
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Bytes of a datagram: 200, a range 64..1400, or sizes with weights 64:7,576:4,1500:1 [default: 200]
@@ -128,6 +134,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return sflow::run(args);
     }
     let options = options(args)?;
+    // Not the one of the standard library, which reads ahead of those who wait for the descriptor.
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stop = stop_flag()?;
     let progress = Progress::default();
     let start = Instant::now();
@@ -135,7 +143,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report = with_progress(
         mode,
         || progress_line(&progress, start.elapsed()),
-        || generate::run(&options, stop, &progress),
+        || match args.from {
+            Some(_) => generate::lines(&options, &input, stop, &progress),
+            None => generate::run(&options, stop, &progress),
+        },
     )
     .map_err(|error| by_sender(&error, args.source_address, args.source_port))?;
 
@@ -153,7 +164,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn options(args: &Args) -> anyhow::Result<Options> {
     let duration = match args.duration {
         Some(Duration::ZERO) => None,
-        None if args.count.is_none() => Some(Duration::from_secs(10)),
+        None if args.count.is_none() && args.from.is_none() => Some(Duration::from_secs(10)),
         given => given,
     };
 
@@ -174,6 +185,13 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         pacing: if args.spin { Pacing::Spin } else { Pacing::Sleep },
         run: None,
     })
+}
+
+fn parse_from(text: &str) -> Result<ListenAddress, String> {
+    match text.parse() {
+        Ok(ListenAddress::Stdin) => Ok(ListenAddress::Stdin),
+        _ => Err("lines come from standard input: write stdin: or -".to_owned()),
+    }
 }
 
 fn parse_rate(text: &str) -> Result<Rate, String> {

@@ -1,8 +1,9 @@
 //! `weir gen` and `weir verify` as processes, against each other.
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
+use testkit::{receive, receiver};
 
 /// A verifier that has bound its sockets.
 struct Verifier {
@@ -232,4 +233,57 @@ fn mistakes_are_named() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ledger = ["verify", "--listen", "127.0.0.1:0", "--admin", &format!("http://{free}")];
     refused(&ledger, 69, "no daemon answers");
+}
+
+#[test]
+fn lines_of_standard_input_go_to_every_target_as_they_are() {
+    let receivers = [receiver(), receiver()];
+    let to = receivers.iter().flat_map(|(_, address)| ["--to", address]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["gen", "--from", "stdin:", "--rate", "max", "--json"]).args(to);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    // A line that comes in two pieces, an empty one, and one without a line feed.
+    let mut input = process.stdin.take().unwrap();
+    for piece in ["<13>fir", "st\n\nsecond\n", "last"] {
+        input.write_all(piece.as_bytes()).unwrap();
+    }
+    drop(input);
+    let output = process.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = json(&output.stdout);
+    assert_eq!((&report["sent_datagrams"], &report["sent_bytes"]), (&8.into(), &38.into()));
+    assert_eq!((&report["heartbeats"], &report["failed_datagrams"]), (&0.into(), &0.into()));
+    for (socket, _) in &receivers {
+        let got: Vec<_> = (0..4).map(|_| receive(socket)).collect();
+        assert_eq!(got, [&b"<13>first"[..], b"", b"second", b"last"]);
+    }
+}
+
+#[test]
+fn lines_have_a_count_and_a_rate_of_their_own_kind() {
+    let (socket, address) = receiver();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["gen", "--to", &address, "--from"]).args(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        // It may have ended: what it does not read is not its business.
+        let _ = process.stdin.take().unwrap().write_all(b"a\nb\nc\n");
+        let output = process.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(run(&["-", "--count", "2", "--quiet"]), (Some(0), String::new()));
+    assert_eq!([receive(&socket), receive(&socket)], [b"a", b"b"]);
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut [0; 8]).is_err(), "a third line was sent");
+
+    let refused = |args: &[&str], part: &str| {
+        let (code, said) = run(args);
+        assert_eq!(code, Some(64), "{said}");
+        assert!(said.contains(part), "{said}");
+    };
+    refused(&["stdin:", "--rate", "1Mbit"], "a number of them per second");
+    refused(&["file:/x"], "write stdin: or -");
+    refused(&["stdin:", "--size", "64"], "cannot be used with");
 }
