@@ -35,7 +35,7 @@ pub(crate) struct Common {
     /// How long to go on sending what was received when stopped, such as 10s.
     #[arg(long, value_name = "DURATION", value_parser = drain_grace)]
     drain_grace: Option<Duration>,
-    /// Address of the admin server (/ledger, /metrics, /healthz, /readyz), or off [env: WEIR_ADMIN_LISTEN]
+    /// Address of the admin server (/ledger, /metrics, /sockets, /flows, /healthz, /readyz), or off.
     #[arg(long = "admin", value_name = "ADDR|off")]
     admin_listen: Option<AdminListen>,
     /// Print the last ledger as JSON on standard output too.
