@@ -7,8 +7,8 @@
 #[path = "../../record/tests/record/support.rs"]
 mod support;
 
+use columns::{Table, TableWriter};
 use record::{CellReader, Chunk, ChunkBuilder, FieldSet};
-use sink::parquet::{Table, TableWriter};
 use std::hint::black_box;
 use std::path::Path;
 use sys::clock::thread_cpu_ns;

@@ -1,30 +1,12 @@
-//! Parquet files: rows to columns, and the folder that the files go into.
-//!
-//! A file has all columns of its table, whichever have values, so that the files of a table always fit together. What a field
-//! becomes is in `docs/parquet.schema`:
-//!
-//! - Numbers are INT32 and INT64: not every reader takes unsigned ones. A number from 2^63 on, which no field of today has, keeps its
-//!   bits and so becomes negative.
-//! - `*_unix_ns` is an INT64, and once more a TIMESTAMP in microseconds, in a column without the unit: readers without nanoseconds
-//!   refuse the whole file.
-//! - Words are text, one that has no name here its number as text. Addresses are canonical text, tags are text with a JSON object.
-//! - What is not known is NULL.
+//! Parquet files: the folder that they go into, and the batches that they are. Crate `columns` has the bytes.
 
-mod column;
 mod encoder;
-mod encodings;
 mod folder;
 mod keep;
-mod layout;
 mod name;
-mod pages;
-mod texts;
-mod writer;
 
 #[cfg(feature = "s3")]
 pub(crate) use encoder::form;
 pub use folder::{FolderOptions, folder};
-pub use layout::Table;
 #[cfg(feature = "s3")]
 pub(crate) use name::Names;
-pub use writer::TableWriter;

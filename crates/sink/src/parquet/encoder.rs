@@ -1,11 +1,11 @@
 //! Batches that are Parquet files.
 
-use super::layout::Table;
-use super::writer::{GROUP_MEMORY_MAX_BYTES, TableWriter};
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Form, Pushed};
 use ::parquet::errors::ParquetError;
 use ::record::{FieldSet, Row, RowKind};
+use columns::Table;
+use columns::{GROUP_MEMORY_MAX_BYTES, TableWriter};
 use ledger::Reason;
 
 /// What a column takes on its way from values to compressed pages: its values as Parquet has them, a dictionary, a page.

@@ -3,9 +3,9 @@
 //! The partition is that of the file's oldest row, in UTC. Names of a partition sort by that time. The token follows from the rows, so
 //! that the same batch always has the same name.
 
-use super::layout::Table;
 use crate::batch::Batch;
 use ::record::RowKind;
+use columns::Table;
 use text::Civil;
 
 /// Of a host's name as much as is part of a file's.

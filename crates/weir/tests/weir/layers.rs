@@ -16,7 +16,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tls", &["ledger"]),
     ("relay", &["sys", "wire", "ledger", "hop"]),
     ("sockets", &["sys", "text", "wire", "record", "ledger"]),
-    ("sink", &["sys", "text", "record", "ledger", "tls"]),
+    ("columns", &["record"]),
+    ("sink", &["sys", "text", "columns", "record", "ledger", "tls"]),
     // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say
     // where a datagram was lost, and none of the code that counts.
     ("load", &["sys", "text", "wire", "ledger"]),

@@ -3,12 +3,12 @@
 use super::{START_UNIX_NS, end, folder_options, open};
 use crate::support::Source;
 use crate::{rows, sflow};
+use columns::{Table, TableWriter};
 use record::{
     DatagramRecord, Encoder, Encoding, Field, FieldSet, Frame, PollTotals, RowKind, SocketRecord,
     decode_protobuf,
 };
 use sink::BatchLimits;
-use sink::parquet::{Table, TableWriter};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;

@@ -4,8 +4,8 @@
 //! 110 fields, this 0.4: it looks for words that are known beforehand, counts references to each text, takes a level for each row, and
 //! makes a context of zstd for each column.
 
-use super::encodings::put_presence;
-use super::layout::{ZSTD_LEVEL, compression};
+use crate::encodings::put_presence;
+use crate::layout::{ZSTD_LEVEL, compression};
 use ::parquet::basic::{Encoding, EncodingMask};
 use ::parquet::column::page::{CompressedPage, Page, PageWriter};
 use ::parquet::column::writer::ColumnCloseResult;
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use zstd::bulk::Compressor;
 
 /// Makes columns, one after another.
-pub(super) struct Pages {
+pub(crate) struct Pages {
     compressor: Compressor<'static>,
     /// A page before it is compressed.
     page: Vec<u8>,
@@ -26,14 +26,14 @@ pub(super) struct Pages {
 
 /// Which rows of a row group have a value.
 #[derive(Clone, Copy)]
-pub(super) struct Presence<'c> {
+pub(crate) struct Presence<'c> {
     /// Rows at which that changes. The first ones have a value.
-    pub(super) changes: &'c [u32],
-    pub(super) rows: usize,
+    pub(crate) changes: &'c [u32],
+    pub(crate) rows: usize,
 }
 
 /// A column that is being made.
-pub(super) struct ColumnPages<'p> {
+pub(crate) struct ColumnPages<'p> {
     pages: &'p mut Pages,
     sink: TrackedWrite<Vec<u8>>,
     uncompressed_bytes: usize,
@@ -44,11 +44,11 @@ pub(super) struct ColumnPages<'p> {
 impl Pages {
     /// # Errors
     /// zstd has no memory.
-    pub(super) fn new() -> Result<Pages, ParquetError> {
+    pub(crate) fn new() -> Result<Pages, ParquetError> {
         Ok(Pages { compressor: Compressor::new(ZSTD_LEVEL)?, page: Vec::new() })
     }
 
-    pub(super) fn column(&mut self) -> ColumnPages<'_> {
+    pub(crate) fn column(&mut self) -> ColumnPages<'_> {
         let sink = TrackedWrite::new(Vec::new());
         ColumnPages {
             pages: self,
@@ -65,7 +65,7 @@ impl ColumnPages<'_> {
     ///
     /// # Errors
     /// None that is known: pages are written into memory.
-    pub(super) fn dictionary(
+    pub(crate) fn dictionary(
         &mut self,
         count: usize,
         put: impl FnOnce(&mut Vec<u8>),
@@ -85,7 +85,7 @@ impl ColumnPages<'_> {
     ///
     /// # Errors
     /// More columns than the schema has.
-    pub(super) fn values(
+    pub(crate) fn values(
         mut self,
         presence: Presence<'_>,
         encoding: Encoding,
@@ -135,7 +135,7 @@ impl ColumnPages<'_> {
 }
 
 /// A column with all its pages.
-pub(super) struct MadeColumn {
+pub(crate) struct MadeColumn {
     bytes: Bytes,
     rows: usize,
     uncompressed_bytes: usize,
@@ -149,7 +149,7 @@ impl MadeColumn {
     ///
     /// # Errors
     /// It is not the next one of the schema.
-    pub(super) fn append(
+    pub(crate) fn append(
         self,
         group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
         descriptor: ColumnDescPtr,

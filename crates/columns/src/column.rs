@@ -1,9 +1,9 @@
 //! The values of one field in the rows of one row group, on their way to a Parquet column.
 
-use super::encodings::{put_differences, put_indices};
-use super::layout::moment_of;
-use super::pages::{MadeColumn, Pages, Presence};
-use super::texts::Texts;
+use crate::encodings::{put_differences, put_indices};
+use crate::layout::moment_of;
+use crate::pages::{MadeColumn, Pages, Presence};
+use crate::texts::Texts;
 use ::parquet::basic::Encoding;
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use ::parquet::errors::ParquetError;
@@ -17,7 +17,7 @@ const BOUND_MAX_BYTES: usize = 256;
 
 /// A column that grows a value at a time. A row without a value costs nothing: the gap is noted when the next value comes, or when
 /// the row group ends.
-pub(super) struct Column {
+pub(crate) struct Column {
     field: &'static Field,
     /// The values that are there, without gaps.
     values: Values,
@@ -38,17 +38,17 @@ enum Values {
 }
 
 /// A row group that is being written into memory, column by column.
-pub(super) struct RowGroup<'f> {
-    pub(super) group: SerializedRowGroupWriter<'f, Vec<u8>>,
-    pub(super) schema: &'f SchemaDescriptor,
-    pub(super) pages: &'f mut Pages,
-    pub(super) rows: usize,
+pub(crate) struct RowGroup<'f> {
+    pub(crate) group: SerializedRowGroupWriter<'f, Vec<u8>>,
+    pub(crate) schema: &'f SchemaDescriptor,
+    pub(crate) pages: &'f mut Pages,
+    pub(crate) rows: usize,
     /// Columns that are written.
-    pub(super) columns: usize,
+    pub(crate) columns: usize,
 }
 
 impl Column {
-    pub(super) fn new(field: &'static Field) -> Column {
+    pub(crate) fn new(field: &'static Field) -> Column {
         let values = match field.kind {
             Kind::Bool => Values::Bools(Vec::new()),
             Kind::U8 | Kind::U16 | Kind::U32 => Values::Narrow(Vec::new()),
@@ -63,7 +63,7 @@ impl Column {
 
     /// The value of the row before which there are `row` rows. A second one of the same row takes the place of the first.
     #[inline(always)]
-    pub(super) fn put(&mut self, row: usize, cell: Cell<'_>) {
+    pub(crate) fn put(&mut self, row: usize, cell: Cell<'_>) {
         if self.rows != row {
             self.come_to(row);
         }
@@ -109,7 +109,7 @@ impl Column {
 
     /// Takes away the value of the row before which there are `row` rows, if it has one.
     #[cold]
-    pub(super) fn take_back(&mut self, row: usize) {
+    pub(crate) fn take_back(&mut self, row: usize) {
         if self.rows <= row {
             return;
         }
@@ -124,7 +124,7 @@ impl Column {
     }
 
     /// Memory of its values.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let values = match &self.values {
             Values::Bools(values) => values.len(),
             Values::Narrow(values) => values.len() * 4,
@@ -136,13 +136,13 @@ impl Column {
     }
 
     /// Its numbers of 64 bits, those that are the same as the one before left out.
-    pub(super) fn changes(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn changes(&self) -> impl Iterator<Item = u64> {
         let values = if let Values::Wide(values) = &self.values { values.as_slice() } else { &[] };
         values.chunk_by(|a, b| a == b).filter_map(|run| run.first()).map(|value| *value as u64)
     }
 
     /// Writes the column, and the moment that belongs to it, and begins the next.
-    pub(super) fn write(&mut self, group: &mut RowGroup<'_>) -> Result<(), ParquetError> {
+    pub(crate) fn write(&mut self, group: &mut RowGroup<'_>) -> Result<(), ParquetError> {
         if self.rows != group.rows {
             self.come_to(group.rows);
         }

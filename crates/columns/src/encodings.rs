@@ -10,7 +10,7 @@ const MINIS: usize = BLOCK_VALUES / MINI_VALUES;
 const GROUP_VALUES: usize = 8;
 
 /// Appends numbers as DELTA_BINARY_PACKED.
-pub(super) fn put_differences<T: Copy + Into<i64>>(values: &[T], out: &mut Vec<u8>) {
+pub(crate) fn put_differences<T: Copy + Into<i64>>(values: &[T], out: &mut Vec<u8>) {
     let Some((&first, rest)) = values.split_first() else { return };
     let mut last: i64 = first.into();
     for number in [BLOCK_VALUES, MINIS, values.len()] {
@@ -62,7 +62,7 @@ fn put_block(differences: &mut [i64], smallest: i64, out: &mut Vec<u8>) {
 }
 
 /// Appends indices below `count` as RLE_DICTIONARY has them: their width, then the indices.
-pub(super) fn put_indices(indices: &[u32], count: usize, out: &mut Vec<u8>) {
+pub(crate) fn put_indices(indices: &[u32], count: usize, out: &mut Vec<u8>) {
     let width = usize::BITS - count.saturating_sub(1).leading_zeros();
     out.push(width as u8);
     let mut hybrid = Hybrid { width, packed: Vec::new(), out };
@@ -74,7 +74,7 @@ pub(super) fn put_indices(indices: &[u32], count: usize, out: &mut Vec<u8>) {
 
 /// Appends which of `rows` rows have a value, as definition levels: 1 for one that has, 0 for one that has not. All have one up to
 /// the first of `changes`, none from there up to the second, and so on.
-pub(super) fn put_presence(changes: &[u32], rows: usize, out: &mut Vec<u8>) {
+pub(crate) fn put_presence(changes: &[u32], rows: usize, out: &mut Vec<u8>) {
     let mut hybrid = Hybrid { width: 1, packed: Vec::new(), out };
     let (mut from, mut level) = (0, 1);
     for end in changes.iter().map(|end| *end as usize).chain([rows]) {

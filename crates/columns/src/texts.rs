@@ -13,7 +13,7 @@ const KNOWN_BYTES: usize = 64;
 
 /// The values of a column that are texts, without gaps.
 #[derive(Default)]
-pub(super) struct Texts {
+pub(crate) struct Texts {
     /// The different ones, one after another.
     bytes: Vec<u8>,
     /// Where each begins and ends.
@@ -29,14 +29,14 @@ pub(super) struct Texts {
 
 impl Texts {
     /// For values of this kind. Payloads are not looked for: hardly two are the same.
-    pub(super) fn of(kind: Kind) -> Texts {
+    pub(crate) fn of(kind: Kind) -> Texts {
         let repeat = !matches!(kind, Kind::Bytes | Kind::Data);
         Texts { known: repeat.then(HashMap::new), ..Texts::default() }
     }
 
     /// Takes a value. A number is none.
     #[inline]
-    pub(super) fn push(&mut self, cell: &Cell<'_>) {
+    pub(crate) fn push(&mut self, cell: &Cell<'_>) {
         match cell {
             Cell::Number(_) => {}
             Cell::Bytes(bytes) => self.add(bytes, cell),
@@ -84,7 +84,7 @@ impl Texts {
     }
 
     /// Takes away the last value, and its text with it if no other has the same.
-    pub(super) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         let Some(index) = self.indices.pop() else { return };
         self.last_index = None;
         if index as usize + 1 < self.spans.len() || self.indices.contains(&index) {
@@ -98,20 +98,20 @@ impl Texts {
         }
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let known =
             self.known.as_ref().map_or(0, |known| self.bytes.len() + known.len() * KNOWN_BYTES);
         self.bytes.len() + self.spans.len() * 8 + self.indices.len() * 4 + known
     }
 
     /// Of each value, its place in the dictionary, and the texts of that; `None` if it has none.
-    pub(super) fn dictionary(&self) -> Option<(&[u32], impl Iterator<Item = &[u8]> + Clone)> {
+    pub(crate) fn dictionary(&self) -> Option<(&[u32], impl Iterator<Item = &[u8]> + Clone)> {
         let text = |span: &(u32, u32)| self.bytes.get(span.0 as usize..span.1 as usize);
         self.known.as_ref().map(|_| (self.indices.as_slice(), self.spans.iter().filter_map(text)))
     }
 
     /// Every value, one by one.
-    pub(super) fn into_values(self) -> Vec<ByteArray> {
+    pub(crate) fn into_values(self) -> Vec<ByteArray> {
         let all = ByteArray::from(self.bytes);
         let text = |index: u32| {
             let &(start, end) = self.spans.get(index as usize)?;

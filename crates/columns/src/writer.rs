@@ -1,8 +1,8 @@
 //! A whole Parquet file in memory.
 
-use super::column::{Column, RowGroup};
-use super::layout::Table;
-use super::pages::Pages;
+use crate::column::{Column, RowGroup};
+use crate::layout::Table;
+use crate::pages::Pages;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterPropertiesPtr;
@@ -14,7 +14,7 @@ use ::record::{CellReader, DecodeError, SCHEMA_VERSION};
 const GROUP_ROWS_MAX: usize = 65_536;
 
 /// Memory of a row group's values, after which it ends.
-pub(super) const GROUP_MEMORY_MAX_BYTES: usize = 32 << 20;
+pub const GROUP_MEMORY_MAX_BYTES: usize = 32 << 20;
 
 /// How much is taken between two looks at that memory.
 const LOOK_BYTES: usize = 256 << 10;

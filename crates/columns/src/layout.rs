@@ -8,13 +8,13 @@ use ::record::{Field, FieldSet, Kind, RowKind};
 use std::sync::Arc;
 
 /// What files are compressed with. Levels 1 to 3 gave files of the same size within 0.1 %, once numbers are stored as differences.
-pub(super) const ZSTD_LEVEL: i32 = 1;
+pub(crate) const ZSTD_LEVEL: i32 = 1;
 
 /// The same as a file says it.
 ///
 /// # Errors
 /// There is no such level.
-pub(super) fn compression() -> Result<Compression, ParquetError> {
+pub(crate) fn compression() -> Result<Compression, ParquetError> {
     Ok(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
 }
 
@@ -71,7 +71,7 @@ impl Table {
     }
 
     /// How crate `parquet` writes the columns that are left to it: plain. Bytes are payloads, all different, and have no statistics.
-    pub(super) fn properties(&self) -> Result<WriterPropertiesPtr, ParquetError> {
+    pub(crate) fn properties(&self) -> Result<WriterPropertiesPtr, ParquetError> {
         let mut properties = WriterProperties::builder()
             .set_created_by(created_by())
             .set_compression(compression()?)
@@ -92,7 +92,7 @@ impl Table {
 }
 
 /// The name of the column that has a time in nanoseconds as a moment, if it is one.
-pub(super) fn moment_of(field: &Field) -> Option<&'static str> {
+pub(crate) fn moment_of(field: &Field) -> Option<&'static str> {
     field.name.strip_suffix("_unix_ns")
 }
 
