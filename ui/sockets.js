@@ -8,7 +8,7 @@ import { bitsPerSecond, grouped, microseconds, size } from "./figures.js";
 import { drawHeat } from "./heat.js";
 import { poll } from "./poller.js";
 import { storedPanel } from "./stored.js";
-import { replaceTable, table } from "./table.js";
+import { inSight, replaceTable, table } from "./table.js";
 
 /** @typedef {import("./main.js").Context} Context */
 
@@ -47,6 +47,17 @@ export function start(root, context) {
   fill(root, form(address), said, h("div", { class: "panels" }, [...Object.values(panels), ...stored].map((one) => one.root)));
   /** @type {import("./heat.js").Column[]} */
   const columns = [];
+  /** @type {any} */
+  let latest = null;
+  let drawnFrom = 0;
+  const draw = () => {
+    const sight = inSight(panels.sockets.body, latest.sockets.length);
+    drawnFrom = sight.first;
+    replaceTable(panels.sockets.body, socketTable(latest, address, sight));
+  };
+  panels.sockets.body.addEventListener("scroll", () => {
+    if (latest && inSight(panels.sockets.body, latest.sockets.length).first !== drawnFrom) draw();
+  }, { capture: true, passive: true });
 
   const stop = poll(EVERY_MS, async (signal) => {
     try {
@@ -59,7 +70,8 @@ export function start(root, context) {
       panels.sockets.head.querySelector("a")?.setAttribute("href", path(address));
       panels.heat.show(() => drawHeat(panels.heat.body, columns, { title: "Round-trip times", fromMs: Math.min(columns[0]?.timeMs ?? 0, timeMs - 30_000), toMs: timeMs + EVERY_MS }));
       panels.groups.show(() => replaceTable(panels.groups.body, groupTable(answer, address)));
-      panels.sockets.show(() => replaceTable(panels.sockets.body, socketTable(answer, address)));
+      latest = answer;
+      panels.sockets.show(draw);
     } catch (error) {
       if (!signal.aborted) replace(said, refusal(error));
     }
@@ -116,11 +128,12 @@ function groupTable(answer, address) {
   });
 }
 
-/** @param {any} answer @param {import("./address.js").Address} address */
-function socketTable(answer, address) {
+/** @param {any} answer @param {import("./address.js").Address} address @param {ReturnType<typeof inSight>} sight */
+function socketTable(answer, address, { first, last, hidden }) {
   return table({
     caption: "Sockets",
-    rows: answer.sockets,
+    rows: answer.sockets.slice(first, last),
+    hidden,
     empty: "No socket passes.",
     sort: address.sort || "-rtt_us",
     onSort: (sort) => {

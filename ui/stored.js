@@ -4,7 +4,7 @@ import { pageLink } from "./address.js";
 import { why } from "./answers.js";
 import { h, panel, replace } from "./dom.js";
 import { clock, grouped, microseconds, share, size } from "./figures.js";
-import { STORE_EVERY_MS, askStore, milliseconds, namedPath, noHistory } from "./history.js";
+import { STORE_EVERY_MS, askStore, milliseconds, namedPath } from "./history.js";
 import { poll } from "./poller.js";
 import { replaceTable, table } from "./table.js";
 
@@ -26,7 +26,7 @@ export function storedPanel({ id, title, name, range }) {
   const stop = poll(STORE_EVERY_MS, async (signal) => {
     try {
       const answer = await askStore(namedPath(name, parameters), signal);
-      shown.show(() => (answer ? replaceTable(shown.body, answerTable(answer, title)) : replace(shown.body, noHistory())));
+      shown.show(() => (answer ? replaceTable(shown.body, answerTable(answer, title)) : replace(shown.body, h("p", null, "This daemon keeps no history. ", h("a", { href: pageLink("query") }, "What turns one on"), "."))));
     } catch (error) {
       if (!signal.aborted) shown.show(() => replace(shown.body, h("p", { class: "mistake" }, why(error))));
     }

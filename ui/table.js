@@ -27,15 +27,55 @@ import { h } from "./dom.js";
  * @param {string} [what.sort] A column's name, with `-` for the largest first.
  * @param {(sort: string) => void} [what.onSort]
  * @param {string} [what.empty]
+ * @param {Hidden} [what.hidden]
  */
-export function table({ caption, columns, rows, attributes = () => ({}), sort = "", onSort, empty = "Nothing." }) {
+export function table({ caption, columns, rows, attributes = () => ({}), sort = "", onSort, empty = "Nothing.", hidden }) {
   const head = columns.map((column) => header(column, sort, onSort));
   const body = rows.map((row) => h("tr", attributes(row), columns.map((column) =>
     h(column.isName ? "th" : "td", { class: classes(column), scope: column.isName ? "row" : undefined }, column.cell(row)))));
+  if (hidden) {
+    body.forEach((row, at) => row.setAttribute("aria-rowindex", String(hidden.before + at + 2)));
+    if (hidden.before > 0) body.unshift(spacer(hidden.before * hidden.rowPx, columns.length));
+    if (hidden.after > 0) body.push(spacer(hidden.after * hidden.rowPx, columns.length));
+  }
+  const count = hidden && hidden.before + rows.length + hidden.after + 1;
   const nothing = h("tr", null, h("td", { colspan: columns.length, class: "empty" }, empty));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    h("table", null, h("caption", { class: "unseen" }, caption),
-      h("thead", null, h("tr", null, head)), h("tbody", null, body.length ? body : nothing)));
+    h("table", { "aria-rowcount": count }, h("caption", { class: "unseen" }, caption),
+      h("thead", null, h("tr", null, head)), h("tbody", null, rows.length ? body : nothing)));
+}
+
+/**
+ * @typedef {object} Hidden Rows of a long table that are out of sight and not made.
+ * @property {number} before
+ * @property {number} after
+ * @property {number} rowPx
+ */
+
+/** Room for rows that are not made. @param {number} px @param {number} columns */
+function spacer(px, columns) {
+  const cell = h("td", { colspan: columns, class: "spacer" });
+  cell.style.height = `${px}px`;
+  return h("tr", { "aria-hidden": "true" }, cell);
+}
+
+/** Rows above and below those in sight that are made too, so that a short scroll shows no gap. */
+const SPARE = 4;
+const ROW_PX = 29;
+
+/**
+ * Which rows of a table in `body` are in sight.
+ * @param {Element} body
+ * @param {number} count
+ */
+export function inSight(body, count) {
+  const scroller = body.querySelector(":scope > .scroll");
+  const row = body.querySelector("tbody tr:not([aria-hidden])");
+  const rowPx = (row instanceof HTMLElement && row.offsetHeight) || ROW_PX;
+  const room = Math.ceil((innerHeight * 0.8) / rowPx);
+  const first = Math.max(0, Math.min(Math.floor((scroller?.scrollTop ?? 0) / rowPx) - SPARE, count - room));
+  const last = Math.min(count, first + room + 2 * SPARE);
+  return { first, last, hidden: { before: first, after: count - last, rowPx } };
 }
 
 /**
@@ -69,18 +109,15 @@ function classes(column) {
  */
 export function replaceTable(into, next) {
   const old = into.querySelector(":scope > .scroll");
+  if (!(old instanceof HTMLElement)) return into.append(next);
   const focused = document.activeElement;
-  const sort = focused instanceof HTMLElement && old?.contains(focused) ? (focused.dataset["sort"] ?? focused.dataset["key"]) : undefined;
-  const isScroller = focused === old && old !== null;
-  const [left, top] = [old?.scrollLeft ?? 0, old?.scrollTop ?? 0];
-  if (old) old.replaceWith(next);
-  else into.append(next);
-  next.scrollLeft = left;
-  next.scrollTop = top;
-  if (isScroller) next.focus({ preventScroll: true });
-  else if (sort !== undefined) {
-    const again = [...next.querySelectorAll("[data-sort], [data-key]")].find((one) =>
-      one instanceof HTMLElement && (one.dataset["sort"] === sort || one.dataset["key"] === sort));
-    if (again instanceof HTMLElement) again.focus({ preventScroll: true });
-  }
+  const key = focused instanceof HTMLElement && focused !== old && old.contains(focused) ? (focused.dataset["sort"] ?? focused.dataset["key"]) : undefined;
+
+  // What scrolls stays the same element, also for one who drags its bar.
+  old.setAttribute("aria-label", next.getAttribute("aria-label") ?? "");
+  old.replaceChildren(...next.childNodes);
+  if (key === undefined) return;
+  const again = [...old.querySelectorAll("[data-sort], [data-key]")].find((one) =>
+    one instanceof HTMLElement && (one.dataset["sort"] === key || one.dataset["key"] === key));
+  if (again instanceof HTMLElement) again.focus({ preventScroll: true });
 }

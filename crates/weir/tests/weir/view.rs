@@ -10,7 +10,11 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use testkit::{Process, TempDir, find_tool, free_port, need_tool};
+use std::time::Duration;
+use testkit::{Process, TempDir, find_tool, free_port, need_tool, wait_for_up_to};
+
+/// Longest time that a script may take on a busy machine; alone, the longest takes half a minute.
+const SCRIPT_MAX: Duration = Duration::from_secs(300);
 
 /// One browser at a time: each takes a processor.
 static BROWSER: Mutex<()> = Mutex::new(());
@@ -30,8 +34,9 @@ fn drive(script: &str, question: &Value) -> Process {
     Process::start(command)
 }
 
-/// Runs a script to its end. Its answer is JSON.
+/// Runs a script to its end. Its answer is JSON. It visits many pages, and each of its steps has a deadline of its own.
 fn answer(mut script: Process) -> Value {
+    wait_for_up_to(SCRIPT_MAX, "the end of a script", || (!script.is_running()).then_some(()));
     let (status, text) = script.finish();
     assert!(status.success(), "{text}{}", script.said());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
