@@ -91,7 +91,9 @@ impl Room {
 #[cfg(test)]
 pub(crate) fn check(name: &str, text: impl Fn(Room) -> String) {
     testkit::screens("crates/weir/tests/weir/screens", name, |columns| {
-        let room = Room { columns: Some(columns.into()), rows: None };
+        let sizes = testkit::TERMINALS.iter();
+        let rows = sizes.filter(|(width, _)| *width == columns).map(|(_, rows)| (*rows).into());
+        let room = Room { columns: Some(columns.into()), rows: rows.last() };
         room.folded(&text(room))
     });
 }

@@ -206,6 +206,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn generated_screens() {
+        let many = |received, dropped| {
+            let mut all = snapshot("5eed", 60_000 + received, received, dropped);
+            for at in 0..30 {
+                let name = format!("udp://collector-{at:02}.a-long-domain.example:514");
+                let hop =
+                    HopBuilder::new(HopKind::Target, "statsd", Some(&name), Amount::default());
+                all.hops.push(hop.finish(Amount::one(10)));
+            }
+            all.hops.push(sink("archive", &[(Gauge::Up, 1), (Gauge::OldestAgeMs, BEHIND_MS)]));
+            all
+        };
+        let (before, now) = (many(1_000, 0), many(3_000, 45));
+        crate::screen::check("ledger-watch", |room| page(Some(&before), &now, room));
+    }
+
     fn sink(name: &str, gauges: &[(Gauge, u64)]) -> HopSnapshot {
         let amount = |count| Amount { count, bytes: count * 10 };
         let mut hop = HopBuilder::new(HopKind::Sink, "sockets", Some(name), amount(0));

@@ -121,6 +121,40 @@ fn closes_fit_eighty_columns() {
 }
 
 #[test]
+fn generated_closes() {
+    let close = |src: &str, reason, sent| {
+        let mut record = connection(1, src, 900);
+        record.time_unix_ns = Some(1_700_000_000_123_456_789);
+        (record.close_reason, record.bytes_sent) = (Some(reason), Some(sent));
+        (record.bytes_received, record.min_rtt_us) = (Some(801), Some(15));
+        record
+    };
+    let mut refused = close("::ffff:192.0.2.10", CloseReason::OUR_RESET, 8);
+    refused.dst_address = Some("::ffff:198.51.100.7".parse().unwrap());
+    let records = [
+        close("2001:db8:1111:2222:3333:4444:5555:6666", CloseReason::PEER_CLOSE, 12_345_678_901),
+        refused,
+    ];
+    crate::screen::check("sockets-closed", |room| {
+        let look =
+            Look { ink: Ink::Plain, width: room.columns, may_drop_columns: true, has_title: true };
+        let shown = columns::CLOSED.iter().map(|name| column(name).unwrap()).collect();
+        let mut lines = Lines::new(shown, &look);
+        let mut text = lines.title();
+        let mut line = String::new();
+        for record in &records {
+            lines.row(&View::of(record, &Users::default()), &mut line);
+            text.push_str(&line);
+        }
+        let left_out = lines.left_out();
+        if !left_out.is_empty() {
+            text.push_str(&format!("weir: no room for {}\n", left_out.join(", ")));
+        }
+        text
+    });
+}
+
+#[test]
 fn details_are_lines_of_their_own_and_the_title_may_be_left_out() {
     let sort = column("local").unwrap();
     let details = columns("mss,rto,cc").unwrap();
