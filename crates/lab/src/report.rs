@@ -15,7 +15,7 @@ mod sflow;
 mod terminal;
 
 pub use charts::{Chart, ChartError};
-pub use folder::Folder;
+pub use folder::{Earlier, Folder};
 pub use relay::RelayReport;
 pub use sflow::SflowReport;
 

@@ -9,12 +9,27 @@ pub struct Folder {
     is_ours: bool,
 }
 
+/// The page that every report has.
+pub(super) const REPORT: &str = "report.html";
+
+/// What becomes of the report of an earlier run in the same folder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Earlier {
+    Stays,
+    IsReplaced,
+}
+
 impl Folder {
     /// Creates the requested directory, or one named after the experiment and the date.
     ///
     /// # Errors
-    /// The directory cannot be created or written to.
-    pub fn make(asked: Option<&Path>, name: &str, began_unix_ns: u64) -> io::Result<Folder> {
+    /// It cannot be made or written to, or has a report that is to stay (`AlreadyExists`).
+    pub fn make(
+        asked: Option<&Path>,
+        earlier: Earlier,
+        name: &str,
+        began_unix_ns: u64,
+    ) -> io::Result<Folder> {
         let path = asked.map_or_else(
             || {
                 let date = date(began_unix_ns);
@@ -28,6 +43,10 @@ impl Folder {
             let text = format!("cannot {call} the folder {}: {source}", path.display());
             io::Error::new(source.kind(), text)
         };
+        if earlier == Earlier::Stays && path.join(REPORT).exists() {
+            let text = format!("{} has the report of an earlier run", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
         fs::create_dir_all(&path).map_err(|source| failed("make", source))?;
 
         let test = path.join(".weir-lab-writes-here");
@@ -50,5 +69,23 @@ impl Drop for Folder {
             // It is still empty, since nothing has been written.
             let _ = fs::remove_dir(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_report_is_replaced_only_if_that_is_asked_for() {
+        let dir = testkit::TempDir::new();
+        let make = |earlier| Folder::make(Some(dir.path()), earlier, "lab", 0);
+        assert!(make(Earlier::Stays).is_ok(), "a folder without a report");
+
+        fs::write(dir.file(REPORT), "an hour's work").unwrap();
+        let refused = make(Earlier::Stays).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert!(make(Earlier::IsReplaced).is_ok());
+        assert_eq!(fs::read(dir.file(REPORT)).unwrap(), b"an hour's work");
     }
 }

@@ -9,7 +9,7 @@ use crate::command::version::COMMIT;
 use crate::exit::{self, Failure};
 use crate::screen::{Room, ink_of};
 use lab::Beginning;
-use lab::report::{Folder, ReportError};
+use lab::report::{Earlier, Folder, ReportError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,6 +42,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Where the report goes.
+#[derive(clap::Args)]
+struct Out {
+    /// Where the report goes [default: weir-lab-EXPERIMENT-DATE-TIME]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Replace the report that an earlier run has left in that folder
+    #[arg(long, requires = "out")]
+    overwrite: bool,
+}
+
 /// An experiment under way: when it began, where its report goes, and whether it is to end early.
 struct Running {
     beginning: Beginning,
@@ -51,9 +62,11 @@ struct Running {
 
 impl Running {
     /// Begins it. Starts a thread: privileges are acquired before.
-    fn begin(out: Option<&Path>, name: &str) -> anyhow::Result<Running> {
+    fn begin(out: &Out, name: &str) -> anyhow::Result<Running> {
         let beginning = beginning();
-        let folder = Folder::make(out, name, beginning.unix_ns).map_err(no_folder)?;
+        let earlier = if out.overwrite { Earlier::IsReplaced } else { Earlier::Stays };
+        let folder = Folder::make(out.out.as_deref(), earlier, name, beginning.unix_ns)
+            .map_err(no_folder)?;
         Ok(Running { beginning, folder, stop: stop_flag()? })
     }
 
@@ -100,6 +113,10 @@ fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
 /// A folder that cannot be made or written to: whatever the reason, it is not the input that is missing.
 fn no_folder(error: io::Error) -> anyhow::Error {
     let failure = match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            return Failure::Usage
+                .error(format!("{error}. Fix: choose another --out, or add --overwrite"));
+        }
         io::ErrorKind::PermissionDenied => Failure::Permission,
         _ => Failure::Io,
     };

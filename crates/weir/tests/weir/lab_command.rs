@@ -107,6 +107,11 @@ fn root_gets_a_table_and_a_report() {
     check_small(&command.output().unwrap(), dir.path(), "root");
     // The same as JSON, into a folder that is there.
     command.arg("--json");
+    let refused = command.output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(64), "{said}");
+    assert!(said.contains("has the report of an earlier run") && said.contains("--overwrite"));
+    command.arg("--overwrite");
     let figures: serde_json::Value = serde_json::from_str(&run(&mut command)).unwrap();
     assert_eq!(figures["points"].as_array().unwrap().len(), 8);
 }

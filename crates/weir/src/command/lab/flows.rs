@@ -2,13 +2,12 @@
 
 mod ours;
 
-use super::{Running, each_once, for_people, privilege};
+use super::{Out, Running, each_once, for_people, privilege};
 use crate::exit::Failure;
 use crate::progress::{ProgressMode, with_progress};
 use lab::About;
 use lab::report::SflowReport;
 use lab::sflow::{self, Error, Experiment, Plan, Progress};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -37,9 +36,8 @@ pub(super) struct Args {
     /// Another seed is other traffic
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Where the report goes [default: weir-lab-flows-DATE-TIME]
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
     /// Print figures as JSON instead of the tables
     #[arg(long)]
     json: bool,
@@ -75,7 +73,7 @@ impl Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     privilege::acquire()?;
-    let running = Running::begin(args.out.as_deref(), "weir-lab-flows")?;
+    let running = Running::begin(&args.out, "weir-lab-flows")?;
 
     let state: Mutex<Option<Progress>> = Mutex::default();
     let now = || state.lock().unwrap_or_else(PoisonError::into_inner);

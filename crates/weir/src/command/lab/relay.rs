@@ -3,7 +3,7 @@
 mod ours;
 mod stages;
 
-use super::{Running, each_once, for_people, privilege};
+use super::{Out, Running, each_once, for_people, privilege};
 use crate::addresses;
 use crate::exit::Failure;
 use crate::progress::{ProgressMode, with_progress};
@@ -18,7 +18,6 @@ use lab::relay_sweep::{
 };
 use lab::report::RelayReport;
 use ours::Ours;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,8 +63,8 @@ pub(super) struct Args {
     /// Takes two minutes with --duration 1s. Writes no report.
     #[arg(long, conflicts_with_all = ["to", "targets", "flows", "rates", "all_combinations", "tolerance", "out"])]
     stages: bool,
-    /// The figures of --stages as JSON
-    #[arg(long, requires = "stages")]
+    /// Print figures as JSON instead of the tables
+    #[arg(long)]
     json: bool,
     /// Length of one measurement
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
@@ -73,9 +72,8 @@ pub(super) struct Args {
     /// Percentage that may be missing where nothing counts as lost
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
     tolerance: f64,
-    /// Where the report goes [default: weir-lab-relay-DATE-TIME]
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
     /// Progress on standard error
     #[arg(long, value_enum, default_value_t = ProgressMode::Auto)]
     progress: ProgressMode,
@@ -122,7 +120,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let plan = args.plan()?;
     let place = Place::of(args)?;
-    let running = Running::begin(args.out.as_deref(), "weir-lab-relay")?;
+    let running = Running::begin(&args.out, "weir-lab-relay")?;
 
     let state: Mutex<Option<Progress>> = Mutex::default();
     let line = || progress_line(*state.lock().unwrap_or_else(|e| e.into_inner()));
@@ -142,7 +140,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         curves,
     };
     let report = RelayReport::new(&sweep);
-    let text = for_people(|columns, ink| report.terminal(columns, ink));
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&sweep)? + "\n",
+        false => for_people(|columns, ink| report.terminal(columns, ink)),
+    };
     running.end(|folder| report.write(folder), &text, ExitCode::SUCCESS)
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     let privilege = privilege::acquire()?;
-    let running = Running::begin(args.out.as_deref(), "weir-lab-udp-vs-tcp")?;
+    let running = Running::begin(&args.out, "weir-lab-udp-vs-tcp")?;
 
     let progress = Progress::default();
     let results = with_progress(

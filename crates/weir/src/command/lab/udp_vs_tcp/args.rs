@@ -1,6 +1,6 @@
 //! The command line, and the plan that it asks for.
 
-use crate::command::lab::each_once;
+use crate::command::lab::{Out, each_once};
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
 use clap::ValueEnum;
@@ -8,7 +8,6 @@ use lab::experiment::model::Schedule;
 use lab::experiment::preset::Plan;
 use lab::network::{PathLoss, Span};
 use lab::transport;
-use std::path::PathBuf;
 use std::time::Duration;
 use text::units::{parse_bit_rate, parse_count, parse_duration, parse_size};
 
@@ -16,7 +15,7 @@ use text::units::{parse_bit_rate, parse_count, parse_duration, parse_size};
 ///
 /// Builds two hosts and a switch, drops packets at random on their links, and runs each transport at each loss several
 /// times, as "UDP vs TCP for telemetry" (blog.sflow.com, 2022-02-14) did once. Prints a table, and writes a page, charts,
-/// CSV and JSON to a folder. Takes about 15 minutes; --quick 70 seconds, --article 40 minutes.
+/// CSV and JSON to a folder. Takes about 15 minutes; --quick a minute, --article 40 minutes.
 /// Ctrl-C ends it with a report of what was measured by then.
 #[derive(clap::Args)]
 pub(in crate::command::lab) struct Args {
@@ -39,16 +38,16 @@ pub(in crate::command::lab) struct Args {
     /// When messages are made: after a pause, or at fixed times whatever became of the ones before; or both
     #[arg(long, value_enum, value_name = "closed,open", value_delimiter = ',')]
     schedule: Vec<ScheduleName>,
-    /// Independent runs of each transport at each loss; five and more have intervals worth the name
+    /// Independent runs of each transport at each loss; five and more have intervals worth the name [default: 5, --article 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: Option<u32>,
-    /// Length of a run
+    /// Length of a run [default: 85s, --quick 1m, --article 20m]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Messages per second of each flow
+    /// Messages per second of each flow [default: 100]
     #[arg(long, value_name = "PER_SEC", value_parser = parse_count::<u64>)]
     rate: Option<u64>,
-    /// Bytes of a message
+    /// Bytes of a message [default: 1000]
     #[arg(long, value_name = "SIZE", value_parser = parse_size::<usize>)]
     message_size: Option<usize>,
     /// Lose this many packets of a flow one after another, on average, instead of each packet by itself
@@ -60,9 +59,8 @@ pub(in crate::command::lab) struct Args {
     /// What the path carries each way, behind a queue of 50 ms: 8Mbit/s
     #[arg(long, value_name = "RATE", value_parser = parse_bit_rate)]
     bandwidth: Option<u64>,
-    /// Where the report goes [default: weir-lab-udp-vs-tcp-DATE-TIME]
-    #[arg(long, value_name = "FOLDER")]
-    pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) out: Out,
     /// Print figures as JSON instead of the table
     #[arg(long)]
     pub(super) json: bool,
@@ -221,6 +219,28 @@ mod tests {
     fn plan(line: &str) -> anyhow::Result<Plan> {
         let words = std::iter::once("lab").chain(line.split_whitespace());
         Cli::try_parse_from(words)?.args.plan()
+    }
+
+    #[test]
+    fn the_help_names_the_defaults_of_the_presets() {
+        let help = <Cli as clap::CommandFactory>::command().render_help().to_string();
+        let [default, quick, article] =
+            ["", "--quick", "--article"].map(|line| plan(line).unwrap());
+        let time = text::units::display_duration;
+        for wanted in [
+            format!("[default: {}, --article {}]", default.runs, article.runs),
+            format!(
+                "[default: {}, --quick {}, --article {}]",
+                time(default.duration),
+                time(quick.duration),
+                time(article.duration)
+            ),
+            format!("[default: {}]", default.rate_per_sec),
+            format!("[default: {}]", default.message_bytes),
+        ] {
+            assert!(help.contains(&wanted), "{wanted}: {help}");
+        }
+        assert_eq!(quick.runs, default.runs);
     }
 
     #[test]
