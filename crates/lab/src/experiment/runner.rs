@@ -157,8 +157,8 @@ pub fn run_among(
         }
     }
 
-    results.notes.extend(disturbed(&disturbances));
     tell_cut_runs(plan, &mut results);
+    results.notes.extend(disturbed(&disturbances));
     results.notes.dedup();
     Ok(results)
 }

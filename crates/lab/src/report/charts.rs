@@ -120,7 +120,7 @@ fn against_loss(
     let plot = Plot {
         title: kind.title.to_owned(),
         subtitle: subtitle(report, schedule, &all_summaries(&series)),
-        footnote: footnote(report),
+        footnote: footnote(report, &curves),
         x: Axis::losses("packet loss on the path, one way", losses),
         y,
         curves,
@@ -203,14 +203,19 @@ fn missing_after(point: &Point) -> Vec<Mark> {
         let far = |last: &Mark| y < last.y * 0.97 || x > last.x * 1.05;
         let last = arrived + 1 == delays.len();
         if y > 0.0 && (last || marks.last().is_none_or(far)) {
-            marks.push(Mark { x, y, interval: None });
+            marks.push(Mark { x, y, interval: None, at_least: false });
         }
     }
 
     // Messages that a transport lost permanently stay missing. The outcome of messages in flight at the end of the run
     // is unknown.
     let lost_permanently = point.runs.iter().all(|run| run.censored_ns.is_empty());
-    let level = marks.last().map(|last| Mark { x: f64::INFINITY, y: last.y, interval: None });
+    let level = marks.last().map(|last| Mark {
+        x: f64::INFINITY,
+        y: last.y,
+        interval: None,
+        at_least: false,
+    });
     marks.extend(level.filter(|_| lost_permanently && messages > delays.len() as f64));
     marks
 }
@@ -258,12 +263,15 @@ fn subtitle(report: &Report<'_>, schedule: Schedule, summaries: &[&Summary]) -> 
     )
 }
 
-fn footnote(report: &Report<'_>) -> String {
+fn footnote(report: &Report<'_>, curves: &[Curve]) -> String {
     let kernel = &report.about.machine.kernel;
+    let has_bounds = curves.iter().flat_map(|curve| &curve.marks).any(|mark| mark.at_least);
+    let bounds = if has_bounds { " Hollow: a lower bound." } else { "" };
     let bars = format!(
         "Bars: 95 % bootstrap interval over runs ({} resamples), where longer than the mark.",
         report.bootstrap.resamples
     );
+    let bars = bars + bounds;
     if kernel.is_empty() { bars } else { format!("{bars} {kernel}.") }
 }
 

@@ -1,5 +1,6 @@
 //! Shared parts of all reports with an [`About`]: the page around their sections, and writing the files.
 
+use super::folder::REPORT;
 use super::{Chart, ReportError, write_file};
 use crate::{About, Machine};
 use std::fs;
@@ -29,7 +30,7 @@ impl Page<'_> {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
              <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{title}</h1>\n<p class=\"lead\">{}</p>\n\
              <p class=\"meta\">{} · {} · took {}</p>\n<pre class=\"command\"><code>{}</code></pre>\n",
-            escape(&self.lead),
+            prose(&self.lead),
             escape(&about.machine.kernel),
             date(about.began_unix_ns),
             time(about.took_ns as f64),
@@ -39,12 +40,12 @@ impl Page<'_> {
         if about.interrupted {
             html.push_str("<p class=\"note\">Ended before everything was measured: this page shows what was finished.</p>\n");
         }
-        for note in &about.notes {
-            html.push_str(&format!("<p class=\"note\">{}</p>\n", escape(note)));
-        }
-
         html.push_str("</header>\n");
         html.push_str(&charts_section(charts));
+        // Behind the result, which they would push off the screen.
+        for note in &about.notes {
+            html.push_str(&format!("<p class=\"note\">{}</p>\n", prose(note)));
+        }
         html.push_str(&self.sections);
         html.push_str(&self.conditions());
         html.push_str("</main>\n</body>\n</html>\n");
@@ -81,7 +82,7 @@ fn charts_section(charts: &[Chart]) -> String {
         let svg = format!("{head} role=\"img\"><title>{}</title>{body}", escape(&chart.title));
         html.push_str(&format!(
             "<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n",
-            escape(&chart.caption)
+            prose(&chart.caption)
         ));
     }
     html.push_str("</section>\n");
@@ -139,7 +140,25 @@ pub(super) fn escape(text: &str) -> String {
     html
 }
 
-/// A table of figures. `head` and `rows` are plain text.
+/// Text as HTML, in which a number and its unit stay on one line.
+pub(super) fn prose(text: &str) -> String {
+    const UNITS: [&str; 12] =
+        ["%", "s", "ms", "µs", "ns", "minutes", "bytes", "KiB", "MiB", "GiB", "kbit/s", "Mbit/s"];
+    let mut html = String::new();
+    for (at, word) in text.split(' ').enumerate() {
+        let is_unit = UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':', ')']));
+        let separator = match html.chars().next_back() {
+            Some(last) if is_unit && last.is_ascii_digit() => "\u{a0}",
+            _ if at > 0 => " ",
+            _ => "",
+        };
+        html.push_str(separator);
+        html.push_str(&escape(word));
+    }
+    html
+}
+
+/// A table of figures. `head` and `rows` are text.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
         let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
@@ -182,7 +201,7 @@ pub(super) fn write(
     write_file(&json, &|out| Ok(serde_json::to_writer_pretty(out, figures)?))?;
     let mut written = vec![json];
 
-    let mut files = vec![(folder.join("report.html"), page.html(charts))];
+    let mut files = vec![(folder.join(REPORT), page.html(charts))];
     files.extend(others.iter().map(|(name, text)| (folder.join(name), text.clone())));
     let svg =
         |chart: &Chart| (charts_folder.join(format!("{}.svg", chart.name)), chart.svg.clone());
@@ -192,4 +211,18 @@ pub(super) fn write(
         written.push(path);
     }
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_and_its_unit_stay_together() {
+        let check = |text: &str, html: &str| assert_eq!(prose(text), html);
+        check("At 14 % loss, 30 s.", "At 14\u{a0}% loss, 30\u{a0}s.");
+        check("in 3 runs (200 bytes) & <s>", "in 3 runs (200\u{a0}bytes) &amp; &lt;s&gt;");
+        check("a  b % c", "a  b % c");
+        check("", "");
+    }
 }

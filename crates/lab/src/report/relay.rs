@@ -280,8 +280,9 @@ fn line(
     samples: &[Sample],
     y: impl Fn(&Sample) -> Option<f64>,
 ) -> Line {
-    let mark =
-        |sample: &Sample| Some(Mark { x: sample.sent_per_sec, y: y(sample)?, interval: None });
+    let mark = |sample: &Sample| {
+        Some(Mark { x: sample.sent_per_sec, y: y(sample)?, interval: None, at_least: false })
+    };
     let mut marks: Vec<Mark> = samples.iter().filter_map(mark).collect();
     marks.sort_by(|a, b| a.x.total_cmp(&b.x));
     Line { label, style, marks, marks_every: 1 }

@@ -83,6 +83,7 @@ impl<'a> SflowReport<'a> {
             x: point.loss,
             y: one.mean,
             interval: Some((one.mean - 1.96 * one.error, one.mean + 1.96 * one.error)),
+            at_least: false,
         };
         let lines = Estimator::ALL.iter().enumerate().map(|(style, estimator)| {
             let points = self.points(way);
@@ -114,6 +115,7 @@ impl<'a> SflowReport<'a> {
                 x: point.loss,
                 y: point.accuracy[estimator as usize].coverage(),
                 interval: None,
+                at_least: false,
             };
             let label = match estimator {
                 Estimator::Collector => way.label().to_owned(),
@@ -153,8 +155,9 @@ impl<'a> SflowReport<'a> {
         ];
         let lines = quantiles.iter().enumerate().map(|(style, (label, of))| {
             let detections = self.experiment.detections.iter();
-            let marks = detections
-                .filter_map(|one| Some(Mark { x: one.loss, y: of(one)?, interval: None }));
+            let marks = detections.filter_map(|one| {
+                Some(Mark { x: one.loss, y: of(one)?, interval: None, at_least: false })
+            });
             line((*label).to_owned(), style, marks.collect())
         });
         let lines: Vec<Line> = lines.filter(|line| !line.marks.is_empty()).collect();

@@ -42,6 +42,9 @@ pub(super) fn render(report: &Report<'_>, columns: Option<usize>, ink: Ink) -> S
     }
 
     legend(&mut out, report, ink);
+    for note in &report.about.notes {
+        line(&mut out, &format!("Note: {note}"));
+    }
     out
 }
 
@@ -86,10 +89,6 @@ fn heading(out: &mut String, report: &Report<'_>, ink: Ink) {
     if about.interrupted {
         let text = "Ended before all runs were done: what follows is what was finished.";
         line(out, &ink.tinted(text, Tint::Notice));
-    }
-
-    for note in &about.notes {
-        line(out, &format!("Note: {note}"));
     }
 }
 

@@ -85,6 +85,11 @@ fn every_file_is_written_and_the_page_parses() {
     ] {
         assert!(page.contains(attribute), "{attribute}");
     }
+    // Lower bounds are hollow, and notes do not push the result off the screen.
+    let chart = fs::read_to_string(folder.join("charts/mean-delay-closed-loop.svg")).unwrap();
+    assert!(chart.contains("<polygon opacity=\"1\" fill=\"#FFFFFF\""), "{chart}");
+    assert!(chart.contains("Hollow: a lower bound."), "{chart}");
+    assert!(page.find("<figure>") < page.find("class=\"note\""), "{page}");
     if need_python_module("html.parser") {
         python(PARSE_HTML, &[&folder.join("report.html")]);
         let charts: Vec<&PathBuf> =

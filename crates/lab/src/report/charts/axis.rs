@@ -14,23 +14,28 @@ pub(in crate::report) struct Axis {
 impl Axis {
     /// Times in nanoseconds on a logarithmic axis, in whole decades. Values of 0 and below are at the lower end.
     pub(in crate::report) fn times(name: &str, values: impl Iterator<Item = f64>) -> Axis {
-        Axis::decades(name, values, |exponent| {
+        Axis::decades(name, values, |digit, exponent| {
             let digits = 10_u64.pow(exponent.rem_euclid(3) as u32);
             let unit = ["ns", "µs", "ms", "s"]
                 .get(exponent.div_euclid(3).clamp(0, 3) as usize)
                 .unwrap_or(&"s");
             let thousands = if exponent >= 12 { 10_u64.pow(exponent as u32 - 9) } else { digits };
-            format!("{thousands} {unit}")
+            format!("{} {unit}", thousands * u64::from(digit))
         })
     }
 
     /// Shares from 1 down on a logarithmic axis, in whole decades.
     pub(in crate::report) fn shares(name: &str, values: impl Iterator<Item = f64>) -> Axis {
-        let mut axis = Axis::decades(name, values.chain([1.0]), |exponent| match exponent + 2 {
-            percent @ 0.. => format!("{} %", 10_u64.pow(percent as u32)),
-            percent => format!("{:.*} %", percent.unsigned_abs() as usize, 10_f64.powi(percent)),
-        });
+        let label = |digit: u32, exponent: i32| match exponent + 2 {
+            percent @ 0.. => format!("{} %", 10_u64.pow(percent as u32) * u64::from(digit)),
+            percent => {
+                let value = 10_f64.powi(percent) * f64::from(digit);
+                format!("{value:.*} %", percent.unsigned_abs() as usize)
+            }
+        };
+        let mut axis = Axis::decades(name, values.chain([1.0]), label);
         axis.range.end = 0.0;
+        axis.ticks.retain(|(place, _)| *place <= 0.0);
         axis
     }
 
@@ -109,10 +114,11 @@ impl Axis {
         }
     }
 
+    /// Whole decades; `label` gets a digit and the exponent of ten. With fewer than three decades there is more to read: ticks at 2 and 5.
     fn decades(
         name: &str,
         values: impl Iterator<Item = f64>,
-        label: impl Fn(i32) -> String,
+        label: impl Fn(u32, i32) -> String,
     ) -> Axis {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for exponent in values.filter(|value| *value > 0.0 && value.is_finite()).map(f64::log10) {
@@ -124,7 +130,14 @@ impl Axis {
             if low <= high { (low.floor() as i32, high.ceil() as i32) } else { (0, 1) };
         let high = high.max(low + 1);
 
-        let ticks = (low..=high).map(|exponent| (f64::from(exponent), label(exponent))).collect();
+        let digits: &[u32] = if high - low < 3 { &[1, 2, 5] } else { &[1] };
+        let tick = |exponent: i32, digit: u32| {
+            (f64::from(exponent) + f64::from(digit).log10(), label(digit, exponent))
+        };
+        let ticks =
+            (low..high).flat_map(|exponent| digits.iter().map(move |digit| (exponent, *digit)));
+        let ticks =
+            ticks.chain([(high, 1)]).map(|(exponent, digit)| tick(exponent, digit)).collect();
         let place = |value: f64| value.log10();
         Axis { name: name.to_owned(), place, range: f64::from(low)..f64::from(high), ticks }
     }
@@ -179,7 +192,8 @@ mod tests {
     fn times_are_in_decades() {
         let axis = Axis::times("", [80e3, 3e9].into_iter());
         assert_eq!(labels(&axis), ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"]);
-        assert_eq!(labels(&Axis::times("", [840e9].into_iter())), ["100 s", "1000 s"]);
+        let one = Axis::times("", [840e9].into_iter());
+        assert_eq!(labels(&one), ["100 s", "200 s", "500 s", "1000 s"]);
         assert_eq!((axis.place(0.0), axis.place(1e30)), (4.0, 10.0));
     }
 
@@ -189,6 +203,15 @@ mod tests {
             labels(&Axis::shares("", [0.0003, 0.5].into_iter())),
             ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"]
         );
+        let one = Axis::shares("", [0.2].into_iter());
+        assert_eq!(labels(&one), ["10 %", "20 %", "50 %", "100 %"]);
+        let places: Vec<f64> = one.ticks.iter().map(|(place, _)| *place).collect();
+        assert_eq!((places[0], places[3]), (-1.0, 0.0));
+        assert!((places[1] + 0.699).abs() < 1e-3, "{places:?}");
+        let two = Axis::shares("", [0.007].into_iter());
+        assert_eq!(labels(&two)[..4], ["0.1 %", "1 %", "10 %", "100 %"]);
+        let two = Axis::shares("", [0.02].into_iter());
+        assert_eq!(labels(&two), ["1 %", "2 %", "5 %", "10 %", "20 %", "50 %", "100 %"]);
     }
 
     #[test]

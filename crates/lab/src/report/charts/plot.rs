@@ -32,6 +32,8 @@ pub(in crate::report) struct Mark {
     pub(in crate::report) x: f64,
     pub(in crate::report) y: f64,
     pub(in crate::report) interval: Option<(f64, f64)>,
+    /// A lower bound: drawn hollow, with an arrow up.
+    pub(in crate::report) at_least: bool,
 }
 
 impl Curve {
@@ -42,8 +44,8 @@ impl Curve {
         estimates: impl Iterator<Item = (f64, Option<Estimate>)>,
     ) -> Option<Curve> {
         let mark = |(x, estimate): (f64, Option<Estimate>)| {
-            let Estimate { value: y, interval, .. } = estimate?;
-            Some(Mark { x, y, interval: interval.map(|i| (i.low, i.high)) })
+            let Estimate { value: y, interval, at_least } = estimate?;
+            Some(Mark { x, y, interval: interval.map(|i| (i.low, i.high)), at_least })
         };
         let marks: Vec<Mark> = estimates.filter_map(mark).collect();
         (!marks.is_empty()).then_some(Curve { label, style, marks, marks_every: 1 })
@@ -181,9 +183,16 @@ impl Plot {
 
         let first = (index + 1) * curve.marks_every / (self.curves.len() + 1);
         for mark in curve.marks.iter().skip(first).step_by(curve.marks_every.max(1)) {
-            chart
-                .draw_series([EmptyElement::at(place(mark))
-                    + Polygon::new(shape(curve.style), color.filled())])?;
+            let at = place(mark);
+            match mark.at_least {
+                false => chart.draw_series([
+                    EmptyElement::at(at) + Polygon::new(shape(curve.style), color.filled())
+                ])?,
+                true => chart.draw_series([EmptyElement::at(at)
+                    + Polygon::new(shape(curve.style), WHITE.filled())
+                    + PathElement::new(outline(curve.style), stroke(color, 2))
+                    + PathElement::new(arrow_up(), stroke(color, 2))])?,
+            };
         }
         Ok(())
     }
@@ -243,7 +252,19 @@ fn stroke(color: RGBColor, pixels: i32) -> ShapeStyle {
     color.stroke_width(fine(pixels) as u32)
 }
 
-/// The mark of a style, centered at 0.
+/// The closed outline of a mark.
+fn outline(style: usize) -> Vec<(i32, i32)> {
+    let shape = shape(style);
+    shape.iter().chain(shape.first()).copied().collect()
+}
+
+/// An arrow that begins above a mark, in one stroke.
+fn arrow_up() -> Vec<(i32, i32)> {
+    let path = [(0, -7), (0, -19), (-4, -14), (0, -19), (4, -14)];
+    path.map(|(x, y)| (fine(x), fine(y))).to_vec()
+}
+
+/// The mark of a style, around 0.
 fn shape(style: usize) -> Vec<(i32, i32)> {
     let shape: &[(i32, i32)] = match style % 8 {
         // An octagon instead of a circle: `Circle` and polygons cannot be in one list.
