@@ -54,7 +54,7 @@ use ledger::{Ledger, Snapshot};
 use mitigation::Mitigations;
 use names::Names;
 use open::{OpenSocket, SocketFile};
-use pipes::{Input, OutputEnded};
+use pipes::Pipes;
 use progress::{Progress, Rates};
 use relay::{ListenSocket, Listener, ListenerOptions, SocketOwner, TargetKind, TargetOptions};
 use rest::Site;
@@ -67,6 +67,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -179,10 +180,7 @@ pub(crate) struct Daemon {
     violations: u64,
     troubles: Troubles,
     files: Files,
-    /// What is known of standard input, where it is a listener.
-    input: Option<Input>,
-    /// Why nothing can be written to standard output any more, where it is a target.
-    output: Option<OutputEnded>,
+    pipes: Pipes,
 }
 
 /// Runs a daemon until a signal ends it.
@@ -201,16 +199,12 @@ impl Daemon {
         let log = log::start(&config.daemon);
         let (sender, events) = mpsc::channel();
         forward_signals(sender.clone())?;
-        let names = Names::new(sender.clone());
-        names.watch(&watched_names(&config))?;
-        pipes::refuse_two_writers(&config, last_ledger)?;
+        let names = names_of(&config, sender.clone())?;
 
         // Before a socket is open, which would take datagrams that nothing reads.
-        memory::refuse_rings_that_do_not_fit(&config, |_| true, 0, memory::Limits::at_start())
-            .map_err(|why| Failure::Config.error(why))?;
+        refuse_what_cannot_run(&config, last_ledger)?;
         let (mut inherited, drops) = Inherited::take()?;
-        let mut sockets = open_listeners(&config, &mut inherited, &names)?;
-        let input = sockets.iter_mut().find_map(|one| one.input.take());
+        let (sockets, input) = open_listeners(&config, &mut inherited, &names)?;
         let bound = Bound::open(&config)?;
 
         // The sockets are open and hold what arrives: now there is time for names.
@@ -218,7 +212,7 @@ impl Daemon {
         let prepared = collector::prepare(&config)?;
 
         let (ways, run_id) = (Ways::start(), run_id());
-        let ledger = Arc::new(Ledger::new(run_id.clone()));
+        let ledger = new_ledger(&run_id, &config);
 
         // Before everything that feeds them.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
@@ -232,7 +226,6 @@ impl Daemon {
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
 
-        arrange(&ledger, &config);
         tell_start(&run_id, &running, &config, &bound);
 
         let mut daemon = Daemon {
@@ -271,8 +264,7 @@ impl Daemon {
             violations: 0,
             troubles: Troubles::default(),
             files: Files::default(),
-            input: None,
-            output: None,
+            pipes: Pipes::default(),
         };
 
         daemon.start_prepared()?;
@@ -281,7 +273,7 @@ impl Daemon {
         daemon.observe(Instant::now());
         daemon.start_http(bound)?;
         daemon.hold_drops();
-        daemon.input = input.map(|socket| Input::feed(socket, sender)).transpose()?;
+        daemon.pipes.feed(input, sender)?;
         // Last: what is started after this daemon may send to it at once.
         daemon.service.ready();
         Ok(daemon)
@@ -361,15 +353,15 @@ impl Daemon {
         self.flows.turn(&self.ledger);
         self.mitigations.turn();
         self.sinks.turn(now, &self.ledger);
-        self.output.is_none()
+        self.pipes.output.is_none()
     }
 
     /// Checks the law, and reports that all is well to the health page, the service manager and the screen.
     fn observe(&mut self, now: Instant) {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
-        self.output = self.output.or_else(|| pipes::output_ended(&self.config, &snapshot));
-        if self.output.is_none() {
+        self.pipes.look(&self.config, &snapshot);
+        if self.pipes.output.is_none() {
             // A reader that has had enough is no trouble.
             self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
         }
@@ -446,6 +438,19 @@ impl Daemon {
     }
 }
 
+/// Refuses a configuration that is right and cannot run here.
+fn refuse_what_cannot_run(config: &Config, last_ledger: LastLedger) -> anyhow::Result<()> {
+    pipes::refuse_two_writers(config, last_ledger)?;
+    memory::refuse_rings_that_do_not_fit(config, |_| true, 0, memory::Limits::at_start())
+        .map_err(|why| Failure::Config.error(why))
+}
+
+fn new_ledger(run_id: &str, config: &Config) -> Arc<Ledger> {
+    let ledger = Ledger::new(run_id.to_owned());
+    arrange(&ledger, config);
+    Arc::new(ledger)
+}
+
 /// Has the ledger show everything in the order of the configuration.
 fn arrange(ledger: &Ledger, config: &Config) {
     let targets = config.listeners.iter().flat_map(|listener| {
@@ -471,12 +476,19 @@ fn tell_start(run_id: &str, running: &[Running], config: &Config, bound: &Bound)
     }
 }
 
-/// Opens the sockets of all listeners, or takes over those that a service manager handed over.
+fn names_of(config: &Config, events: Sender<Event>) -> anyhow::Result<Names> {
+    let names = Names::new(events);
+    names.watch(&watched_names(config))?;
+    Ok(names)
+}
+
+/// Opens the sockets of all listeners, or takes over those that a service manager handed over. Returns where the lines of standard
+/// input go, too, if one of them takes those.
 fn open_listeners(
     config: &Config,
     inherited: &mut Inherited,
     names: &Names,
-) -> anyhow::Result<Vec<OpenSocket>> {
+) -> anyhow::Result<(Vec<OpenSocket>, Option<UnixDatagram>)> {
     let listeners = &config.listeners;
     let helper = config.daemon.helper.as_deref();
     if listeners.iter().any(has_name) {
@@ -486,10 +498,11 @@ fn open_listeners(
     let sockets = listeners
         .iter()
         .map(|listener| open::listener(listener, open::Place::Free, inherited, names, helper));
-    let sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
 
     inherited.expect_none(listeners)?;
-    Ok(sockets)
+    let input = sockets.iter_mut().find_map(|one| one.input.take());
+    Ok((sockets, input))
 }
 
 /// Opens the targets of all listeners, whose sockets are these.

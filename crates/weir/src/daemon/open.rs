@@ -97,13 +97,7 @@ pub(crate) fn listener(
     names: &Names,
     helper: Option<&Path>,
 ) -> anyhow::Result<OpenSocket> {
-    let at = match &config.listen {
-        // No name, so that nobody else can send to it.
-        Listen::Stdin => LocalAddress::Unix(PathBuf::new()),
-        Listen::Unix(path) => LocalAddress::Unix(path.clone()),
-        Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
-        Listen::Weir(weir) => LocalAddress::Inet(own_address(&weir.addr, names)?),
-    };
+    let at = place_of(&config.listen, names)?;
     refuse_cpus(config)?;
     let link = link::listen_options(config)?;
     if let Some(socket) = inherited.find(&at) {
@@ -172,6 +166,17 @@ pub(crate) fn listener(
         file,
         link,
         input,
+    })
+}
+
+/// Where a listener's socket is to be.
+fn place_of(listen: &Listen, names: &Names) -> anyhow::Result<LocalAddress> {
+    Ok(match listen {
+        // Nowhere, so that nobody else can send to it.
+        Listen::Stdin => LocalAddress::Unix(PathBuf::new()),
+        Listen::Unix(path) => LocalAddress::Unix(path.clone()),
+        Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
+        Listen::Weir(weir) => LocalAddress::Inet(own_address(&weir.addr, names)?),
     })
 }
 

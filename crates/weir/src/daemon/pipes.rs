@@ -18,16 +18,24 @@ use sys::poll::{Interest, PollSet};
 /// More of a line than any datagram holds: its listener counts it as truncated.
 const LINE_BYTES_MAX: u64 = 100_000;
 
-/// The thread that makes a datagram of every line of standard input.
-pub(crate) struct Input {
-    has_ended: Arc<AtomicBool>,
+/// What is known of both.
+#[derive(Default)]
+pub(crate) struct Pipes {
+    /// Whether every line of standard input has been handed to its listener, if it has one.
+    input_has_ended: Option<Arc<AtomicBool>>,
+    /// Why nothing can be written to standard output any more, where it is a target.
+    pub(crate) output: Option<OutputEnded>,
 }
 
-impl Input {
-    /// Sends every line of standard input to this socket, then says that there are no more.
-    pub(crate) fn feed(socket: UnixDatagram, events: Sender<Event>) -> io::Result<Input> {
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&has_ended);
+impl Pipes {
+    /// Has a thread send every line of standard input to this socket, if there is one, and say when there are no more.
+    pub(crate) fn feed(
+        &mut self,
+        socket: Option<UnixDatagram>,
+        events: Sender<Event>,
+    ) -> io::Result<()> {
+        let Some(socket) = socket else { return Ok(()) };
+        let ended = Arc::clone(self.input_has_ended.get_or_insert_default());
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             match send_lines(io::stdin(), &socket) {
                 Ok(()) => ended.store(true, Ordering::Release),
@@ -38,12 +46,24 @@ impl Input {
             // Fails only after the daemon.
             let _ = events.send(Event::InputEnded);
         })?;
-        Ok(Input { has_ended })
+        Ok(())
     }
 
-    /// Whether every line has been handed to the listener.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Acquire)
+    /// Finds out whether standard output still takes something.
+    pub(crate) fn look(&mut self, config: &Config, snapshot: &Snapshot) {
+        self.output = self.output.or_else(|| output_ended(config, snapshot));
+    }
+
+    /// Says at a stop what the ledger cannot.
+    pub(crate) fn say_why_they_end(&self) {
+        if self.output == Some(OutputEnded::Failed) {
+            tracing::error!("standard output cannot be written any more: nothing more is received");
+        }
+        if self.input_has_ended.as_ref().is_some_and(|ended| !ended.load(Ordering::Acquire)) {
+            tracing::warn!(
+                "standard input was not read to its end: the lines that were not taken are in no ledger"
+            );
+        }
     }
 }
 
@@ -86,7 +106,7 @@ pub(crate) enum OutputEnded {
 }
 
 /// Whether standard output is a target here that takes nothing any more.
-pub(crate) fn output_ended(config: &Config, snapshot: &Snapshot) -> Option<OutputEnded> {
+fn output_ended(config: &Config, snapshot: &Snapshot) -> Option<OutputEnded> {
     let (listener, target) = output_target(config)?;
     let mut set = PollSet::default();
     let stdout = io::stdout();

@@ -59,7 +59,7 @@ impl Daemon {
     pub(super) fn stop(mut self) -> anyhow::Result<ExitCode> {
         let last = self.last_ledger;
         live::end();
-        self.say_why_pipes_end();
+        self.pipes.say_why_they_end();
         self.health.set_phase(Phase::Draining);
         self.service.stopping();
         tracing::info!(
@@ -84,7 +84,7 @@ impl Daemon {
             LedgerForm::Json => serde_json::to_string(&snapshot)? + "\n",
         };
         let code = match exit_code(&snapshot, &left, last.on_loss) {
-            0 if self.output == Some(OutputEnded::Failed) => Failure::Io as u8,
+            0 if self.pipes.output == Some(OutputEnded::Failed) => Failure::Io as u8,
             code => code,
         };
         let ended = exit::print_and_end(&json, ExitCode::from(code));
@@ -98,18 +98,6 @@ impl Daemon {
         }
 
         ended
-    }
-
-    /// Of standard input and output, what the ledger cannot say.
-    fn say_why_pipes_end(&self) {
-        if self.output == Some(OutputEnded::Failed) {
-            tracing::error!("standard output cannot be written any more: nothing more is received");
-        }
-        if self.input.as_ref().is_some_and(|input| !input.has_ended()) {
-            tracing::warn!(
-                "standard input was not read to its end: the lines that were not taken are in no ledger"
-            );
-        }
     }
 
     fn drain(&mut self) {
