@@ -197,7 +197,8 @@ pub(crate) fn refuse_foreign_name(bind: IpAddr, request: &Request) -> Option<Res
 
     let stranger = named.iter().any(|host| !is_this_machine(host, bind));
     stranger.then(|| {
-        let text = "the Host header names another machine; use localhost, 127.0.0.1 or [::1]\n";
+        let text =
+            "the Host header names another machine. Fix: use localhost, 127.0.0.1 or [::1]\n";
         (StatusCode::FORBIDDEN, text).into_response()
     })
 }
@@ -304,8 +305,10 @@ async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response
             Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json + "\n").into_response(),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         },
-        Some(_) => (StatusCode::BAD_REQUEST, "unknown query; use format=text or format=json\n")
-            .into_response(),
+        Some(_) => {
+            (StatusCode::BAD_REQUEST, "unknown query. Fix: use format=text or format=json\n")
+                .into_response()
+        }
     }
 }
 
@@ -343,7 +346,7 @@ async fn show_daemon(State(state): State<Arc<AdminState>>, uri: Uri) -> Response
     match uri.query() {
         None | Some("") => (json, about_daemon(&state)).into_response(),
         Some("wait=end") => (json, page::streamed(told_at_the_end(state))).into_response(),
-        Some(_) => (StatusCode::BAD_REQUEST, "unknown query; use wait=end\n").into_response(),
+        Some(_) => (StatusCode::BAD_REQUEST, "unknown query. Fix: use wait=end\n").into_response(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Addresses as people write them: `udp://10.0.0.1:514`, `:514`, `unix:/run/log.sock`, `file:/var/log/x`, `null:`.
 
-use crate::form::{Text, text};
+use crate::mistyped;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -97,63 +97,65 @@ pub enum TargetAddress {
 /// Why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    #[error("it has no port; write for example {0}:514")]
+    #[error("it has no port. Fix: write for example {0}:514")]
     NoPort(String),
-    #[error("\"{0}\" is not a port from 0 to 65535")]
+    #[error("\"{0}\" is not a port. Fix: write a number up to 65535")]
     Port(String),
-    #[error("port 0 is not a port to send to; write for example {0}:514")]
+    #[error("port 0 is not a port to send to. Fix: write for example {0}:514")]
     PortZero(String),
-    #[error("port 0 is not a port to connect to; write for example {0}")]
+    #[error("port 0 is not a port to connect to. Fix: write for example {0}")]
     ServerPort(HostPort),
-    #[error("it has no host; write for example {0}")]
+    #[error("it has no host. Fix: write for example {0}")]
     NoHost(String),
-    #[error("\"{0}\" is not a host name or an IP address")]
+    #[error("\"{0}\" is not a host name or an IP address. Fix: write for example 127.0.0.1")]
     Host(String),
-    #[error("an IPv6 address with a port is written in brackets: [{0}]:514")]
+    #[error("an IPv6 address with a port stands in brackets. Fix: write [{0}]:514")]
     Brackets(String),
     #[error(
-        "\"{0}\" is not a kind of address that can be listened on; write udp://HOST:PORT, unix:/path, weir://HOST:PORT or stdin:"
+        "\"{0}\" is not a kind of address that can be listened on. Fix: write udp://HOST:PORT, unix:/path, weir://HOST:PORT or stdin:"
     )]
     ListenKind(String),
     #[error(
-        "\"{0}\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path, stdout:, weir://HOST:PORT or null:"
+        "\"{0}\" is not a kind of target. Fix: write udp://HOST:PORT, unix:/path, file:/path, stdout:, weir://HOST:PORT or null:"
     )]
     TargetKind(String),
-    #[error("\"{kind}\" is not a kind of sink; write {kinds}")]
+    #[error("\"{kind}\" is not a kind of sink. Fix: write {kinds}")]
     SinkKind { kind: String, kinds: String },
     #[error(
-        "this build has no {kind}; build with `cargo build --release -p weir --features {feature}`, or use the image"
+        "this build has no {kind}. Fix: build with `cargo build --release -p weir --features {feature}`, or use the image"
     )]
     NotBuilt { kind: String, feature: &'static str },
+    #[error("{why}. Fix: write {meant}")]
+    Mistyped { why: &'static str, meant: String },
     #[error("{0}")]
     Topic(String),
-    #[error(
-        "{{{0}}} stands for nothing in a path; the names are {{host}}, {{date}} and {{listener}}"
-    )]
+    #[error("{{{0}}} stands for nothing in a path. Fix: use {{host}}, {{date}} or {{listener}}")]
     Template(String),
-    #[error("nothing follows {0}:")]
+    #[error("something follows {0}: and nothing may. Fix: write {0}:")]
     Nothing(String),
     #[error(
-        "a user name or a password has no place in it, where everybody would see it; write user = \"…\" and \
+        "a user name or a password has no place in it, where everybody would see it. Fix: write user = \"…\" and \
          password_file = \"/path\""
     )]
     UserInfo,
-    #[error("it names several hosts, and takes one")]
+    #[error("it names several hosts. Fix: name one")]
     SeveralHosts,
-    #[error("two slashes begin a host and a path has none; write one slash (/{0}) or none ({0})")]
-    HostInPath(String),
-    #[error("a path has no control characters here")]
-    ControlInPath,
-    #[error("it has no name behind the host, or none that can be; write for example {0}")]
-    NoName(&'static str),
-    #[error("it has no path; write for example {0}")]
-    NoPath(&'static str),
     #[error(
-        "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes and this one has {0}"
+        "two slashes begin a host and a path has none. Fix: write one slash (/{0}) or none ({0})"
     )]
+    HostInPath(String),
+    #[error("~ is for the shell to expand. Fix: write the whole path, such as /root/{0}")]
+    Home(String),
+    #[error("it has control characters. Fix: rename the file")]
+    ControlInPath,
+    #[error("it has no name behind the host, or none that can be. Fix: write for example {0}")]
+    NoName(&'static str),
+    #[error("it has no path. Fix: write for example {0}")]
+    NoPath(&'static str),
+    #[error("the path of a unix socket has {0} bytes. Fix: write at most {UNIX_PATH_BYTES_MAX}")]
     LongPath(usize),
     #[error(
-        "options such as \"{0}\" are keys of their own in a file; behind a ? they stand on the command line only"
+        "options follow a ? only in --listen and --to of weir relay. Fix: remove \"?{0}\"; in a file, write it as a key"
     )]
     Options(String),
 }
@@ -166,14 +168,15 @@ impl FromStr for ListenAddress {
         if text == "-" {
             return Ok(ListenAddress::Stdin);
         }
-        match split_scheme(text) {
+        let read = match split_scheme(text) {
             Some(("udp", rest)) => listen_at(rest).map(ListenAddress::Udp),
             Some(("weir", rest)) => listen_at(rest).map(ListenAddress::Weir),
             Some(("unix", rest)) => unix_path(rest).map(ListenAddress::Unix),
             Some(("stdin", "" | "//")) => Ok(ListenAddress::Stdin),
             Some((kind, _)) => Err(AddressError::ListenKind(kind.to_owned())),
             None => listen_at(text).map(ListenAddress::Udp),
-        }
+        };
+        read.map_err(|error| mistyped::listener(text).unwrap_or(error))
     }
 }
 
@@ -185,7 +188,7 @@ impl FromStr for TargetAddress {
         if text == "-" {
             return Ok(TargetAddress::Stdout);
         }
-        match split_scheme(text) {
+        let read = match split_scheme(text) {
             Some(("udp", rest)) => receiver(rest).map(TargetAddress::Udp),
             Some(("unix", rest)) => unix_path(rest).map(TargetAddress::Unix),
             Some(("file", rest)) => path(rest, "file:/var/log/weir.log").map(TargetAddress::File),
@@ -194,7 +197,8 @@ impl FromStr for TargetAddress {
             Some(("stdout", "" | "//")) => Ok(TargetAddress::Stdout),
             Some((kind, _)) => Err(AddressError::TargetKind(kind.to_owned())),
             None => receiver(text).map(TargetAddress::Udp),
-        }
+        };
+        read.map_err(|error| mistyped::target(text).unwrap_or(error))
     }
 }
 
@@ -243,7 +247,7 @@ pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
     (is_word && (known && !is_port(rest) || other)).then_some((scheme, rest))
 }
 
-fn is_port(text: &str) -> bool {
+pub(crate) fn is_port(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
@@ -358,6 +362,9 @@ pub(crate) fn path(text: &str, example: &'static str) -> Result<PathBuf, Address
         }
         plain = format!("/{}", rest.trim_start_matches('/'));
     }
+    if let Some(rest) = plain.strip_prefix("~/") {
+        return Err(AddressError::Home(rest.to_owned()));
+    }
     if plain.chars().any(char::is_control) {
         return Err(AddressError::ControlInPath);
     }
@@ -379,46 +386,11 @@ pub fn split_options(text: &str) -> (&str, Vec<(&str, &str)>) {
 /// The path of a unix socket that a key of its own names.
 pub(crate) fn socket_path(text: &str) -> Result<PathBuf, String> {
     match text.len() {
-        0 => Err("it has no path; write for example /run/weir/helper.sock".to_owned()),
+        0 => Err("it has no path. Fix: write for example /run/weir/helper.sock".to_owned()),
         _ if text.chars().any(char::is_control) => Err(AddressError::ControlInPath.to_string()),
         1..=UNIX_PATH_BYTES_MAX => Ok(PathBuf::from(text)),
         len => Err(AddressError::LongPath(len).to_string()),
     }
-}
-
-/// Longest name of a listener, target or sink, in characters.
-const NAME_CHARS_MAX: usize = 128;
-
-/// What the name of a listener, target or sink looks like.
-pub(crate) const NAME: Text<String> =
-    text("1 to 128 characters without space, quote or backslash", name);
-
-fn name(text: &str) -> Result<String, String> {
-    let wrong = match text.chars().count() {
-        0 => "a name has at least one character",
-        1..=NAME_CHARS_MAX if text.chars().all(is_name_char) => return Ok(text.to_owned()),
-        1..=NAME_CHARS_MAX => "a name has no spaces, quotes, backslashes or control characters",
-        _ => "a name has at most 128 characters",
-    };
-    Err(wrong.to_owned())
-}
-
-fn is_name_char(c: char) -> bool {
-    !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '`' | '\\')
-}
-
-/// The name of what has none: its address, with `_` for what a name cannot have, and cut where a name must end.
-pub(crate) fn name_of(addr: &impl ToString) -> String {
-    let plain = |c| if is_name_char(c) { c } else { '_' };
-    addr.to_string().chars().take(NAME_CHARS_MAX).map(plain).collect()
-}
-
-/// Interface names have at most 15 bytes (linux/if.h, IFNAMSIZ); a listener may name an address instead.
-pub(crate) fn interface(text: &str) -> Result<String, String> {
-    let is_name = (1..=15).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/:".contains(&byte));
-    let wrong = || "it is not the name of an interface, such as eth0".to_owned();
-    is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -478,37 +450,49 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        no_target("10.0.0.1", "it has no port; write for example 10.0.0.1:514");
-        no_target("udp://host", "it has no port; write for example host:514");
-        no_target("[::1]", "it has no port; write for example [::1]:514");
-        no_target("host:http", "\"http\" is not a port from 0 to 65535");
-        no_target("host:65536", "\"65536\" is not a port from 0 to 65535");
-        no_target("host:+5", "\"+5\" is not a port from 0 to 65535");
-        no_target("10.0.0.1:0", "port 0 is not a port to send to; write for example 10.0.0.1:514");
-        no_target(":514", "it has no host; write for example 127.0.0.1:514");
-        no_target("", "it has no host; write for example 127.0.0.1:514");
-        no_target("::1", "an IPv6 address with a port is written in brackets: [::1]:514");
-        no_target("10.0.0.256:514", "\"10.0.0.256\" is not a host name or an IP address");
-        no_target("a b:514", "\"a b\" is not a host name or an IP address");
+        no_target("10.0.0.1", "it has no port. Fix: write for example 10.0.0.1:514");
+        no_target("udp://host", "it has no port. Fix: write for example host:514");
+        no_target("[::1]", "it has no port. Fix: write for example [::1]:514");
+        no_target("host:http", "\"http\" is not a port. Fix: write a number up to 65535");
+        no_target("host:65536", "\"65536\" is not a port. Fix: write a number up to 65535");
+        no_target("host:+5", "\"+5\" is not a port. Fix: write a number up to 65535");
         no_target(
-            "tcp://10.0.0.1:514",
-            "\"tcp\" is not a kind of target; write udp://HOST:PORT, unix:/path, file:/path, stdout:, weir://HOST:PORT or null:",
+            "10.0.0.1:0",
+            "port 0 is not a port to send to. Fix: write for example 10.0.0.1:514",
+        );
+        no_target(":514", "it has no host. Fix: write for example 127.0.0.1:514");
+        no_target("", "it has no host. Fix: write for example 127.0.0.1:514");
+        no_target("::1", "an IPv6 address with a port stands in brackets. Fix: write [::1]:514");
+        no_target(
+            "10.0.0.256:514",
+            "\"10.0.0.256\" is not a host name or an IP address. Fix: write for example 127.0.0.1",
+        );
+        no_target(
+            "a b:514",
+            "\"a b\" is not a host name or an IP address. Fix: write for example 127.0.0.1",
+        );
+        no_target(
+            "syslog://10.0.0.1:514",
+            "\"syslog\" is not a kind of target. Fix: write udp://HOST:PORT, unix:/path, file:/path, stdout:, weir://HOST:PORT or null:",
         );
         no_target(
             "file://x.log",
-            "two slashes begin a host and a path has none; write one slash (/x.log) or none (x.log)",
+            "two slashes begin a host and a path has none. Fix: write one slash (/x.log) or none (x.log)",
         );
-        no_target("file:", "it has no path; write for example file:/var/log/weir.log");
-        no_target("file:/var/log/", "it has no path; write for example file:/var/log/weir.log");
+        no_target("file:", "it has no path. Fix: write for example file:/var/log/weir.log");
+        no_target(
+            "file:/var/log/",
+            "it has no path. Fix: write for example file:/var/log/weir.log",
+        );
         no_target(
             "10.0.0.1:514?sample=10",
-            "options such as \"sample=10\" are keys of their own in a file; behind a ? they stand on the command line only",
+            "options follow a ? only in --listen and --to of weir relay. Fix: remove \"?sample=10\"; in a file, write it as a key",
         );
         let long = format!("unix:/{}", "x".repeat(107));
-        no_target(&long, "the path of a unix socket has at most 107 bytes and this one has 108");
+        no_target(&long, "the path of a unix socket has 108 bytes. Fix: write at most 107");
         assert_eq!(
             "file:/x".parse::<ListenAddress>().unwrap_err().to_string(),
-            "\"file\" is not a kind of address that can be listened on; write udp://HOST:PORT, unix:/path, weir://HOST:PORT or stdin:"
+            "\"file\" is not a kind of address that can be listened on. Fix: write udp://HOST:PORT, unix:/path, weir://HOST:PORT or stdin:"
         );
     }
 

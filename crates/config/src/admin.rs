@@ -32,7 +32,7 @@ keys! {
         socket_users => socket_users: Vec<String> =
             List { of: "users, by name (of `/etc/passwd`) or number", parse: user }, empty("none")
             where |admin| admin.socket.is_some(),
-            "there is no socket; add socket = \"/run/weir/admin.sock\"";
+            "there is no socket. Fix: add socket = \"/run/weir/admin.sock\"";
         /// File that holds a token of at least 16 characters, and nothing else; a line end at its end is left out. Everything at
         /// `listen` but `/`, `/healthz` and `/readyz` is then answered only to requests with `Authorization: Bearer TOKEN`, and to
         /// those from anywhere. Without it `/ledger`, `/sockets`, `/flows` and `/daemon` are answered to this machine alone. Read
@@ -41,10 +41,10 @@ keys! {
         /// File with the certificate and its chain (PEM) that `listen` shows: it then speaks TLS (`https://`). Needs `tls_key`. Read
         /// at the start and at each reload.
         tls_cert => certificate: Option<PathBuf> = path("path", secret_path), unset("plain HTTP")
-            where |admin| admin.key.is_some(), "it has no key; add tls_key = \"/path\"";
+            where |admin| admin.key.is_some(), "it has no key. Fix: add tls_key = \"/path\"";
         /// File with the key (PEM) of `tls_cert`.
         tls_key => key: Option<PathBuf> = path("path", secret_path), unset("none")
-            where |admin| admin.certificate.is_some(), "it has no certificate; add tls_cert = \"/path\"";
+            where |admin| admin.certificate.is_some(), "it has no certificate. Fix: add tls_cert = \"/path\"";
     }
 }
 
@@ -132,13 +132,14 @@ impl FromStr for AdminListen {
             return Ok(AdminListen::Off);
         }
         if let Some(port) = text.strip_prefix(':') {
-            return Err(format!("say at which address: 127.0.0.1:{port} or 0.0.0.0:{port}"));
+            return Err(format!(
+                "it has no address. Fix: write 127.0.0.1:{port}, or 0.0.0.0:{port} for every address"
+            ));
         }
         let literal = text.replacen("localhost:", "127.0.0.1:", 1);
-        literal
-            .parse()
-            .map(AdminListen::On)
-            .map_err(|_| "it is not an IP address and port; write 127.0.0.1:9464 or off".to_owned())
+        literal.parse().map(AdminListen::On).map_err(|_| {
+            "it is not an IP address and port. Fix: write 127.0.0.1:9464 or off".to_owned()
+        })
     }
 }
 

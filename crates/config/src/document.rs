@@ -3,12 +3,12 @@
 mod merge;
 mod variables;
 
-pub(crate) use variables::{Borrowed, Environment};
-
+use crate::not_toml;
 use crate::reader::Report;
 use crate::source::Sources;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+pub(crate) use variables::{Borrowed, Environment};
 
 /// A value and the line it stands on.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Table {
         for (at, entry) in self.entries.iter().enumerate() {
             if self.entries[..at].iter().any(|earlier| earlier.key == entry.key) {
                 let key = format!("{section}.{}", entry.key);
-                report.error(None, &key, "it is given twice; keep one");
+                report.error(None, &key, "it is given twice. Fix: keep one");
             }
         }
     }
@@ -114,7 +114,12 @@ fn parse_text(text: &str, lines_before: usize, report: &Report) -> Table {
     for mistake in mistakes {
         let line = mistake.span().map(|span| lines.number(span.start));
         let message = mistake.message().trim().replace('\n', ", ");
-        report.error(line, "", format!("this is not TOML: {message}"));
+        let fix = match (message.as_str(), line.and_then(|line| text.lines().nth(line - 1))) {
+            ("duplicate key", _) => "keep one".to_owned(),
+            (_, Some(wrong)) => not_toml::fix(wrong),
+            (_, None) => not_toml::fix(""),
+        };
+        report.error(line, "", format!("this is not TOML: {message}. Fix: {fix}"));
     }
 
     table(document.get_ref(), Some(lines_before + 1), &lines)

@@ -36,12 +36,9 @@ impl std::error::Error for ConfigError {}
 /// Why a file gives no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("cannot read {}{}", crate::file_name(path), fix(path, source))]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    // The error stands in the text, in front of what fixes it.
+    #[error("cannot read {}: {error}{}", crate::file_name(path), fix(path, error))]
+    Read { path: PathBuf, error: io::Error },
     #[error("{}", list(.0))]
     Invalid(Vec<ConfigError>),
 }
@@ -51,31 +48,31 @@ impl LoadError {
     pub fn is_no_configuration(&self) -> bool {
         use io::ErrorKind::{InvalidData, IsADirectory};
         match self {
-            LoadError::Read { source, .. } => matches!(source.kind(), IsADirectory | InvalidData),
+            LoadError::Read { error, .. } => matches!(error.kind(), IsADirectory | InvalidData),
             LoadError::Invalid(_) => true,
         }
     }
 }
 
 /// What to do about a file that cannot be read.
-fn fix(path: &Path, source: &io::Error) -> String {
+fn fix(path: &Path, error: &io::Error) -> String {
     let path = path.display();
 
-    match source.kind() {
+    match error.kind() {
         io::ErrorKind::NotFound => {
-            format!(" (weir config example > {path} writes one to start from)")
+            format!(". Fix: weir config example > {path}")
         }
         io::ErrorKind::PermissionDenied => {
             format!(
-                " (sudo chmod a+r {path} makes it readable; so must its folder be: namei -l {path})"
+                ". Fix: sudo chmod a+r {path}; `namei -l {path}` shows whether its folder can be entered"
             )
         }
         io::ErrorKind::IsADirectory => {
-            " (it is a folder within a folder of files, and only those are read)".to_owned()
+            ", and folders in a folder of files are not read. Fix: move its files up".to_owned()
         }
         io::ErrorKind::InvalidData => {
             format!(
-                " (it is not text in UTF-8; file {path} says what it is, and iconv converts text)"
+                ". Fix: iconv -f latin1 -t utf8 {path} > utf8.toml, if `file {path}` says ISO-8859"
             )
         }
         _ => String::new(),

@@ -34,7 +34,7 @@ pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed
         let other = seen.iter().find(|other| other.clashes(&this));
         let message = other.map(|Written { owner, .. }| {
             format!(
-                "{to} is written by {owner} already, or set aside under that name; choose another path"
+                "{to} is written by {owner} already, or set aside under that name. Fix: choose another path"
             )
         });
         seen.push(this);

@@ -74,7 +74,7 @@ keys! {
         rest => rest: Option<SocketAddr> = text("IP address and port", rest_address), unset("off");
         /// Whether flows, thresholds and groups can be defined there. On a loopback address they always can be.
         rest_changes => rest_changes: bool = Bool, default(false)
-            where |flows| flows.rest.is_some(), "there is no such address; add rest = \"127.0.0.1:8008\"";
+            where |flows| flows.rest.is_some(), "there is no such address. Fix: add rest = \"127.0.0.1:8008\"";
         /// Flows that can be defined there. Each keeps the 10,000 heaviest.
         rest_flows_max => rest_flows_max: usize = whole(0, 1_000), default(20);
     }
@@ -132,13 +132,13 @@ impl FlowsConfig {
 
 fn rest_address(address: &str) -> Result<SocketAddr, String> {
     let literal = address.replacen("localhost:", "127.0.0.1:", 1);
-    let wrong = |_| "it is not an IP address and port; write 127.0.0.1:8008".to_owned();
+    let wrong = |_| "it is not an IP address and port. Fix: write 127.0.0.1:8008".to_owned();
     literal.parse().map_err(wrong)
 }
 
 fn mmdb_path(text: &str) -> Result<String, String> {
     match text {
-        "" => Err("a path is not empty".to_owned()),
+        "" => Err("it is empty. Fix: write the path of a file".to_owned()),
         path => Ok(path.to_owned()),
     }
 }
@@ -146,7 +146,7 @@ fn mmdb_path(text: &str) -> Result<String, String> {
 /// Whether there is such a listener is seen when all are read.
 fn listener(text: &str) -> Result<String, String> {
     match text {
-        "" => Err("a listener's name is not empty".to_owned()),
+        "" => Err("it is empty. Fix: write a listener's name".to_owned()),
         name => Ok(name.to_owned()),
     }
 }
@@ -158,7 +158,7 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<FlowsConf
     let config = section.and_then(|table| {
         let reader = Reader::open(report, table, &SECTION, SECTION.path);
         if reader.is_empty_list(&FlowsConfig::from) {
-            let message = "it names no listener; write from = [\"NAME\"]";
+            let message = "it names no listener. Fix: write from = [\"NAME\"]";
             reader.error(&FlowsConfig::from, message);
         }
         FlowsConfig::read(&reader, Vec::new())
@@ -168,7 +168,7 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<FlowsConf
     let mut definitions = definition::read_all(report, document, groups.as_ref());
     if section.is_none() && document.has_section(FLOW_SECTION.path) {
         let line = document.get(FLOW_SECTION.path).and_then(|entry| entry.line);
-        let message = "there is no [flows] to count it; add [flows] with from = [\"NAME\"]";
+        let message = "there is no [flows] to count it. Fix: add [flows] with from = [\"NAME\"]";
         report.error(line, FLOW_SECTION.path, message);
     }
     if definitions.is_empty() {
@@ -185,24 +185,28 @@ pub(crate) fn check(report: &Report, flows: &Placed<FlowsConfig>, listeners: &[R
     let from = &flows.thing.from;
     for (at, name) in from.iter().enumerate() {
         if from[..at].contains(name) {
-            flows.error(report, &FlowsConfig::from, format!("{name} is there twice; remove one"));
+            flows.error(
+                report,
+                &FlowsConfig::from,
+                format!("{name} is there twice. Fix: remove one"),
+            );
             continue;
         }
         let Some(listener) = listeners.iter().find(|one| one.listener.thing.name == *name) else {
             let hint = match nearest(name, names()) {
                 Some(near) => format!("did you mean {near}?"),
                 None if listeners.is_empty() => "add a [[listener]]".to_owned(),
-                None => format!("the listeners are {}", names().collect::<Vec<_>>().join(", ")),
+                None => format!("write one of {}", names().collect::<Vec<_>>().join(", ")),
             };
             let message =
-                format!("there is no listener called \"{}\"; {hint}", name.escape_debug());
+                format!("there is no listener called \"{}\". Fix: {hint}", name.escape_debug());
             flows.error(report, &FlowsConfig::from, message);
             continue;
         };
         // The analysis is a place where the listener's datagrams go, with a line of its own in the ledger.
         if listener.targets.iter().any(|target| target.thing.name == FLOWS_NAME) {
             let message = format!(
-                "a target of listener {name} is called \"{FLOWS_NAME}\", which is the analysis in the ledger; rename the target"
+                "a target of listener {name} is called \"{FLOWS_NAME}\", which is the analysis in the ledger. Fix: rename the target"
             );
             flows.error(report, &FlowsConfig::from, message);
         }

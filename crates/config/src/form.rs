@@ -62,7 +62,8 @@ impl Slot<'_> {
     /// A text that `parse` turns into a value; what it says about a wrong one becomes the message.
     pub(crate) fn parse<T, E: ToString>(&self, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
         let form = || (self.key.form)();
-        let text = self.value.text().map_err(|what| format!("{what}; write {}, in quotes", form()));
+        let text =
+            self.value.text().map_err(|what| format!("{what}. Fix: write {}, in quotes", form()));
         let value = text.and_then(|text| {
             let wrong = |error: E| {
                 let message = format!("\"{}\": {}", text.escape_debug(), error.to_string());
@@ -85,14 +86,14 @@ impl Slot<'_> {
                 .collect(),
             other => {
                 let (what, name) = (other.describe(), self.key.name);
-                self.error(format!("{what} is not a list; write {name} = [\"…\"]"));
+                self.error(format!("{what} is not a list. Fix: write {name} = [\"…\"]"));
                 return None;
             }
         };
 
         let mut values = Vec::with_capacity(items.len());
         for Item { line, value } in &items {
-            let text = value.text().map_err(|what| format!("{what}; write it in quotes"));
+            let text = value.text().map_err(|what| format!("{what}. Fix: write it in quotes"));
             match text.and_then(&parse) {
                 Ok(value) => values.push(value),
                 Err(message) => self.reader.error_at(*line, self.key, message),
@@ -108,7 +109,9 @@ impl Slot<'_> {
             Value::Other { what: "the number", text } => text.clone(),
             _ => return true,
         };
-        self.error(format!("the number {number} has no unit; write \"{number}{unit}\" {hint}"));
+        self.error(format!(
+            "the number {number} has no unit. Fix: write \"{number}{unit}\" {hint}"
+        ));
         false
     }
 }
@@ -290,7 +293,9 @@ impl<T: Number> Form for Whole<T> {
         if let Some(number) = number {
             let in_range = u64::try_from(number).ok().filter(|number| (min..=max).contains(number));
             if in_range.is_none() {
-                slot.error(format!("{number} is out of range; it is {min} to {max}"));
+                slot.error(format!(
+                    "{number} is out of range. Fix: write a number from {min} to {max}"
+                ));
             }
             return in_range.and_then(T::of);
         }
@@ -299,9 +304,9 @@ impl<T: Number> Form for Whole<T> {
             Value::Text(text) if text.parse::<u64>().is_ok() => {
                 "write it without quotes".to_owned()
             }
-            _ => format!("write {} = N, {min} to {max}", slot.key.name),
+            _ => format!("write a number from {min} to {max}"),
         };
-        slot.error(format!("{} is not a whole number; {hint}", slot.value.describe()));
+        slot.error(format!("{} is not a whole number. Fix: {hint}", slot.value.describe()));
         None
     }
 
@@ -321,8 +326,8 @@ impl<T: Copy + PartialEq> Choice<T> {
         found.map(|(_, value)| *value).ok_or_else(|| {
             let all = words().collect::<Vec<_>>().join(", ");
             match nearest(text, words()) {
-                Some(word) => format!("it is one of {all}; did you mean {word}?"),
-                None => format!("it is one of {all}"),
+                Some(word) => format!("it is not one of {all}. Fix: did you mean {word}?"),
+                None => format!("it is none of these words. Fix: write one of {all}"),
             }
         })
     }
@@ -371,7 +376,7 @@ impl Form for Bool {
                 _ => "write true or false",
             };
             let what = slot.value.describe();
-            slot.error(format!("{what} is neither true nor false; {hint}"));
+            slot.error(format!("{what} is neither true nor false. Fix: {hint}"));
         }
         value
     }
@@ -491,7 +496,7 @@ impl Form for Pairs {
         let Value::Table(table) = slot.value else {
             let (what, name) = (slot.value.describe(), slot.key.name);
             slot.error(format!(
-                "{what} is not a table of names and values; write {name} = {{ site = \"fra1\" }}"
+                "{what} is not a table of names and values. Fix: write {name} = {{ site = \"fra1\" }}"
             ));
             return None;
         };
@@ -499,7 +504,7 @@ impl Form for Pairs {
         let mut pairs = BTreeMap::new();
         for Entry { line, key, item, .. } in &table.entries {
             let text = item.value.text();
-            let text = text.map_err(|what| format!("{key}: {what}; write it in quotes"));
+            let text = text.map_err(|what| format!("{key}: {what}. Fix: write it in quotes"));
             match text.and_then(|text| (self.0)(key, text).map(|()| text.to_owned())) {
                 Ok(text) => drop(pairs.insert(key.clone(), text)),
                 Err(message) => slot.reader.error_at(*line, slot.key, message),
@@ -520,10 +525,10 @@ fn in_range<T: PartialOrd + Copy>(
     shown: impl Fn(T) -> String,
 ) -> Result<T, String> {
     if value < min {
-        return Err(format!("it is below the minimum of {}", shown(min)));
+        return Err(format!("it is too little. Fix: write {} or more", shown(min)));
     }
     if value > max {
-        return Err(format!("it is above the maximum of {}", shown(max)));
+        return Err(format!("it is too much. Fix: write {} or less", shown(max)));
     }
     Ok(value)
 }

@@ -25,7 +25,10 @@ mod form;
 mod host;
 mod listener;
 mod loops;
+mod mistyped;
 mod mitigation;
+mod name;
+mod not_toml;
 mod overrides;
 mod paths;
 mod reader;
@@ -58,7 +61,9 @@ pub use keys::Key;
 pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, ReceiveMode, UdpListener};
 pub use loops::would_loop;
 pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
-pub use overrides::{ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT, ENV_LOG_LEVEL, Overrides};
+pub use overrides::{
+    ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT, ENV_LOG_LEVEL, Overrides, mistyped_variables,
+};
 pub use show::Origins;
 pub use source::{Sources, file_name, is_standard_input};
 pub use statsd::StatsdConfig;
@@ -179,10 +184,10 @@ impl Config {
     pub fn from_addresses(listen: &[String], to: &[String]) -> Result<Config, Vec<ConfigError>> {
         let all = Report::new("command line");
         if listen.is_empty() {
-            all.error(None, "", "there is nothing to listen on; add --listen 127.0.0.1:5514");
+            all.error(None, "", "there is nothing to listen on. Fix: add --listen 127.0.0.1:5514");
         }
         if to.is_empty() {
-            all.error(None, "", "there is no target; add --to 10.0.0.1:514");
+            all.error(None, "", "there is no target. Fix: add --to 10.0.0.1:514");
         }
         // Each address is an origin of its own: the mistakes of one are those of one line.
         let address = |flag: &str, key: &Key, text: &str| {
@@ -235,10 +240,9 @@ impl Config {
     }
 }
 
-const NO_FILE: &str =
-    "it is a folder without a file whose name ends in .toml, and only those are read";
+const NO_FILE: &str = "the folder has no file whose name ends in .toml, and only those are read. Fix: weir config example > FOLDER/weir.toml";
 
-const NO_LISTENER: &str = "there is no listener and no [sockets]; add [[listener]] with listen = \"127.0.0.1:5514\" and a \
+const NO_LISTENER: &str = "there is no listener and no [sockets]. Fix: add [[listener]] with listen = \"127.0.0.1:5514\" and a \
                            [[listener.target]] with to = \"…\" (weir config example shows a whole file)";
 
 /// Reads everything but the listeners, and holds all of it against each other.

@@ -1,6 +1,6 @@
 //! `[[listener]]`: where datagrams are received.
 
-use crate::address::{Host, HostPort, ListenAddress, NAME, interface, name_of};
+use crate::address::{Host, HostPort, ListenAddress};
 use crate::document::Table;
 use crate::flows::FLOWS_NAME;
 use crate::form::{Choice, Kind, OrAuto, OrOff, PREFIXES, Span, parsed, size, text, whole};
@@ -9,6 +9,7 @@ use crate::host::{
 };
 use crate::keys::{Section, Values, keys};
 use crate::loops::would_loop;
+use crate::name::{NAME, interface, name_of};
 use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::COLLECTOR_NAME;
@@ -367,7 +368,7 @@ impl UdpListener {
             && ip.is_multicast()
         {
             let message = format!(
-                "the kernel gives every socket all datagrams of the group {ip}; remove the key"
+                "the kernel gives every socket all datagrams of the group {ip}. Fix: remove the key"
             );
             reader.error(&UdpListener::sockets, message);
         }
@@ -380,13 +381,13 @@ impl UdpListener {
         let message = match &self.addr.host {
             Host::Ip(IpAddr::V6(ip)) if ip.is_multicast() => match interface.parse::<Ipv4Addr>() {
                 Ok(_) => format!(
-                    "\"{interface}\": an IPv6 group is joined by interface name; write for example eth0"
+                    "\"{interface}\": an IPv6 group is joined by interface name. Fix: write for example eth0"
                 ),
                 Err(_) => return,
             },
             Host::Ip(ip) if ip.is_multicast() => return,
             _ => format!(
-                "udp://{} is not a multicast group, so there is nothing to join; remove the key",
+                "udp://{} is not a multicast group, so there is nothing to join. Fix: remove the key",
                 self.addr
             ),
         };
@@ -425,7 +426,8 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
         let is_source =
             crate::sink::is_source(document, name) || crate::flows::is_source(document, name);
         if !table.has_section("target") && !is_source {
-            let message = format!("{name} has no target; add [[listener.target]] with to = \"…\"");
+            let message =
+                format!("{name} has no target. Fix: add [[listener.target]] with to = \"…\"");
             report.error(table.line, target::SECTION.path, message);
         }
         Some(ReadListener { listener: listener?, targets })
@@ -447,7 +449,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
             udp.check_sockets(&reader);
             if udp.has_group() && listener.gather.is_some() {
                 let message =
-                    "with several sockets nothing is gathered; remove one of the two keys";
+                    "with several sockets nothing is gathered. Fix: remove one of the two keys";
                 reader.error(&ListenerConfig::gather, message);
             }
         }
@@ -482,13 +484,14 @@ pub(crate) fn check(report: &Report, all: &[ReadListener]) {
         for earlier in all[..at].iter().map(|earlier| &earlier.listener.thing) {
             if earlier.listen.is_same_socket(listen) {
                 let message = format!(
-                    "{listen} is listened on by listener {} already; merge the two, or choose another port",
+                    "{listen} is listened on by listener {} already. Fix: merge the two, or choose another port",
                     earlier.name
                 );
                 listener.error(report, &ListenerConfig::listen, message);
             } else if earlier.name == *name {
-                let message =
-                    format!("\"{name}\" is the name of another listener too; give each its own");
+                let message = format!(
+                    "\"{name}\" is the name of another listener too. Fix: give each its own"
+                );
                 listener.name_error(report, NAMES, &message);
             }
         }
@@ -499,7 +502,7 @@ pub(crate) fn check(report: &Report, all: &[ReadListener]) {
         {
             if name == own {
                 let message =
-                    format!("\"{own}\" is the name of {what} in the ledger; choose another");
+                    format!("\"{own}\" is the name of {what} in the ledger. Fix: choose another");
                 listener.name_error(report, NAMES, &message);
             }
         }

@@ -4,12 +4,12 @@ mod speaker;
 
 pub use speaker::SpeakerAddress;
 
-use crate::address::NAME;
 use crate::document::Table;
 use crate::errors::nearest;
 use crate::flows::FlowConfig;
 use crate::form::{Bool, Choice, List, Span, Text, parsed, path, text, whole};
 use crate::keys::{Section, keys};
+use crate::name::NAME;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::threshold::{Level, LevelUnit, ThresholdConfig};
 use ::flows::{Field, Part};
@@ -58,13 +58,13 @@ keys! {
         dry_run => dry_run: bool = Bool, default(true);
         /// The blackhole's next hops, one for each family. A target of a family without one is refused.
         next_hops => next_hops: Vec<IpAddr> = List { of: "addresses", parse: parsed }, empty("a blackhole needs one")
-            where |one| one.action == RouteKind::Blackhole, "only a blackhole has a next hop; remove it";
+            where |one| one.action == RouteKind::Blackhole, "only a blackhole has a next hop. Fix: remove it";
         /// The blackhole's communities.
         communities => communities: Vec<Community> = List { of: "communities", parse: parsed }, empty("`65535:666`, BLACKHOLE of RFC 7999")
-            where |one| one.action == RouteKind::Blackhole, "only a blackhole has communities; remove them";
+            where |one| one.action == RouteKind::Blackhole, "only a blackhole has communities. Fix: remove them";
         /// What the Flowspec rule lets through, such as `10Mbit/s`.
         rate_limit => rate_limit: Option<Level> = RATE, unset("the traffic is discarded")
-            where |one| one.action == RouteKind::Flowspec, "a blackhole drops everything; write action = \"flowspec\", or remove it";
+            where |one| one.action == RouteKind::Flowspec, "a blackhole drops everything. Fix: write action = \"flowspec\", or remove it";
         /// Addresses and networks that are never touched: no target may overlap one of them.
         allow => allow: Vec<Prefix> = PREFIXES, empty("none");
         /// Shortest IPv4 prefix that is announced, in bits.
@@ -93,20 +93,20 @@ const PREFIXES: List<Prefix> = List { of: "addresses and networks", parse: parse
 
 const RATE: Text<Level> = text("bit rate", |text| match text.parse::<Level>() {
     Ok(level) if level.unit() == LevelUnit::Bits => Ok(level),
-    _ => Err("it is not a bit rate such as 10Mbit/s".to_owned()),
+    _ => Err("it is not a bit rate. Fix: write for example 10Mbit/s".to_owned()),
 });
 
 /// Whether there is such a threshold is seen when all are read.
 fn threshold(text: &str) -> Result<String, String> {
     match text {
-        "" => Err("a threshold's name is not empty".to_owned()),
+        "" => Err("it is empty. Fix: write a threshold's name".to_owned()),
         name => Ok(name.to_owned()),
     }
 }
 
 fn audit_path(text: &str) -> Result<PathBuf, String> {
     match text {
-        "" => Err("write the path of a file".to_owned()),
+        "" => Err("it is not a path. Fix: write the path of a file".to_owned()),
         path => Ok(path.into()),
     }
 }
@@ -169,8 +169,14 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<Placed<Mitigati
 fn read(report: &Report, table: &Table, place: String) -> Option<Placed<MitigationConfig>> {
     let reader = Reader::open(report, table, &SECTION, &place);
     for (key, what) in [
-        (&MitigationConfig::thresholds, "it names no threshold; write thresholds = [\"NAME\"]"),
-        (&MitigationConfig::own_networks, "nothing is your own, so nothing would be announced"),
+        (
+            &MitigationConfig::thresholds,
+            "it names no threshold. Fix: write thresholds = [\"NAME\"]",
+        ),
+        (
+            &MitigationConfig::own_networks,
+            "no network is your own, so nothing would be announced. Fix: write own_networks = [\"PREFIX\"]",
+        ),
     ] {
         if reader.is_empty_list(key) {
             reader.error(key, what);
@@ -184,15 +190,16 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<Mitigati
         if !reader.has(&MitigationConfig::next_hops)
             || reader.is_empty_list(&MitigationConfig::next_hops)
         {
-            let message = "a blackhole has no next hop; write next_hops = [\"ADDRESS\"] with one that your routers discard";
+            let message = "a blackhole has no next hop. Fix: write next_hops = [\"ADDRESS\"] with one that your routers discard";
             reader.error(&MitigationConfig::next_hops, message);
         } else if of_v4 > 1 || of_v6 > 1 {
-            let message = "two are of the same family; a route has one";
+            let message = "two are of the same family. Fix: keep one of IPv4 and one of IPv6";
             reader.error(&MitigationConfig::next_hops, message);
         }
     }
     if thing.hold > thing.expire_after {
-        let message = "it is longer than expire_after, the longest life of a route; write less";
+        let message =
+            "it is longer than expire_after, the longest life of a route. Fix: write less";
         reader.error(&MitigationConfig::hold, message);
     }
     Some(Placed { place, thing })
@@ -209,7 +216,7 @@ pub(crate) fn check(
         let MitigationConfig { name, thresholds: names, .. } = &one.thing;
         if all[..at].iter().any(|earlier| earlier.thing.name == *name) {
             let message =
-                format!("\"{name}\" is the name of another mitigation too; give each its own");
+                format!("\"{name}\" is the name of another mitigation too. Fix: give each its own");
             one.error(report, &MitigationConfig::name, message);
         }
         for name in names {
@@ -229,7 +236,9 @@ pub(crate) fn check(
 fn no_target(threshold: &ThresholdConfig, flows: &[FlowConfig]) -> Option<String> {
     let name = &threshold.name;
     let Some(flow) = &threshold.flow else {
-        return Some(format!("{name} watches no flow, so there is no target; name one that does"));
+        return Some(format!(
+            "{name} watches no flow, so there is no target. Fix: name one that does"
+        ));
     };
     let keys = &flows.iter().find(|known| known.name == *flow)?.keys;
     let is_target =
@@ -237,10 +246,10 @@ fn no_target(threshold: &ThresholdConfig, flows: &[FlowConfig]) -> Option<String
     match keys.iter().filter(is_target).count() {
         1 => None,
         0 => Some(format!(
-            "{name} watches flow {flow}, whose keys have no destination; add the key dst there, or name another"
+            "{name} watches flow {flow}, whose keys have no destination. Fix: add the key dst there, or name another"
         )),
         _ => Some(format!(
-            "{name} watches flow {flow}, whose keys have more than one destination; leave one"
+            "{name} watches flow {flow}, whose keys have more than one destination. Fix: leave one"
         )),
     }
 }
@@ -250,7 +259,7 @@ fn no_threshold(name: &str, thresholds: &[Placed<ThresholdConfig>]) -> String {
     let hint = match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
         None if names.is_empty() => "add a [[threshold]] with this name".to_owned(),
-        None => format!("the thresholds are {}", names.join(", ")),
+        None => format!("write one of {}", names.join(", ")),
     };
-    format!("there is no [[threshold]] called \"{}\"; {hint}", name.escape_debug())
+    format!("there is no [[threshold]] called \"{}\". Fix: {hint}", name.escape_debug())
 }

@@ -16,6 +16,20 @@ pub const ENV_LOG_FORMAT: &str = "WEIR_LOG_FORMAT";
 /// Environment variable of `daemon.drain_grace`.
 pub const ENV_DRAIN_GRACE: &str = "WEIR_DRAIN_GRACE";
 
+/// Variables that start as ours do and are none of ours, each with the one that it is most like.
+pub fn mistyped_variables(names: impl Iterator<Item = String>) -> Vec<(String, &'static str)> {
+    let known = [ENV_ADMIN_LISTEN, ENV_LOG_LEVEL, ENV_LOG_FORMAT, ENV_DRAIN_GRACE];
+    let others = names.filter(|name| name.starts_with("WEIR_") && !known.contains(&name.as_str()));
+    let near = |name: &str| {
+        let distance = |known: &str| strsim::osa_distance(&name.to_uppercase(), known);
+        known.into_iter().find(|known| distance(known) <= MISTYPED_LETTERS_MAX)
+    };
+    others.filter_map(|name| near(&name).map(|known| (name, known))).collect()
+}
+
+/// Letters by which a variable differs that was meant to be another.
+const MISTYPED_LETTERS_MAX: usize = 2;
+
 /// What flags and the environment say; they come before the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {

@@ -160,15 +160,15 @@ impl<'a> Reader<'a> {
         // A key that is spelled right and stands in the wrong section is likelier than one that is misspelled here.
         let elsewhere = SECTIONS.iter().find(|section| section.has(&entry.key));
         let hint = match (nearest(&entry.key, names.iter().copied()), elsewhere) {
-            (_, Some(section)) => format!("it belongs in {}", section.header),
+            (_, Some(section)) => format!("move it to {}", section.header),
             (Some(name), None) => format!("did you mean {}?", self.written(name)),
             (None, None) => {
                 let names: Vec<_> = names.iter().map(|name| self.written(name)).collect();
-                format!("the keys are {}", names.join(", "))
+                format!("remove it; the keys are {}", names.join(", "))
             }
         };
         let (path, header) = (self.section.path, self.section.header);
-        let message = format!("unknown key in {header}; {hint}");
+        let message = format!("unknown key in {header}. Fix: {hint}");
         self.report.error(entry.line, &format!("{path}.{}", entry.key), message);
     }
 
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         if !self.has(key) {
             let usual = || format!("write {} = {} ({})", key.name, form.example(), form.describe());
             let cure = cure.map_or_else(usual, str::to_owned);
-            self.error(key, format!("it is missing; {cure}"));
+            self.error(key, format!("it is missing. Fix: {cure}"));
             self.has_failed.set(true);
         }
         self.value(key, form)
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
                 str::to_owned,
             );
             let path = format!("{}.{}", self.section.path, entry.key);
-            self.report.error(entry.line, &path, format!("{why}; remove the key"));
+            self.report.error(entry.line, &path, format!("{why}. Fix: remove the key"));
         }
     }
 }
@@ -286,7 +286,8 @@ pub(crate) fn repeated<'a>(
     let Some(entry) = parent.get(name) else { return Vec::new() };
     let wrong = |line, value: &Value| {
         let (what, header) = (value.describe(), section.header);
-        let message = format!("{what} where sections are expected; write {header}");
+        let message =
+            format!("{what} stands where a list of sections is expected. Fix: write {header}");
         report.error(line, section.path, message);
     };
 
@@ -317,7 +318,11 @@ pub(crate) fn single<'a>(
         return Some(table);
     }
     let what = entry.item.value.describe();
-    report.error(entry.line, path, format!("{what} where a section is expected; write {header}"));
+    report.error(
+        entry.line,
+        path,
+        format!("{what} stands where a section is expected. Fix: write {header}"),
+    );
     None
 }
 
@@ -326,11 +331,15 @@ pub(crate) fn unknown_sections(report: &Report, table: &Table, known: &[&str], w
     for entry in table.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
         let name = format!("{within}{}", entry.key);
         let owner = SECTIONS.iter().find(|section| section.has(&entry.key));
+        let inner = SECTIONS.iter().find(|section| {
+            section.path.rsplit_once('.').is_some_and(|(_, last)| last == entry.key)
+        });
         let hint = match (nearest(&entry.key, known.iter().copied()), owner) {
+            _ if inner.is_some() => format!("write {}", inner.map_or("", |inner| inner.header)),
             (Some(near), _) => format!("did you mean {within}{near}?"),
-            (None, Some(section)) => format!("{} belongs in {}", entry.key, section.header),
-            (None, None) => format!("the sections are {}", known.join(", ")),
+            (None, Some(section)) => format!("move it to {}", section.header),
+            (None, None) => format!("remove it; the sections are {}", known.join(", ")),
         };
-        report.error(entry.line, &name, format!("unknown section or key; {hint}"));
+        report.error(entry.line, &name, format!("unknown section or key. Fix: {hint}"));
     }
 }

@@ -42,12 +42,13 @@ pub use udp::UdpSink;
 pub use unix::UnixSink;
 pub use url::Url;
 
-use crate::address::{HostPort, NAME, name_of};
+use crate::address::HostPort;
 use crate::document::{Entry, Item, Table, Value};
 use crate::flows::FLOWS_NAME;
 use crate::form::{Choice, Form, Kind, List, OrOff, Slot, Span, path, size, whole};
 use crate::host::Finding;
 use crate::keys::{Section, Values, keys};
+use crate::name::{NAME, name_of};
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
 use crate::threshold::EVENTS_NAME;
@@ -125,7 +126,7 @@ keys! {
         when_full => when_full: WhenFull = WHEN_FULL, default(WhenFull::DropOldest);
         /// What is read out of each datagram: `syslog` gives its time, host, program and so on fields of their own.
         parse => parse: Parse = Choice(&[("none", Parse::None), ("syslog", Parse::Syslog)]), default(Parse::None)
-            where |sink| sink.listeners().next().is_some(), "no listener is among its sources";
+            where |sink| sink.listeners().next().is_some(), "no listener is among its sources. Fix: remove the key, or add a listener's name to from";
         /// A batch is complete with so many rows.
         batch_rows => batch_rows: Option<usize> = whole(1, 10_000_000), unset("what the kind of sink has");
         /// A batch is complete with so many bytes.
@@ -149,11 +150,11 @@ keys! {
         spool => spool_folder: Option<PathBuf> = path("path", folder), unset("rows wait in memory alone");
         /// What the spool may take on disk. Beyond it, rows are dropped and counted as `spool_full`.
         spool_size => spool_bytes: u64 = size(1 << 20, 1 << 44), default(1 << 30)
-            where SinkConfig::has_spool, "there is no spool; add spool = \"/var/lib/weir/spool/NAME\"";
+            where SinkConfig::has_spool, "there is no spool. Fix: add spool = \"/var/lib/weir/spool/NAME\"";
         /// How often what is written to the spool is made to survive the host: a crash of the host, not of the
         /// daemon, loses what came since. `always`: before anything is sent.
         spool_sync => spool_sync: SpoolSync = SYNC, default(SpoolSync::Every(Duration::from_millis(100)))
-            where SinkConfig::has_spool, "there is no spool; add spool = \"/var/lib/weir/spool/NAME\"";
+            where SinkConfig::has_spool, "there is no spool. Fix: add spool = \"/var/lib/weir/spool/NAME\"";
     }
 }
 
@@ -186,7 +187,7 @@ impl Form for Sync {
 
 fn folder(text: &str) -> Result<PathBuf, String> {
     match text.is_empty() || text.chars().any(char::is_control) {
-        true => Err("it is not a path; write for example /var/lib/weir/spool/NAME".to_owned()),
+        true => Err("it is not a path. Fix: write for example /var/lib/weir/spool/NAME".to_owned()),
         false => Ok(PathBuf::from(text)),
     }
 }
@@ -390,7 +391,7 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<SinkConf
         (key == Written::format.name).then_some("datagrams have a form of their own")
     });
     if reader.is_empty_list(&SinkConfig::from) {
-        reader.error(&SinkConfig::from, "it names no source; write from = [\"sockets\"]");
+        reader.error(&SinkConfig::from, "it names no source. Fix: write from = [\"sockets\"]");
     }
     refuse_no_field(&reader, &SinkConfig::fields, &sink.fields);
     Some(Placed { place, thing: sink })
@@ -502,17 +503,17 @@ mod tests {
         };
         let unknown = read("nowhere:/run/x").unwrap_err();
         assert!(
-            unknown.contains("\"nowhere\" is not a kind of sink; write file:/path, "),
+            unknown.contains("\"nowhere\" is not a kind of sink. Fix: write file:/path, "),
             "{unknown}"
         );
         #[cfg(not(feature = "parquet"))]
         check(
             "parquet:/x",
-            "this build has no parquet; build with `cargo build --release -p weir --features parquet`, or use the image",
+            "this build has no parquet. Fix: build with `cargo build --release -p weir --features parquet`, or use the image",
         );
-        check("null:x", "nothing follows null:");
-        check("stdout", "it has no port; write for example stdout:514");
-        check("file:", "it has no path; write for example file:/var/log/sockets.jsonl");
+        check("null:x", "something follows null: and nothing may. Fix: write null:");
+        check("stdout", "its colon is missing. Fix: write stdout:");
+        check("file:", "it has no path. Fix: write for example file:/var/log/sockets.jsonl");
     }
 
     #[test]

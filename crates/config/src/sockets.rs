@@ -159,11 +159,11 @@ impl Form for NamespacesForm {
             return slot.parse(|text| match text {
                 "own" => Ok(Namespaces::Own),
                 "all" => Ok(Namespaces::All),
-                _ => Err("it is neither own nor all; names of namespaces are a list: [\"blue\"]"),
+                _ => Err("it is neither own nor all. Fix: write names of namespaces as a list, such as [\"blue\"]"),
             });
         }
         if slot.reader.is_empty_list(slot.key) {
-            slot.error("the list is empty; write \"own\", \"all\", or a name");
+            slot.error("the list is empty. Fix: write \"own\", \"all\", or a name");
         }
         slot.list(namespace).map(Namespaces::Named)
     }
@@ -184,7 +184,12 @@ fn namespace(text: &str) -> Result<String, String> {
     let is_name = (1..=NAMESPACE_NAME_BYTES_MAX).contains(&text.len())
         && !text.contains('/')
         && !text.chars().any(char::is_control);
-    let wrong = || format!("\"{}\" is not the name of a namespace", text.escape_debug());
+    let wrong = || {
+        format!(
+            "\"{}\" is not the name of a namespace. Fix: write one that `ip netns` lists",
+            text.escape_debug()
+        )
+    };
     is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
@@ -201,10 +206,10 @@ fn state(word: &str) -> Result<String, String> {
     };
 
     Err(match nearest(word, words()) {
-        Some(near) => format!("\"{shown}\" is not a state; did you mean {near}?"),
+        Some(near) => format!("\"{shown}\" is not a state. Fix: did you mean {near}?"),
         None => {
             let words: Vec<_> = words().collect();
-            format!("\"{shown}\" is not a state; the words are {}", words.join(", "))
+            format!("\"{shown}\" is not a state. Fix: write one of {}", words.join(", "))
         }
     })
 }
@@ -222,7 +227,7 @@ fn field(text: &str) -> Result<String, String> {
     let known = FieldSet::named(text.strip_prefix('-').unwrap_or(text));
     known.map(|_| text.to_owned()).map_err(|error| {
         let shown = text.escape_debug();
-        format!("\"{shown}\" is neither a group nor a field; did you mean {}?", error.nearest)
+        format!("\"{shown}\" is neither a group nor a field. Fix: did you mean {}?", error.nearest)
     })
 }
 
@@ -230,7 +235,7 @@ fn field(text: &str) -> Result<String, String> {
 pub(crate) fn refuse_no_field(reader: &Reader<'_>, key: &Key, names: &[String]) {
     let is_nothing = FieldSet::from_names(names.iter().map(String::as_str)) == Ok(FieldSet::NONE);
     if reader.is_empty_list(key) || reader.has(key) && is_nothing {
-        reader.error(key, "no field is left; name a group or field, or remove the key");
+        reader.error(key, "no field is left. Fix: name a group or field, or remove the key");
     }
 }
 
@@ -240,14 +245,12 @@ const HOST_ID_CHARS_MAX: usize = 64;
 
 fn host_name(text: &str) -> Result<String, String> {
     match text.len() {
-        0 => Err("a host's name is not empty; remove the key for the kernel's".to_owned()),
+        0 => Err("a host's name is not empty. Fix: remove the key for the kernel's".to_owned()),
         _ if text.chars().any(char::is_control) => {
-            Err("a host's name has no control characters".to_owned())
+            Err("it has control characters. Fix: write the name without them".to_owned())
         }
         1..=HOST_NAME_BYTES_MAX => Ok(text.to_owned()),
-        len => Err(format!(
-            "a host's name has at most {HOST_NAME_BYTES_MAX} bytes and this one has {len}"
-        )),
+        len => Err(format!("it has {len} bytes. Fix: write at most {HOST_NAME_BYTES_MAX}")),
     }
 }
 
@@ -270,18 +273,20 @@ fn tag(name: &str, value: &str) -> Result<(), String> {
     let shown = name.escape_debug();
     if name.is_empty() || name.len() > TAG_NAME_CHARS_MAX || !name.chars().all(is_id_char) {
         return Err(format!(
-            "\"{shown}\" is not a tag's name; it is 1 to {TAG_NAME_CHARS_MAX} letters, digits, _, -, . and /"
+            "\"{shown}\" is not a tag's name. Fix: write 1 to {TAG_NAME_CHARS_MAX} letters, digits, _, -, . and /"
         ));
     }
 
     if value.chars().any(char::is_control) {
-        return Err(format!("{shown}: a tag's value has no control characters"));
+        return Err(format!(
+            "{shown}: its value has control characters. Fix: write it without them"
+        ));
     }
 
     match value.chars().count() {
         0..=TAG_VALUE_CHARS_MAX => Ok(()),
         count => Err(format!(
-            "{shown}: a tag's value has at most {TAG_VALUE_CHARS_MAX} characters and this one has {count}"
+            "{shown}: its value has {count} characters. Fix: write at most {TAG_VALUE_CHARS_MAX}"
         )),
     }
 }
@@ -322,14 +327,15 @@ impl SocketsConfig {
             let (jitter, interval) =
                 (display_duration(self.jitter), display_duration(self.interval));
             let message = format!(
-                "{jitter} is longer than the interval of {interval}, so that polls would overtake each other; write \
+                "{jitter} is longer than the interval of {interval}, so that polls would overtake each other. Fix: write \
                  {interval} at most"
             );
             reader.error(&Self::jitter, message);
         }
 
         if self.states.is_empty() && reader.is_empty_list(&Self::states) {
-            let message = "it names no state; write states = [\"connected\"], or remove the key";
+            let message =
+                "it names no state. Fix: write states = [\"connected\"], or remove the key";
             reader.error(&Self::states, message);
         }
 
@@ -341,14 +347,15 @@ impl SocketsConfig {
         refuse_no_field(reader, &Self::fields, &self.fields);
 
         if self.tags.len() > TAGS_MAX {
-            let message = format!("there are {}, and {TAGS_MAX} is the most", self.tags.len());
+            let message = format!("there are {}. Fix: keep {TAGS_MAX} at most", self.tags.len());
             reader.error(&Self::tags, message);
         }
 
         if self.helper.is_some() && self.event_buffer_bytes > EVENT_BUFFER_BYTES_MAX as usize {
             let most = display_size(EVENT_BUFFER_BYTES_MAX.into());
-            let message =
-                format!("a helper grants {most} at most; write \"{most}\", or leave helper out");
+            let message = format!(
+                "a helper grants {most} at most. Fix: write \"{most}\", or leave helper out"
+            );
             reader.error(&Self::event_buffer, message);
         }
     }
@@ -375,7 +382,8 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<SocketsConfig> {
     config.check(&reader);
 
     if let Some(entry) = table.get(OLD_SINK) {
-        let message = "write [[sink]] with from = [\"sockets\"]";
+        let message =
+            "a sink has a section of its own. Fix: write [[sink]] with from = [\"sockets\"]";
         let items = match &entry.item.value {
             Value::List(items) => items.as_slice(),
             _ => std::slice::from_ref(&entry.item),
@@ -387,7 +395,7 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<SocketsConfig> {
             }
         }
     } else if !document.has_section(crate::sink::SECTION.path) {
-        let message = "there is no sink; add [[sink]] with from = [\"sockets\"] and to = \"file:sockets.jsonl\"";
+        let message = "there is no sink. Fix: add [[sink]] with from = [\"sockets\"] and to = \"file:sockets.jsonl\"";
         report.error(table.line, crate::sink::SECTION.path, message);
     }
     Some(config)

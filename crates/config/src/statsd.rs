@@ -43,14 +43,17 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<StatsdCon
 fn udp(text: &str) -> Result<HostPort, String> {
     match text.parse() {
         Ok(TargetAddress::Udp(addr)) => Ok(addr),
-        Ok(_) => Err("StatsD is pushed over UDP; write for example 127.0.0.1:8125".to_owned()),
+        Ok(_) => Err("StatsD is pushed over UDP. Fix: write for example 127.0.0.1:8125".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
 fn prefix(text: &str) -> Result<String, String> {
     let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-    let wrong = || "it is not made of letters, digits, _, - and .".to_owned();
+    let wrong = || {
+        "it has other characters than letters, digits, `_`, `-` and `.`. Fix: leave those out"
+            .to_owned()
+    };
     (is_name && !text.is_empty()).then(|| text.to_owned()).ok_or_else(wrong)
 }
 
@@ -59,7 +62,7 @@ pub(crate) fn check(report: &Report, statsd: &Placed<StatsdConfig>, all: &[ReadL
     let listeners = all.iter().map(|one| &one.listener.thing);
     if let Some(owner) = who_hears(listeners, &statsd.thing.to) {
         let message = format!(
-            "{} is where listener {} receives, which would take the figures for data; name a StatsD server",
+            "{} is where listener {} receives, which would take the figures for data. Fix: name a StatsD server",
             statsd.thing.to, owner.name
         );
         statsd.error(report, &StatsdConfig::to, message);

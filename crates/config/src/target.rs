@@ -8,12 +8,14 @@ pub use file::FileTarget;
 pub use udp::{PreserveSource, UdpTarget};
 pub use weir::{BitRate, WeirTarget};
 
-use crate::address::{NAME, TargetAddress, name_of};
+use crate::address::TargetAddress;
 use crate::document::Table;
 use crate::form::{Choice, Kind, PREFIXES, whole};
 use crate::host::{self, Finding, Severity};
 use crate::keys::{Key, Section, Values, keys};
 use crate::listener::{Listen, ListenerConfig, ReadListener, who_hears};
+use crate::mistyped;
+use crate::name::{NAME, name_of};
 use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use relay::{Prefix, Sample, SampleBy, TargetOptions};
@@ -50,7 +52,7 @@ keys! {
             Choice(&[("random", SampleBy::Random), ("source", SampleBy::Source)]),
             default(SampleBy::Random)
             where |target| target.sample_one_in.is_some(),
-            "there is nothing to sample; add sample = 10 for one in ten";
+            "there is nothing to sample. Fix: add sample = 10 for one in ten";
         /// The most datagrams a second that the target takes, after the filter and the sample. Bursts of a
         /// tenth of a second's worth pass.
         rate_limit => rate_limit_per_sec: Option<NonZeroU32> = whole(1, u32::MAX as u64), unset("no limit");
@@ -77,7 +79,9 @@ const TO: Kind<Target> = Kind {
         "`udp://HOST:PORT`, `HOST:PORT`, `unix:/path`, `file:/path`, `stdout:`, `weir://HOST:PORT` or `null:`"
             .to_owned()
     },
-    read: |slot| match slot.parse(str::parse)? {
+    read: |slot| match slot
+        .parse(|text| text.parse().map_err(|error| mistyped::target_or_sink(text, error)))?
+    {
         TargetAddress::Udp(addr) => UdpTarget::read(slot.reader, addr).map(Target::Udp),
         TargetAddress::Unix(path) => Some(Target::Unix(path)),
         TargetAddress::File(path) => FileTarget::read(slot.reader, Some(path)).map(Target::File),
@@ -223,7 +227,7 @@ fn name_is_taken(
     let name = &target.thing.name;
     if earlier.iter().any(|earlier| earlier.thing.name == *name) {
         let message = format!(
-            "\"{name}\" is the name of another target of listener {listener} too; give each its own"
+            "\"{name}\" is the name of another target of listener {listener} too. Fix: give each its own"
         );
         target.name_error(report, NAMES, &message);
     }
@@ -254,9 +258,9 @@ fn comes_back<'a>(
         (false, false) => format!("listener {} ({listen})", owner.name),
     };
     let follows = if owner.listen == from.listen {
-        "its datagrams would come back for ever; send them elsewhere"
+        "its datagrams would come back for ever. Fix: send them elsewhere"
     } else {
-        "its datagrams would come back to this relay; send them where they are to go in the end"
+        "its datagrams would come back to this relay. Fix: send them where they are to go in the end"
     };
     let message = format!("{to} is where {receiver} receives: {follows}");
     target.error(report, &TargetConfig::to, message);
@@ -277,7 +281,7 @@ fn has_no_sources(report: &Report, listener: &ListenerConfig, placed: &Placed<Ta
 
     for (key, _) in used.into_iter().filter(|(_, is_used)| *is_used) {
         let listen = &listener.listen;
-        let message = format!("datagrams of {listen} have no source address; remove the key");
+        let message = format!("datagrams of {listen} have no source address. Fix: remove the key");
         placed.error(report, key, message);
     }
 }

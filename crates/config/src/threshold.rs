@@ -4,12 +4,12 @@ mod level;
 
 pub use level::{Level, LevelUnit};
 
-use crate::address::NAME;
 use crate::document::{Table, Value};
 use crate::errors::nearest;
 use crate::flows::{FlowConfig, FlowsConfig};
 use crate::form::{Choice, Form, List, Slot, Span, text, whole};
 use crate::keys::{Key, Section, keys};
+use crate::name::NAME;
 use crate::reader::{Placed, Reader, Report, repeated};
 use ::flows::{AgentFigure, Filter, Groups, Judge, Network, PortFigure, Threshold, Watched};
 use serde_json::Value as Json;
@@ -52,10 +52,10 @@ keys! {
         judge => judge: Judge = Choice(&[("value", Judge::Value), ("sure", Judge::Sure)]), default(Judge::Value);
         /// Which flows are watched, by the fields of their key: `dst in 192.0.2.0/24 and not dst = 192.0.2.7`.
         filter => filter: Option<String> = text("filter of flows", |text| Ok(text.to_owned())), unset("all of them")
-            where |one| one.flow.is_some(), "only flows have keys to be filtered by; name agents instead";
+            where |one| one.flow.is_some(), "only flows have keys to be filtered by. Fix: name agents instead";
         /// Whose interfaces, or which agents, are watched.
         agents => agents: Vec<String> = List { of: "addresses and networks", parse: network }, empty("all of them")
-            where |one| one.flow.is_none(), "flows are those of all agents; write a filter in the [[flow]]";
+            where |one| one.flow.is_none(), "flows are those of all agents. Fix: write a filter in the [[flow]]";
         /// How many may be above the limit at once. More are counted and give no event.
         raised_max => raised_max: usize = whole(1, 10_000), default(1_000);
     }
@@ -78,13 +78,13 @@ impl Form for LevelForm {
             let level = u64::try_from(*number).ok().map(Level::Count);
             if level.is_none() {
                 slot.error(format!(
-                    "{number} is no number of anything; write for example \"500k\""
+                    "{number} is no number of anything. Fix: write for example \"500k\""
                 ));
             }
             return level;
         }
         slot.parse(|text| {
-            let wrong = "it is neither a number (500k) nor a bit rate (2Gbit/s), a share (90%) or a time (30s)";
+            let wrong = "it is not a figure. Fix: write a number (500k), a bit rate (2Gbit/s), a share (90%) or a time (30s)";
             text.parse::<Level>().map_err(|_| wrong)
         })
     }
@@ -99,7 +99,12 @@ impl Form for LevelForm {
 }
 
 fn network(text: &str) -> Result<String, String> {
-    let wrong = || format!("\"{}\" is neither an address nor a network", text.escape_debug());
+    let wrong = || {
+        format!(
+            "\"{}\" is neither an address nor a network. Fix: write for example 10.0.0.0/8",
+            text.escape_debug()
+        )
+    };
     Network::parse(text).map(|_| text.to_owned()).ok_or_else(wrong)
 }
 
@@ -162,10 +167,10 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<Threshol
     match (named.next(), named.next()) {
         (None, _) => reader.error(
             &ThresholdConfig::flow,
-            "nothing says what is watched; write flow = \"NAME\", interface = \"in_use\" or agent = \"loss\"",
+            "nothing says what is watched. Fix: write flow = \"NAME\", interface = \"in_use\" or agent = \"loss\"",
         ),
         (Some(first), Some(second)) => {
-            let message = format!("{} says what is watched already; remove one", first.name);
+            let message = format!("{} says what is watched already. Fix: remove one", first.name);
             reader.error(second, message);
         }
         (Some(_), None) => {}
@@ -181,11 +186,11 @@ pub(crate) fn check(report: &Report, all: &[Placed<ThresholdConfig>], flows: Opt
         let ThresholdConfig { name, flow, limit, clear, .. } = &one.thing;
         if all[..at].iter().any(|earlier| earlier.thing.name == *name) {
             let message =
-                format!("\"{name}\" is the name of another threshold too; give each its own");
+                format!("\"{name}\" is the name of another threshold too. Fix: give each its own");
             one.error(report, &ThresholdConfig::name, message);
         }
         if flows.is_none() {
-            let message = "there is no [flows] whose figures it could watch; add [flows] with from = [\"NAME\"]";
+            let message = "there is no [flows] whose figures it could watch. Fix: add [flows] with from = [\"NAME\"]";
             one.error(report, &ThresholdConfig::name, message);
             continue;
         }
@@ -204,7 +209,7 @@ pub(crate) fn check(report: &Report, all: &[Placed<ThresholdConfig>], flows: Opt
                 continue;
             }
             if level.is_nothing() {
-                one.error(report, key, "it is nothing, which everything is above; write more");
+                one.error(report, key, "it is nothing, which everything is above. Fix: write more");
             } else if unit.is_some_and(|unit| unit != level.unit()) {
                 let form = unit.map_or("", LevelUnit::form);
                 // A derived one is as wrong as what it derives from.
@@ -212,7 +217,7 @@ pub(crate) fn check(report: &Report, all: &[Placed<ThresholdConfig>], flows: Opt
                     one.error(
                         report,
                         key,
-                        format!("{level} does not fit what is watched, which has {form}"),
+                        format!("{level} does not fit what is watched. Fix: write {form}"),
                     );
                 }
             }
@@ -221,7 +226,7 @@ pub(crate) fn check(report: &Report, all: &[Placed<ThresholdConfig>], flows: Opt
             one.error(
                 report,
                 &ThresholdConfig::clear,
-                format!("it is above the limit of {limit}; write less"),
+                format!("it is above the limit of {limit}. Fix: write less"),
             );
         }
     }
@@ -233,7 +238,7 @@ fn no_flow(name: &str, flows: &[FlowConfig]) -> String {
     let hint = match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
         None if names.is_empty() => "add a [[flow]] with this name".to_owned(),
-        None => format!("the flows are {}", names.join(", ")),
+        None => format!("write one of {}", names.join(", ")),
     };
-    format!("there is no [[flow]] called \"{shown}\"; {hint}")
+    format!("there is no [[flow]] called \"{shown}\". Fix: {hint}")
 }

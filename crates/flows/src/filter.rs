@@ -157,7 +157,9 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Result<Node, FilterError> {
-        let mut word = self.next().ok_or_else(|| error("", "expected a field"))?;
+        let mut word = self.next().ok_or_else(|| {
+            error("", "expected a field. Fix: use one that `weir flows --fields` lists")
+        })?;
         if Part::FUNCTIONS.iter().any(|(name, _)| *name == word) && self.takes("(") {
             let field = self.next().unwrap_or_default();
             if !self.takes(")") {
@@ -168,7 +170,10 @@ impl Parser<'_> {
         let part =
             Part::parse(&word).map_err(|wrong: PartError| error(&word, &wrong.to_string()))?;
         if part.needs_places() && !self.groups.has_places() {
-            return Err(error(&word, "there is no MMDB file that says where addresses are"));
+            return Err(error(
+                &word,
+                "there is no MMDB file that says where addresses are. Fix: give one with mmdb (--mmdb FILE)",
+            ));
         }
         let operator = self.next().unwrap_or_default();
 
@@ -206,28 +211,35 @@ impl Parser<'_> {
         let (field, kind) = match part {
             Part::Group(_) => {
                 let group = self.groups.named(&word);
-                let group = group.ok_or_else(|| error(&word, "there is no group of this name"))?;
+                let group = group.ok_or_else(|| error(&word, "there is no group of this name. Fix: define it as a group, or correct the name"))?;
                 return Ok(Operand::Range(group.into(), group.into()));
             }
             Part::Asn(_) => {
                 let number = places::asn(&word).map(u64::from);
-                let number = number.ok_or_else(|| error(&word, "expected a number, as AS64496"))?;
+                let number = number.ok_or_else(|| {
+                    error(&word, "expected a number. Fix: write for example AS64496")
+                })?;
                 return Ok(Operand::Range(number, number));
             }
             Part::Country(_) => {
                 let country = Country::parse(&word).map(Country::number);
-                let country = country.ok_or_else(|| error(&word, "expected two letters, as DE"))?;
+                let country = country.ok_or_else(|| {
+                    error(&word, "expected two letters. Fix: write for example DE")
+                })?;
                 return Ok(Operand::Range(country, country));
             }
             Part::Field(field) | Part::Prefix(field, ..) => (field, field.kind()),
         };
         match kind {
-            Kind::Address => Network::parse(&word)
-                .map(Operand::Network)
-                .ok_or_else(|| error(&word, "expected an address or a network, as 10.0.0.0/8")),
-            Kind::Mac => mac(&word)
-                .map(Operand::Mac)
-                .ok_or_else(|| error(&word, "expected an Ethernet address, as 00:1b:21:3c:4d:5e")),
+            Kind::Address => Network::parse(&word).map(Operand::Network).ok_or_else(|| {
+                error(&word, "expected an address or a network. Fix: write for example 10.0.0.0/8")
+            }),
+            Kind::Mac => mac(&word).map(Operand::Mac).ok_or_else(|| {
+                error(
+                    &word,
+                    "expected an Ethernet address. Fix: write for example 00:1b:21:3c:4d:5e",
+                )
+            }),
             Kind::Number => {
                 let (low, high) = match word.split_once('-') {
                     Some((low, high)) => (number(field, low), number(field, high)),
@@ -235,7 +247,10 @@ impl Parser<'_> {
                 };
                 match (low, high) {
                     (Some(low), Some(high)) if low <= high => Ok(Operand::Range(low, high)),
-                    _ => Err(error(&word, "expected a number, or a range as 1024-65535")),
+                    _ => Err(error(
+                        &word,
+                        "expected a number or a range. Fix: write for example 53 or 1024-65535",
+                    )),
                 }
             }
         }
@@ -244,9 +259,8 @@ impl Parser<'_> {
     fn number(&mut self, part: Part) -> Result<u64, FilterError> {
         let word = self.next().unwrap_or_default();
         match part {
-            Part::Field(field) if field.kind() == Kind::Number => {
-                number(field, &word).ok_or_else(|| error(&word, "expected a number"))
-            }
+            Part::Field(field) if field.kind() == Kind::Number => number(field, &word)
+                .ok_or_else(|| error(&word, "expected a number. Fix: write for example 53")),
             part => Err(error(&word, &format!("\"{}\" is not a number", part.word()))),
         }
     }
@@ -405,7 +419,10 @@ mod tests {
     #[test]
     fn what_is_no_filter_is_told() {
         let told = |text: &str| Filter::parse(text, &groups()).unwrap_err().to_string();
-        assert_eq!(told(""), "at \"the end\": expected a field");
+        assert_eq!(
+            told(""),
+            "at \"the end\": expected a field. Fix: use one that `weir flows --fields` lists"
+        );
         assert!(told("prtocol = 1").contains("did you mean \"protocol\"?"));
         assert!(told("protocol ~ 1").contains("expected =, !="));
         assert!(told("protocol = xyz").contains("expected a number"));

@@ -28,7 +28,7 @@ type Function = fn(Field) -> Part;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PartError {
     /// No field has this word.
-    #[error("there is no field \"{word}\"{}", nearest.map(|one| format!(": did you mean \"{one}\"?")).unwrap_or_default())]
+    #[error("there is no field \"{word}\"{}", field_hint(*nearest))]
     Unknown {
         /// The word as written.
         word: String,
@@ -36,19 +36,28 @@ pub enum PartError {
         nearest: Option<&'static str>,
     },
     /// Only addresses have networks and groups.
-    #[error("\"{word}\" is not an address, so it has no networks, groups, systems and countries")]
+    #[error(
+        "\"{word}\" is not an address, so it has no networks, groups, systems or countries. Fix: use src or dst, or remove what follows"
+    )]
     NoAddress {
         /// The field's word.
         word: &'static str,
     },
     /// A prefix length is not a number, or is too large.
     #[error(
-        "\"{text}\": expected the bits of IPv4 (0 to 32), and after another slash those of IPv6 (0 to 128), as in src/24/48"
+        "\"{text}\": the number of bits is wrong. Fix: write 0 to 32 for IPv4, and after another slash 0 to 128 for IPv6, as in src/24/48"
     )]
     Bits {
         /// The text as written.
         text: String,
     },
+}
+
+fn field_hint(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(word) => format!(". Fix: did you mean \"{word}\"?"),
+        None => ". Fix: use one that `weir flows --fields` lists".to_owned(),
+    }
 }
 
 impl Part {
@@ -215,13 +224,19 @@ mod tests {
     #[test]
     fn what_is_no_part_is_told_with_the_nearest_word() {
         let told = |text| Part::parse(text).unwrap_err().to_string();
-        assert_eq!(told("src_prt"), "there is no field \"src_prt\": did you mean \"src_port\"?");
-        assert_eq!(told("zz"), "there is no field \"zz\"");
+        assert_eq!(
+            told("src_prt"),
+            "there is no field \"src_prt\". Fix: did you mean \"src_port\"?"
+        );
+        assert_eq!(
+            told("zz"),
+            "there is no field \"zz\". Fix: use one that `weir flows --fields` lists"
+        );
         assert_eq!(
             told("vlan/24"),
-            "\"vlan\" is not an address, so it has no networks, groups, systems and countries"
+            "\"vlan\" is not an address, so it has no networks, groups, systems or countries. Fix: use src or dst, or remove what follows"
         );
-        assert!(told("src/33").starts_with("\"src/33\": expected the bits"));
+        assert!(told("src/33").starts_with("\"src/33\": the number of bits"));
         assert!(told("src/24/129").contains("0 to 128"));
         assert!(told("group(vlan)").contains("not an address"));
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 /// A file that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("it is not an MMDB file: {0}")]
+#[error(
+    "it is not an MMDB file: {0}. Fix: use one in MaxMind's format, such as GeoLite2-Country.mmdb"
+)]
 pub struct PlacesError(String);
 
 /// Files, in order of precedence.
@@ -179,8 +181,8 @@ mod tests {
         check("country(src) in at,de", true);
         check("country(src) = US", false);
         let told = |filter, groups: &Groups| Filter::parse(filter, groups).unwrap_err().to_string();
-        assert!(told("country(src) = Germany", &groups).contains("two letters, as DE"));
-        assert!(told("asn(src) = x", &groups).contains("as AS64496"));
+        assert!(told("country(src) = Germany", &groups).contains("expected two letters"));
+        assert!(told("asn(src) = x", &groups).contains("write for example AS64496"));
         assert!(told("asn(src) = 1", &Groups::default()).contains("no MMDB file"));
         assert!(told("asn(vlan) = 1", &groups).contains("not an address"));
     }

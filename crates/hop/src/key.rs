@@ -60,14 +60,16 @@ impl Key {
 /// What is wrong with a key file. Never shows a key.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum KeyError {
-    #[error("line {0} is not `NAME KEY`; `weir hop key NAME` prints such a line")]
+    #[error(
+        "line {0} is not `NAME KEY`. Fix: replace it by a line that `weir hop key NAME` prints"
+    )]
     NotAKey(usize),
     #[error(
         "the name in line {0} is longer than {NAME_BYTES_MAX} bytes or has other characters than letters, digits, `.`, `_` and `-`"
     )]
     Name(usize),
     #[error(
-        "the key in line {0} is not {KEY_BYTES} bytes in base64; `weir hop key NAME` prints one"
+        "the key in line {0} is not {KEY_BYTES} bytes in base64. Fix: replace it by a line that `weir hop key NAME` prints"
     )]
     Bytes(usize),
     #[error("line {0} has a name or a key that an earlier line has")]

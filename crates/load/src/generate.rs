@@ -28,17 +28,25 @@ use std::time::Duration;
 pub enum Error {
     #[error("no target")]
     NoTarget,
-    #[error("{size} bytes are too few: with its check data such a payload has at least {min}")]
+    #[error(
+        "{size} bytes are too few for such a payload with its check data. Fix: write --size {min} or more"
+    )]
     SizeTooSmall { size: usize, min: usize },
-    #[error("{size} bytes are too many: a datagram over IPv4 carries at most {max}")]
+    #[error("{size} bytes are too many for a datagram over IPv4. Fix: write --size {max} or less")]
     SizeTooLarge { size: usize, max: usize },
-    #[error("{flows} flows cannot be shared by {senders} senders: each needs at least one")]
+    #[error(
+        "{flows} flows are not enough for {senders} senders. Fix: write --senders from 1 to the number of --flows"
+    )]
     Flows { flows: usize, senders: usize },
-    #[error("{targets} targets with {flows} flows each are too many: at most 65,535 together")]
+    #[error(
+        "{targets} targets with {flows} flows each are too many. Fix: write --flows so that all together are at most 65,535"
+    )]
     TooManyFlows { targets: usize, flows: usize },
-    #[error("a fixed source port allows one flow and one sender, not {flows}")]
+    #[error(
+        "a fixed source port is for one flow, and there are {flows}. Fix: remove --source-port, or write --flows 1"
+    )]
     SourcePort { flows: usize },
-    #[error("rate must be above 0")]
+    #[error("the rate is 0. Fix: write for example --rate 1k")]
     Rate,
     #[error("a burst has at least one datagram")]
     Burst,

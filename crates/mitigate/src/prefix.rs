@@ -14,11 +14,13 @@ pub struct Prefix {
 /// Why a text is not a prefix.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
-    #[error("\"{0}\" is not an IP address or prefix such as 192.0.2.0/24 or 2001:db8::/32")]
+    #[error(
+        "\"{0}\" is not an IP address or prefix. Fix: write for example 192.0.2.0/24 or 2001:db8::/32"
+    )]
     Address(String),
-    #[error("the prefix length of \"{0}\" is not a number from 0 to {1}")]
+    #[error("the prefix length of \"{0}\" is too long. Fix: write a number from 0 to {1}")]
     Length(String, u8),
-    #[error("\"{0}\" has bits set behind its prefix; did you mean {1}?")]
+    #[error("\"{0}\" has bits set behind its prefix. Fix: did you mean {1}?")]
     HostBits(String, Prefix),
 }
 

@@ -13,7 +13,7 @@ pub struct FieldSet {
 
 /// A name that is neither a field nor a group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no field or group is named `{name}`; the nearest is `{nearest}`")]
+#[error("no field or group is named `{name}`. Fix: did you mean `{nearest}`?")]
 pub struct UnknownField {
     /// The requested name.
     pub name: String,

@@ -267,11 +267,13 @@ impl Destination for RotatedFile {
 }
 
 fn failure(path: &Path, error: &io::Error) -> Failure {
+    let folder = path.parent().unwrap_or(Path::new("."));
     let path = path.display();
     let fix = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!("free space on the file system of {path}")
         }
+        io::ErrorKind::NotFound => format!("make its folder: mkdir -p {}", folder.display()),
         _ => format!("see that {path} can be written: ls -ld {path}"),
     };
     let trouble = Trouble { what: format!("{path}: {error}"), fix };

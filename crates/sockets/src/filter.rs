@@ -145,7 +145,7 @@ impl Filter {
                 &self.text,
                 span.clone(),
                 format!("there is no interface `{name}` here"),
-                Some("`ip link` lists them; an index is taken too".to_owned()),
+                Some("write one that `ip link` lists, or its index".to_owned()),
             )),
         }
     }

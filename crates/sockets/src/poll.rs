@@ -245,7 +245,7 @@ impl Engine<'_> {
         self.problem("table_full", || {
             format!(
                 "the table of known sockets is full with {capacity}, and {missing} more are not remembered: each of their \
-                 polls makes a record, and their closing records know nothing of polls; set table_entries_max = {needed} ({} MiB)",
+                 polls makes a record, and their closing records know nothing of polls. Fix: set table_entries_max = {needed} ({} MiB)",
                 (needed * TABLE_ENTRY_BYTES) >> 20
             )
         });

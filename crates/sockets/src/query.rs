@@ -59,10 +59,10 @@ impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             QueryError::Busy => {
-                "too many questions are waiting: one a second is answered; try again"
+                "too many questions are waiting: one a second is answered. Fix: try again"
             }
             QueryError::Timeout => {
-                "the collector did not answer in time: other questions or a poll are under way; try again"
+                "the collector did not answer in time: other questions or a poll are under way. Fix: try again"
             }
             QueryError::Broken => "the answer was broken off",
             QueryError::Stopped => "the collector has stopped",

@@ -362,7 +362,7 @@ impl Engine<'_> {
             self.problem("namespaces_max", || {
                 format!(
                     "there are {found} network namespaces, and namespaces_max is {max}: {left_out} are neither visited nor \
-                     heard; set namespaces_max = {} to collect them",
+                     heard. Fix: set namespaces_max = {} to collect them",
                     found.next_power_of_two()
                 )
             });

@@ -31,5 +31,5 @@ pub fn absent<'a>(scope: &'a Scope, found: &[Found]) -> Vec<&'a str> {
 /// The sentence about a name that no namespace has.
 pub fn no_such_namespace(name: &str) -> String {
     let name = name.escape_debug();
-    format!("there is no network namespace {name}; `ip netns` lists those with names")
+    format!("there is no network namespace {name}. Fix: write one that `ip netns` lists")
 }

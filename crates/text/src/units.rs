@@ -7,19 +7,19 @@ use std::time::Duration;
 /// Why a text is not a quantity of this kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    #[error("it has no unit; write {0}")]
+    #[error("it has no unit. Fix: write {0}")]
     NoUnit(String),
-    #[error("it does not start with a number; write for example {0}")]
+    #[error("it does not start with a number. Fix: write for example {0}")]
     NoNumber(&'static str),
-    #[error("\"{unit}\" is not a unit; the units are {units}")]
+    #[error("\"{unit}\" is not a unit. Fix: use one of {units}")]
     UnknownUnit { unit: String, units: &'static str },
     #[error(
-        "\"{unit}\" is ambiguous; {small} is 1000 and {large} is 1024 of the next smaller unit"
+        "\"{unit}\" is ambiguous. Fix: write {small} for 1000 or {large} for 1024 of the next smaller unit"
     )]
     Ambiguous { unit: String, small: &'static str, large: &'static str },
-    #[error("it is not a whole number of {0}")]
+    #[error("it is not a whole number of {0}. Fix: write a whole number, or a smaller unit")]
     Fraction(&'static str),
-    #[error("it is too large")]
+    #[error("it is too large. Fix: write less")]
     TooLarge,
 }
 
@@ -260,19 +260,28 @@ mod tests {
 
     #[test]
     fn sizes_that_are_none() {
-        no_size("MiB", "it does not start with a number; write for example 8MiB");
-        no_size("-1MiB", "it does not start with a number; write for example 8MiB");
-        no_size("1.2.3M", "it does not start with a number; write for example 8MiB");
-        no_size("", "it does not start with a number; write for example 8MiB");
+        no_size("MiB", "it does not start with a number. Fix: write for example 8MiB");
+        no_size("-1MiB", "it does not start with a number. Fix: write for example 8MiB");
+        no_size("1.2.3M", "it does not start with a number. Fix: write for example 8MiB");
+        no_size("", "it does not start with a number. Fix: write for example 8MiB");
         no_size(
             "8mib",
-            "\"mib\" is not a unit; the units are B, k, M, G, T (1000) and Ki, Mi, Gi, Ti (1024), each with or without a B",
+            "\"mib\" is not a unit. Fix: use one of B, k, M, G, T (1000) and Ki, Mi, Gi, Ti (1024), each with or without a B",
         );
-        no_size("1K", "\"K\" is ambiguous; k is 1000 and Ki is 1024 of the next smaller unit");
-        no_size("1.5B", "it is not a whole number of bytes");
-        no_size("0.0000000000000000000000000001TiB", "it is not a whole number of bytes");
-        no_size("16777216TiB", "it is too large");
-        no_size("999999999999999999999999999999999999999999B", "it is too large");
+        no_size(
+            "1K",
+            "\"K\" is ambiguous. Fix: write k for 1000 or Ki for 1024 of the next smaller unit",
+        );
+        no_size(
+            "1.5B",
+            "it is not a whole number of bytes. Fix: write a whole number, or a smaller unit",
+        );
+        no_size(
+            "0.0000000000000000000000000001TiB",
+            "it is not a whole number of bytes. Fix: write a whole number, or a smaller unit",
+        );
+        no_size("16777216TiB", "it is too large. Fix: write less");
+        no_size("999999999999999999999999999999999999999999B", "it is too large. Fix: write less");
     }
 
     fn duration(text: &str, ns: u64, shown: &str) {
@@ -302,12 +311,15 @@ mod tests {
 
     #[test]
     fn durations_that_are_none() {
-        no_duration("10", "it has no unit; write 10s for seconds, or 10ms");
-        no_duration("1m30", "it has no unit; write 30s for seconds, or 30ms");
-        no_duration("soon", "it does not start with a number; write for example 10s");
-        no_duration("1y", "\"y\" is not a unit; the units are ns, us, ms, s, m, h and d");
-        no_duration("0.5ns", "it is not a whole number of nanoseconds");
-        no_duration("999999d", "it is too large");
+        no_duration("10", "it has no unit. Fix: write 10s for seconds, or 10ms");
+        no_duration("1m30", "it has no unit. Fix: write 30s for seconds, or 30ms");
+        no_duration("soon", "it does not start with a number. Fix: write for example 10s");
+        no_duration("1y", "\"y\" is not a unit. Fix: use one of ns, us, ms, s, m, h and d");
+        no_duration(
+            "0.5ns",
+            "it is not a whole number of nanoseconds. Fix: write a whole number, or a smaller unit",
+        );
+        no_duration("999999d", "it is too large. Fix: write less");
     }
 
     fn count(text: &str, expected: Option<u64>) {
@@ -347,9 +359,9 @@ mod tests {
         rate("1.5Gbps", 1_500_000_000, "187500kB/s");
         rate("0bit", 0, "0B/s");
         let wrong = |text| parse_bit_rate(text).unwrap_err().to_string();
-        assert_eq!(wrong("100"), "it has no unit; write 100bit/s, or 100B/s for bytes");
-        let units = "the units are bit/s and B/s, with k, M, G or T before them";
-        assert_eq!(wrong("100k"), format!("\"k\" is not a unit; {units}"));
-        assert_eq!(wrong("99999999999TB/s"), "it is too large");
+        assert_eq!(wrong("100"), "it has no unit. Fix: write 100bit/s, or 100B/s for bytes");
+        let units = "use one of bit/s and B/s, with k, M, G or T before them";
+        assert_eq!(wrong("100k"), format!("\"k\" is not a unit. Fix: {units}"));
+        assert_eq!(wrong("99999999999TB/s"), "it is too large. Fix: write less");
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn target(address: &TargetAddress) -> anyhow::Result<Address> {
         | TargetAddress::Stdout
         | TargetAddress::Weir(_)
         | TargetAddress::Null => Err(Failure::Usage
-            .error(format!("cannot send to {address}: write udp://HOST:PORT or unix:/path"))),
+            .error(format!("cannot send to {address}. Fix: write udp://HOST:PORT or unix:/path"))),
     }
 }
 
@@ -30,15 +30,16 @@ pub(crate) fn listener(address: &ListenAddress) -> anyhow::Result<Address> {
         ListenAddress::Udp(host_port) => first(host_port).map(Address::Udp),
         ListenAddress::Unix(path) => Ok(Address::Unix(path.clone())),
         ListenAddress::Weir(_) | ListenAddress::Stdin => Err(Failure::Usage.error(format!(
-            "cannot listen on {address} here: write udp://HOST:PORT or unix:/path"
+            "cannot listen on {address} here. Fix: write udp://HOST:PORT or unix:/path"
         ))),
     }
 }
 
 fn first(host_port: &HostPort) -> anyhow::Result<SocketAddr> {
     let found = resolve(host_port).map_err(|error| {
-        Failure::Unavailable
-            .error(format!("cannot resolve {host_port}: {error}; see `getent ahosts` for the name"))
+        Failure::Unavailable.error(format!(
+            "cannot resolve {host_port}: {error}. Fix: write the address itself, or a name that `getent ahosts` resolves"
+        ))
     })?;
     Ok(found[0])
 }

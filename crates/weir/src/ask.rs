@@ -79,7 +79,10 @@ pub(crate) fn ask_and(
 
     if !status.is_success() {
         let why = body.lines().next().unwrap_or_default();
-        return Err(Failure::Unavailable.error(format!("{url} answered {status}: {why}")));
+        let fix = "name the admin address of a daemon of this version with --admin";
+        return Err(
+            Failure::Unavailable.error(format!("{url} answered {status}: {why}. Fix: {fix}"))
+        );
     }
     Ok(body)
 }
@@ -157,7 +160,8 @@ fn is_at_loopback(url: &str) -> bool {
 
 fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
     if matches!(error, ureq::Error::BadUri(_) | ureq::Error::Http(_)) {
-        return Failure::Usage.error(format!("{url} is not an address ({error}); write HOST:PORT"));
+        return Failure::Usage
+            .error(format!("{url} is not an address ({error}). Fix: write HOST:PORT"));
     }
     #[cfg(feature = "tls")]
     if let Some(error) = refused_by_tls(error) {
@@ -172,7 +176,7 @@ fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
         error => error.to_string(),
     };
     Failure::Unavailable.error(format!(
-        "no daemon answers at {url}: {why}; start one with `weir run -c weir.toml`, give `weir relay` --admin 127.0.0.1:9464, or name \
+        "no daemon answers at {url}: {why}. Fix: start one with `weir run -c weir.toml`, give `weir relay` --admin 127.0.0.1:9464, or name \
          another admin address with --admin"
     ))
 }
@@ -193,15 +197,29 @@ fn page_url(url: &str, page: &str) -> anyhow::Result<String> {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
         Some(_) => {
-            let message = format!(
-                "{url} does not start with http:// or https://, which is what a daemon speaks"
-            );
-            return Err(Failure::Usage.error(message));
+            let message = "a daemon speaks http:// and https:// and no other";
+            return Err(Failure::Usage
+                .error(format!("--admin {url}: {message}. Fix: write 127.0.0.1:9464")));
         }
         None => ("http", url),
     };
     let host = rest.trim_end_matches('/');
     let host = host.strip_suffix(page).unwrap_or(host);
+    if host.contains('@') {
+        let message =
+            "--admin: a user name or a password has no place in it. Fix: write HOST:PORT alone";
+        return Err(Failure::Usage.error(message));
+    }
+    if url == rest && !host.contains([':', '/']) && host.contains(|c: char| c.is_ascii_alphabetic())
+    {
+        let message = format!("--admin {url}: it has no port. Fix: write {host}:9464");
+        return Err(Failure::Usage.error(message));
+    }
+    if host.bytes().all(|byte| byte.is_ascii_digit()) {
+        let port = if host.is_empty() { "9464" } else { host };
+        let message = format!("--admin {url:?}: it has no host. Fix: write 127.0.0.1:{port}");
+        return Err(Failure::Usage.error(message));
+    }
     Ok(format!("{scheme}://{host}{page}"))
 }
 

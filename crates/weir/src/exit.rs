@@ -2,6 +2,7 @@
 
 use crate::log;
 use crate::screen::{self, ink_of};
+use crate::usage::told;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -32,8 +33,8 @@ failures! {
     Usage = 64, "The command line is wrong";
     /// An input file is damaged or not whole; what could be read of it was dealt with.
     BadData = 65, "An input file is damaged or incomplete; what could be read of it was used";
-    /// An input file is missing or cannot be read.
-    InputMissing = 66, "An input file is missing";
+    /// An input file is missing, or holds nothing of what it should.
+    InputMissing = 66, "An input file is missing, or is of another kind";
     /// An address is taken, a name does not resolve, a daemon does not answer.
     Unavailable = 69, "An address is in use, a name does not resolve, or a daemon, a store or a speaker does not answer";
     /// Reading or writing failed.
@@ -55,6 +56,16 @@ impl Failure {
     /// An error that ends the program with this code.
     pub(crate) fn error(self, message: impl fmt::Display) -> anyhow::Error {
         anyhow::Error::new(Exit { failure: self, message: message.to_string() })
+    }
+
+    /// What an error of the system is where nothing else is known of it.
+    pub(crate) fn of(error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Failure::Permission,
+            io::ErrorKind::NotFound => Failure::InputMissing,
+            io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => Failure::Unavailable,
+            _ => Failure::Io,
+        }
     }
 
     pub(crate) fn code(self) -> ExitCode {
@@ -105,7 +116,10 @@ pub(crate) fn print_and_end(text: &str, verdict: ExitCode) -> anyhow::Result<Exi
     const WHAT: &str = "cannot write to standard output";
     match print(text) {
         Ok(_) => Ok(verdict),
-        Err(error) if verdict == ExitCode::SUCCESS => Err(anyhow::Error::new(error).context(WHAT)),
+        Err(error) if verdict == ExitCode::SUCCESS => {
+            let fix = "send it to a place that can be written, which `df .` shows";
+            Err(Failure::Io.error(format!("{WHAT}: {error}. Fix: {fix}")))
+        }
         Err(error) => {
             let _ = writeln!(io::stderr(), "weir: {WHAT}: {error}");
             Ok(verdict)
@@ -147,12 +161,7 @@ fn failure_of(error: &anyhow::Error) -> Failure {
             return exit.failure;
         }
         if let Some(io) = cause.downcast_ref::<io::Error>() {
-            return match io.kind() {
-                io::ErrorKind::PermissionDenied => Failure::Permission,
-                io::ErrorKind::NotFound => Failure::InputMissing,
-                io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => Failure::Unavailable,
-                _ => Failure::Io,
-            };
+            return Failure::of(io);
         }
     }
     Failure::Io
@@ -169,13 +178,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = print(&text);
         return ExitCode::SUCCESS;
     }
-    // As every other message of this program begins, and as it names what helps.
-    let text = error.to_string().replace("  tip: ", "  Fix: ");
-    let text = match text.strip_prefix("error:") {
-        Some(rest) => screen::for_people(&io::stderr(), &format!("weir:{rest}"), tint_of_usage),
-        // The help, for a command that was given nothing.
-        None => text,
-    };
+    let text = screen::for_people(&io::stderr(), &told(error), tint_of_usage);
     let _ = io::stderr().write_all(text.as_bytes());
     Failure::Usage.code()
 }

@@ -18,6 +18,7 @@ mod progress;
 mod refused;
 mod running;
 mod screen;
+mod usage;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use command::{

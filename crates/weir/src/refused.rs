@@ -85,7 +85,7 @@ fn reason(wanted: Wanted<'_>, error: &io::Error) -> Option<(Failure, String)> {
             (Failure::Unavailable, format!("its folder is missing. Fix: {}", mkdir(path)))
         }
         (io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused, Wanted::SendUnix) => {
-            (Failure::Unavailable, "nobody listens there: start the receiver first".to_owned())
+            (Failure::Unavailable, "nobody listens there. Fix: start the receiver first".to_owned())
         }
         _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => (
             Failure::Unavailable,
@@ -135,14 +135,14 @@ fn privilege(wanted: Wanted<'_>) -> String {
             )
         }
         Wanted::SendUdp(..) => {
-            "this user may not send like that (a source port under 1024, or a firewall)".to_owned()
+            "this user may not send like that. Fix: use a --source-port above 1023, or look for a firewall: nft list ruleset".to_owned()
         }
         Wanted::BusyPoll => format!(
             "busy_poll beyond net.core.busy_read needs CAP_NET_ADMIN; without it a datagram costs an interrupt and a wake-up. Fix: \
              setcap cap_net_admin=+ep {}, AmbientCapabilities=CAP_NET_ADMIN in the unit, or remove the key",
             program()
         ),
-        Wanted::SendUnix => "this user may not write to that socket".to_owned(),
+        Wanted::SendUnix => "this user may not write to that socket. Fix: run this as one who may, which `ls -l` shows".to_owned(),
     }
 }
 
@@ -185,7 +185,31 @@ pub(crate) fn unwritable(what: &str, path: &Path, error: &io::Error) -> anyhow::
         io::ErrorKind::PermissionDenied => Failure::Permission,
         _ => Failure::Io,
     };
-    failure.error(format!("{what} {}: {error}", path.display()))
+    let fix = match error.kind() {
+        io::ErrorKind::NotFound => format!(". Fix: {}", mkdir(path)),
+        io::ErrorKind::PermissionDenied => format!(". Fix: {}", own_folder()),
+        _ => format!(". Fix: choose another path than {}", path.display()),
+    };
+    failure.error(format!("{what} {}: {error}{fix}", path.display()))
+}
+
+/// A file that cannot be read.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> anyhow::Error {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).display();
+    let fix = match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(". Fix: sudo chmod a+r {}", path.display()),
+        io::ErrorKind::NotFound => {
+            format!(". Fix: correct the path; `ls {folder}` shows what is there")
+        }
+        io::ErrorKind::IsADirectory => ". Fix: name a file in it".to_owned(),
+        _ => String::new(),
+    };
+    let failure = match error.kind() {
+        io::ErrorKind::PermissionDenied => Failure::Permission,
+        _ => Failure::InputMissing,
+    };
+    failure.error(format!("cannot read {}: {error}{fix}", path.display()))
 }
 
 /// The command that makes the folder of a file.

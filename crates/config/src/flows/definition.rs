@@ -1,9 +1,9 @@
 //! `[[flow]]`: a definition of flows.
 
-use crate::address::NAME;
 use crate::document::Table;
 use crate::form::{Bool, Choice, List, Span, Text, text, whole};
 use crate::keys::{Section, keys};
+use crate::name::NAME;
 use crate::reader::{Reader, Report, repeated};
 use ::flows::{Aggregation, Definition, Direction, Field, Filter, Groups, Measure, Part, Traffic};
 use std::time::Duration;
@@ -126,7 +126,8 @@ pub(super) fn read_all(
         let Some(flow) = FlowConfig::read(&reader) else { continue };
         if all.iter().any(|earlier| earlier.name == flow.name) {
             let name = &flow.name;
-            let message = format!("\"{name}\" is the name of another flow too; give each its own");
+            let message =
+                format!("\"{name}\" is the name of another flow too. Fix: give each its own");
             reader.error(&FlowConfig::name, message);
         }
         if let (Some(filter), Some(groups)) = (&flow.filter, groups)
@@ -137,7 +138,7 @@ pub(super) fn read_all(
         let has_places = groups.is_none_or(Groups::has_places);
         if let Some(part) = flow.keys.iter().find(|part| part.needs_places() && !has_places) {
             let message =
-                format!("{part} needs a file that says it; add mmdb = [\"…\"] to [flows]");
+                format!("{part} needs a file that says it. Fix: add mmdb = [\"…\"] to [flows]");
             reader.error(&FlowConfig::keys, message);
         }
         all.push(flow);

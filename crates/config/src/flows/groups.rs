@@ -23,7 +23,7 @@ impl Form for GroupsForm {
         let Value::Table(table) = slot.value else {
             let (what, name) = (slot.value.describe(), slot.key.name);
             slot.error(format!(
-                "{what} is not a table of names and networks; write {name} = {{ lab = [\"10.0.0.0/8\"] }}"
+                "{what} is not a table of names and networks. Fix: write {name} = {{ lab = [\"10.0.0.0/8\"] }}"
             ));
             return None;
         };
@@ -37,7 +37,7 @@ impl Form for GroupsForm {
             }
             let Value::List(items) = &item.value else {
                 wrong(format!(
-                    "{key}: {} is not a list of networks; write {key} = [\"10.0.0.0/8\"]",
+                    "{key}: {} is not a list of networks. Fix: write {key} = [\"10.0.0.0/8\"]",
                     item.value.describe()
                 ));
                 continue;
@@ -48,14 +48,14 @@ impl Form for GroupsForm {
                 match item.value.text().ok().and_then(Network::parse) {
                     Some(network) => networks.push(network),
                     None => wrong(format!(
-                        "{key}: {} is not a network; write \"10.0.0.0/8\", \"2001:db8::/32\" or one address",
+                        "{key}: {} is not a network. Fix: write \"10.0.0.0/8\", \"2001:db8::/32\" or one address",
                         item.value.describe()
                     )),
                 }
             }
             for network in &networks {
                 if let Some(other) = owners.insert(*network, key) {
-                    wrong(format!("{key}: {network} is in group {other} already; remove one"));
+                    wrong(format!("{key}: {network} is in group {other} already. Fix: remove one"));
                 }
             }
             groups.insert(key.clone(), networks);
@@ -77,7 +77,7 @@ fn name(text: &str) -> Result<(), String> {
     match text.chars().count() {
         1..=NAME_CHARS_MAX if text.chars().all(is_name) => Ok(()),
         _ => Err(format!(
-            "\"{}\": a group's name has 1 to {NAME_CHARS_MAX} letters, digits, `_`, `-` and `.`",
+            "\"{}\": it is not a group's name. Fix: write 1 to {NAME_CHARS_MAX} letters, digits, `_`, `-` and `.`",
             text.escape_debug()
         )),
     }

@@ -22,7 +22,7 @@ impl FromStr for Interface {
         });
         parts.ok_or_else(|| {
             let shown = text.escape_debug();
-            format!("\"{shown}\" is not an interface; write its ifIndex and its agent's address, as in 3@192.0.2.1")
+            format!("\"{shown}\" is not an interface. Fix: write its ifIndex and its agent's address, as in 3@192.0.2.1")
         })
     }
 }

@@ -20,7 +20,7 @@ pub enum SpeakerAddress {
 /// Why a text is no address of a speaker.
 #[derive(Debug, thiserror::Error)]
 pub enum SpeakerError {
-    #[error("it is neither gobgp://HOST:PORT nor exabgp:/PATH/TO/SOCKET")]
+    #[error("it is not a speaker. Fix: write gobgp://HOST:PORT or exabgp:/PATH/TO/SOCKET")]
     Kind,
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn addresses_are_read_and_shown() {
         assert_eq!(said("exabgp:/run/weir/exabgp.sock"), "exabgp:/run/weir/exabgp.sock");
-        assert!(said("exabgp:").contains("neither gobgp://HOST:PORT nor exabgp:"));
-        assert!(said("bird:/run/bird.ctl").contains("neither"));
+        assert!(said("exabgp:").contains("write gobgp://HOST:PORT or exabgp:"));
+        assert!(said("bird:/run/bird.ctl").contains("not a speaker"));
     }
 
     #[test]

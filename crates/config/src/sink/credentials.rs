@@ -34,10 +34,10 @@ keys! {
         tls_ca => ca: Option<PathBuf> = path("path", secret_path), unset("the authorities of the system");
         /// File with the certificate and its chain (PEM) that this side shows. Needs `tls_key`.
         tls_cert => certificate: Option<PathBuf> = path("path", secret_path), unset("none")
-            where |tls| tls.key.is_some(), "it has no key; add tls_key = \"/path\"";
+            where |tls| tls.key.is_some(), "it has no key. Fix: add tls_key = \"/path\"";
         /// File with the key (PEM) of `tls_cert`.
         tls_key => key: Option<PathBuf> = path("path", secret_path), unset("none")
-            where |tls| tls.certificate.is_some(), "it has no certificate; add tls_cert = \"/path\"";
+            where |tls| tls.certificate.is_some(), "it has no certificate. Fix: add tls_cert = \"/path\"";
         /// Whether any server is believed, whatever it shows. For tests alone: who is in between can read and change
         /// everything.
         tls_insecure => is_insecure: bool = Bool, default(false);
@@ -48,16 +48,18 @@ const USER_CHARS_MAX: usize = 256;
 
 pub(super) fn user(text: &str) -> Result<String, String> {
     match text.chars().count() {
-        0 => Err("a user's name is not empty; remove the key".to_owned()),
+        0 => Err("a user's name is not empty. Fix: remove the key".to_owned()),
         1..=USER_CHARS_MAX if !text.chars().any(char::is_control) => Ok(text.to_owned()),
-        1..=USER_CHARS_MAX => Err("a user's name has no control characters".to_owned()),
-        _ => Err(format!("a user's name has at most {USER_CHARS_MAX} characters")),
+        1..=USER_CHARS_MAX => {
+            Err("it has control characters. Fix: write the name without them".to_owned())
+        }
+        _ => Err(format!("it is too long. Fix: write at most {USER_CHARS_MAX} characters")),
     }
 }
 
 pub(crate) fn secret_path(text: &str) -> Result<PathBuf, String> {
     match text.is_empty() || text.chars().any(char::is_control) {
-        true => Err("it is not a path; write for example /etc/weir/secret".to_owned()),
+        true => Err("it is not a path. Fix: write for example /etc/weir/secret".to_owned()),
         false => Ok(PathBuf::from(text)),
     }
 }
@@ -80,7 +82,7 @@ impl Form for Variable {
         };
         let name = slot.value.text().ok().filter(is_name).map(str::to_owned);
         if name.is_none() {
-            slot.error("it is not the name of a variable; a name is letters, digits and _");
+            slot.error("it is not the name of a variable. Fix: write letters, digits and _");
         }
         name
     }
@@ -107,9 +109,11 @@ impl Credentials {
         let passwords = [&Self::user, &Self::password_file, &Self::password_env];
         let tokens = [&Self::token_file, &Self::token_env];
         let (useless, message) = match accepts {
-            Accepts::Password => (&tokens[..], "this kind of sink takes no token; remove the key"),
+            Accepts::Password => {
+                (&tokens[..], "this kind of sink takes no token. Fix: remove the key")
+            }
             Accepts::Token => {
-                (&passwords[..], "this kind of sink takes a token only; remove the key")
+                (&passwords[..], "this kind of sink takes a token only. Fix: remove the key")
             }
             Accepts::Either => (&[][..], ""),
         };
@@ -117,7 +121,7 @@ impl Credentials {
             reader.error(key, message);
         }
 
-        let both = "there is another place for the same secret; remove one of the two";
+        let both = "there is another place for the same secret. Fix: remove one of the two";
         if credentials.password_file.is_some() && credentials.password_env.is_some() {
             reader.error(&Self::password_env, both);
         }

@@ -43,7 +43,7 @@ keys! {
         /// How many files that were set aside are kept; older ones are deleted. Needs
         /// `rotate_size` or `rotate_interval`.
         rotate_keep => rotate_keep: u32 = whole(1, 9_999), default(4)
-            where FileSink::rotates, "nothing is rotated; add rotate_size = \"64MiB\"";
+            where FileSink::rotates, "nothing is rotated. Fix: add rotate_size = \"64MiB\"";
     }
 }
 

@@ -103,15 +103,15 @@ fn header(name: &str, value: &str) -> Result<(), String> {
         !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c));
     if !is_name || value.chars().any(|c| c.is_control() || !c.is_ascii()) {
         return Err(format!(
-            "{name}: it is not a header with its value; write \"X-Name\" = \"value\""
+            "{name}: it is not a header with its value. Fix: write \"X-Name\" = \"value\""
         ));
     }
     match name.to_ascii_lowercase().as_str() {
         "authorization" | "proxy-authorization" | "cookie" => Err(format!(
-            "{name}: its value is a secret; name its file in token_file, password_file or header_files"
+            "{name}: its value is a secret. Fix: name its file in token_file, password_file or header_files"
         )),
         "content-type" | "content-encoding" | "content-length" | "host" | "transfer-encoding" => {
-            Err(format!("{name}: it follows from `to`, `format` and `compression`; remove it"))
+            Err(format!("{name}: it follows from `to`, `format` and `compression`. Fix: remove it"))
         }
         _ => Ok(()),
     }
@@ -128,7 +128,9 @@ fn header_file(name: &str, path: &str) -> Result<(), String> {
     match path.starts_with('/') {
         true => Ok(()),
         // Who writes the secret itself here must not find it in a log.
-        false => Err(format!("{name}: it is not the path of a file from the root on")),
+        false => Err(format!(
+            "{name}: it is not an absolute path. Fix: write for example /etc/weir/token"
+        )),
     }
 }
 

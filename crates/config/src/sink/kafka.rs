@@ -69,7 +69,7 @@ keys! {
             ("scram-sha-256", SaslMechanism::ScramSha256),
             ("plain", SaslMechanism::Plain),
         ]), default(SaslMechanism::ScramSha512)
-            where |sink| sink.credentials.user.is_some(), "there is no user; add user = \"NAME\"";
+            where |sink| sink.credentials.user.is_some(), "there is no user. Fix: add user = \"NAME\"";
         /// How long the client tries to deliver a message by itself, which makes no duplicates. What is tried again after that may be
         /// there twice, and is counted as such.
         delivery_timeout => delivery_timeout: Duration =
@@ -94,14 +94,17 @@ fn read(url: Url, tls: Option<Tls>, reader: &Reader<'_>) -> Result<Option<Sink>,
 fn topic(text: &str) -> Result<String, String> {
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match text {
-        "" => {
-            Err("it names no topic; write for example kafka://127.0.0.1:9092/weir.sockets"
+        "" => Err("it names no topic. Fix: write for example kafka://127.0.0.1:9092/weir.sockets"
+            .to_owned()),
+        "." | ".." => Err("its topic cannot be . or .. alone. Fix: write another name".to_owned()),
+        _ if text.len() > 249 => {
+            Err("its topic is too long. Fix: write at most 249 characters".to_owned())
+        }
+        _ if text.chars().all(is_name_char) => Ok(text.to_owned()),
+        _ => {
+            Err("its topic has other characters. Fix: use letters, digits, `.`, `_` and `-`"
                 .to_owned())
         }
-        "." | ".." => Err("a topic is not called . or ..".to_owned()),
-        _ if text.len() > 249 => Err("a topic's name has at most 249 characters".to_owned()),
-        _ if text.chars().all(is_name_char) => Ok(text.to_owned()),
-        _ => Err("a topic's name has letters, digits, `.`, `_` and `-`".to_owned()),
     }
 }
 

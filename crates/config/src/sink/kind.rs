@@ -5,6 +5,7 @@ use crate::address::{AddressError, HostPort, split_scheme};
 use crate::form::Slot;
 use crate::host::Finding;
 use crate::keys::Values;
+use crate::mistyped;
 use crate::reader::Reader;
 use ::sink::{BatchLimits, Connector, Content, Remote};
 use record::{Encoding, FieldSet};
@@ -166,9 +167,23 @@ pub(crate) use kinds;
 /// Reads `to`.
 pub(crate) fn read(slot: &Slot<'_>, schemes: &[&[Scheme]]) -> Option<Sink> {
     slot.parse(|text| {
-        let (scheme, to) = scheme_of(text, schemes)?;
-        (scheme.read)(&to, slot.reader)
+        let read = scheme_of(text, schemes).and_then(|(scheme, to)| {
+            (scheme.read)(&to, slot.reader).map_err(|error| match error {
+                AddressError::NoHost(_) => AddressError::NoHost(scheme.form.to_owned()),
+                AddressError::NoPort(_) if text != to.rest => {
+                    AddressError::Mistyped { why: "it has no port", meant: scheme.form.to_owned() }
+                }
+                error => error,
+            })
+        });
+        read.map_err(|error| mistyped::sink(text, form_of(text, schemes)).unwrap_or(error))
     })?
+}
+
+/// What an address of this scheme looks like.
+fn form_of(word: &str, schemes: &[&[Scheme]]) -> Option<&'static str> {
+    let found = schemes.iter().copied().flatten().find(|one| one.words.contains(&word));
+    found.map(|one| one.form)
 }
 
 /// The scheme of an address. Plain `HOST:PORT` is UDP.
@@ -189,6 +204,11 @@ fn scheme_of<'s, 'a>(
         Some(feature) => Err(AddressError::NotBuilt { kind, feature }),
         None => Ok((found, To { scheme, rest })),
     }
+}
+
+/// Whether sinks have addresses with this scheme.
+pub(crate) fn is_scheme(word: &str) -> bool {
+    form_of(word, super::SCHEMES).is_some()
 }
 
 pub(crate) fn is_built(feature: &str) -> bool {
@@ -224,11 +244,11 @@ mod tests {
         assert_eq!(of("c:/path"), Ok(("c", "/path")));
         assert_eq!(
             said("b://host"),
-            Err("this build has no b; build with `cargo build --release -p weir --features none`, or use the image".to_owned())
+            Err("this build has no b. Fix: build with `cargo build --release -p weir --features none`, or use the image".to_owned())
         );
         assert_eq!(
             said("d://host"),
-            Err("\"d\" is not a kind of sink; write a://HOST or c:/path".to_owned())
+            Err("\"d\" is not a kind of sink. Fix: write a://HOST or c:/path".to_owned())
         );
     }
 }

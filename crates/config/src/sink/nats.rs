@@ -69,7 +69,7 @@ pub enum Service {
 
 fn file(text: &str) -> Result<PathBuf, String> {
     match text.is_empty() || text.chars().any(char::is_control) {
-        true => Err("it is not a path; write for example /etc/weir/nats.creds".to_owned()),
+        true => Err("it is not a path. Fix: write for example /etc/weir/nats.creds".to_owned()),
         false => Ok(PathBuf::from(text)),
     }
 }

@@ -61,12 +61,16 @@ fn read(url: Url, tls: Option<Tls>, reader: &Reader<'_>) -> Result<Option<Sink>,
 fn topic(text: &str) -> Result<String, String> {
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match text {
-        "" => {
-            Err("it names no topic; write for example nsq://127.0.0.1:4150/weir.sockets".to_owned())
+        "" => Err("it names no topic. Fix: write for example nsq://127.0.0.1:4150/weir.sockets"
+            .to_owned()),
+        _ if text.len() > 58 => {
+            Err("its topic is too long. Fix: write at most 58 characters".to_owned())
         }
-        _ if text.len() > 58 => Err("a topic's name has at most 58 characters here".to_owned()),
         _ if text.chars().all(is_name_char) => Ok(text.to_owned()),
-        _ => Err("a topic's name has letters, digits, `.`, `_` and `-`".to_owned()),
+        _ => {
+            Err("its topic has other characters. Fix: use letters, digits, `.`, `_` and `-`"
+                .to_owned())
+        }
     }
 }
 

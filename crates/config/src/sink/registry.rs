@@ -20,14 +20,14 @@ keys! {
         schema_registry => url: Option<String> = text("URL", url), unset("values without a schema's number");
         /// Name of the user at the registry.
         schema_registry_user => user: Option<String> = text("1 to 256 characters", user), unset("no user")
-            where |it| it.url.is_some(), "there is no registry; add schema_registry = \"http://HOST:8081\"";
+            where |it| it.url.is_some(), "there is no registry. Fix: add schema_registry = \"http://HOST:8081\"";
         /// File that holds that user's password.
         schema_registry_password_file => password_file: Option<PathBuf> =
             path("path", secret_path), unset("no password")
-            where |it| it.user.is_some(), "there is no user; add schema_registry_user = \"NAME\"";
+            where |it| it.user.is_some(), "there is no user. Fix: add schema_registry_user = \"NAME\"";
         /// File that holds a token for the registry, instead of a user and a password.
         schema_registry_token_file => token_file: Option<PathBuf> = path("path", secret_path), unset("no token")
-            where |it| it.url.is_some() && it.user.is_none(), "the registry is asked by nobody, or by a user; remove one of the two";
+            where |it| it.url.is_some() && it.user.is_none(), "the registry is asked by nobody, or by a user. Fix: remove one of the two";
         /// File with the certificates (PEM) of which one must have signed the registry's.
         schema_registry_ca => ca: Option<PathBuf> = path("path", secret_path), unset("the authorities of the system")
             where |it| it.is_tls(), "it takes effect with schema_registry = \"https://…\" only";
@@ -36,12 +36,13 @@ keys! {
             where |it| it.is_tls() && it.key.is_some(), "it needs schema_registry = \"https://…\" and schema_registry_key = \"/path\"";
         /// File with the key (PEM) of `schema_registry_cert`.
         schema_registry_key => key: Option<PathBuf> = path("path", secret_path), unset("none")
-            where |it| it.certificate.is_some(), "it has no certificate; add schema_registry_cert = \"/path\"";
+            where |it| it.certificate.is_some(), "it has no certificate. Fix: add schema_registry_cert = \"/path\"";
     }
 }
 
 fn url(text: &str) -> Result<String, String> {
-    let wrong = || "it is no URL of a registry; write for example http://127.0.0.1:8081".to_owned();
+    let wrong =
+        || "it is no URL of a registry. Fix: write for example http://127.0.0.1:8081".to_owned();
     let (scheme, rest) = text.split_once(':').ok_or_else(wrong)?;
     let port = match scheme {
         "http" => 80,
@@ -59,11 +60,11 @@ impl Registry {
         if registry.url.is_some() {
             if written.format != Encoding::Protobuf || written.body != Body::Record {
                 let message =
-                    "only records in protobuf have a schema; remove it, or format and body";
+                    "only records in protobuf have a schema. Fix: remove it, or format and body";
                 reader.error(&Self::schema_registry, message);
             }
             if !is_built("http") {
-                let message = "this build has no client for it; build with `cargo build --release -p weir --features \
+                let message = "this build has no client for it. Fix: build with `cargo build --release -p weir --features \
                                kafka,http`, or use the image";
                 reader.error(&Self::schema_registry, message);
             }

@@ -38,13 +38,15 @@ fn is_taken<'a>(
     let SinkConfig { name, to, spool_folder, .. } = &sink.thing;
 
     if earlier.clone().any(|other| other.name == *name) {
-        let message = format!("\"{name}\" is the name of another sink too; give each its own");
+        let message = format!("\"{name}\" is the name of another sink too. Fix: give each its own");
         sink.name_error(report, NAMES, &message);
     } else if matches!(to, Sink::Stdout(_))
         && let Some(other) = earlier.clone().find(|other| matches!(other.to, Sink::Stdout(_)))
     {
-        let message =
-            format!("standard output belongs to sink {} already; choose another place", other.name);
+        let message = format!(
+            "standard output belongs to sink {} already. Fix: choose another place",
+            other.name
+        );
         sink.error(report, &SinkConfig::to, message);
     }
 
@@ -53,8 +55,10 @@ fn is_taken<'a>(
         folders.is_some_and(|(own, other)| is_same_file(own, other))
     };
     if let Some(other) = earlier.find(same_folder) {
-        let message =
-            format!("the folder is the spool of sink {} already; give each its own", other.name);
+        let message = format!(
+            "the folder is the spool of sink {} already. Fix: give each its own",
+            other.name
+        );
         sink.error(report, &SinkConfig::spool, message);
     }
 }
@@ -68,17 +72,16 @@ fn has_sources(
     let SinkConfig { name: sink_name, from, .. } = &sink.thing;
     if from.contains(&Source::Sockets) && sockets.is_none() {
         let message =
-            "there is no [sockets] to take records from; add [sockets], or remove the sink";
+            "there is no [sockets] to take records from. Fix: add [sockets], or remove the sink";
         sink.error(report, &SinkConfig::from, message);
     }
     if from.contains(&Source::Events) && thresholds.is_none() {
-        let message =
-            "there is no [[threshold]] whose events it could take; add one, or remove the sink";
+        let message = "there is no [[threshold]] whose events it could take. Fix: add one, or remove the sink";
         sink.error(report, &SinkConfig::from, message);
     }
 
     if from.contains(&Source::Flows) && flows.is_none() {
-        let message = "there is no [flows] to take rows from; add [flows], or remove the sink";
+        let message = "there is no [flows] to take rows from. Fix: add [flows], or remove the sink";
         sink.error(report, &SinkConfig::from, message);
     }
 
@@ -89,9 +92,9 @@ fn has_sources(
             let known: Vec<_> = names().chain([COLLECTOR_NAME, FLOWS_NAME, EVENTS_NAME]).collect();
             let hint = match nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),
-                None => format!("the sources are {}", known.join(", ")),
+                None => format!("write one of {}", known.join(", ")),
             };
-            let message = format!("there is no listener called \"{shown}\"; {hint}");
+            let message = format!("there is no listener called \"{shown}\". Fix: {hint}");
             sink.error(report, &SinkConfig::from, message);
             continue;
         };
@@ -99,13 +102,13 @@ fn has_sources(
         if sink_name == FLOWS_NAME {
             let message = format!(
                 "\"{FLOWS_NAME}\" is the name of the analysis of sFlow in the ledger, next to what else listener {name} \
-                 feeds; choose another"
+                 feeds. Fix: choose another"
             );
             sink.name_error(report, (&SinkConfig::name, &SinkConfig::to), &message);
         }
         if listener.targets.iter().any(|target| target.thing.name == *sink_name) {
             let message = format!(
-                "\"{sink_name}\" is the name of a target of listener {name} too; give each its own"
+                "\"{sink_name}\" is the name of a target of listener {name} too. Fix: give each its own"
             );
             sink.name_error(report, (&SinkConfig::name, &SinkConfig::to), &message);
         }
@@ -115,21 +118,21 @@ fn has_sources(
 fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
     let SinkConfig { from, when_full, to, .. } = &sink.thing;
     if let Some(twice) = from.iter().enumerate().find(|(at, one)| from[..*at].contains(one)) {
-        let message = format!("{} is there twice; remove one", twice.1);
+        let message = format!("{} is there twice. Fix: remove one", twice.1);
         sink.error(report, &SinkConfig::from, message);
     }
     let Some(made) = from.iter().find(|one| !matches!(one, Source::Listener(_))) else { return };
 
     if *when_full == WhenFull::LeaveAtSource {
         let message = format!(
-            "the rows of {made} have no ring to stay in; write \"drop_oldest\" or \"drop_newest\", and give the \
+            "the rows of {made} have no ring to stay in. Fix: write \"drop_oldest\" or \"drop_newest\", and give the \
                        sink a spool if nothing may be lost"
         );
         sink.error(report, &SinkConfig::when_full, message);
     }
     if matches!(to, Sink::File(file) if file.template.is_some()) {
         let message = format!(
-            "the rows of {made} have no sender to name a file by; write a path without braces, or take \"{made}\" out of from"
+            "the rows of {made} have no sender to name a file by. Fix: write a path without braces, or take \"{made}\" out of from"
         );
         sink.error(report, &SinkConfig::to, message);
     }
@@ -139,7 +142,7 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
         && to.kind().written().is_some_and(|written| written.body == Body::Payload)
     {
         let message = format!(
-            "the rows of {made} have no payload; write \"record\", or take \"{made}\" out of from"
+            "the rows of {made} have no payload. Fix: write \"record\", or take \"{made}\" out of from"
         );
         sink.error(report, &Written::body, message);
     }
@@ -158,7 +161,7 @@ fn comes_back(report: &Report, sink: &Placed<SinkConfig>, listeners: &[ReadListe
     };
     if let Some(owner) = owner {
         let message = format!(
-            "{to} is where listener {} receives, which would take the rows for data; send them elsewhere",
+            "{to} is where listener {} receives, which would take the rows for data. Fix: send them elsewhere",
             owner.name
         );
         sink.error(report, &SinkConfig::to, message);

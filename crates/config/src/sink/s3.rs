@@ -44,7 +44,7 @@ impl S3Sink {
         let credentials = Credentials::accepted(reader, Accepts::Either);
         let tls = Tls::read(reader);
         for key in [&Tls::tls_cert, &Tls::tls_key].into_iter().filter(|key| reader.has(key)) {
-            reader.error(key, "S3 knows its users by keys; remove it");
+            reader.error(key, "S3 knows its users by keys. Fix: remove it");
         }
         S3Sink::read(reader, place, Box::new(credentials?), Box::new(tls?))
     }
@@ -75,12 +75,13 @@ fn endpoint(text: &str) -> Result<String, String> {
     match host {
         // It would be shown.
         Some(host) if host.contains('@') => {
-            Err("a URL here has no user and no password; set user and password_file".to_owned())
+            Err("a URL here has no user and no password. Fix: set user and password_file"
+                .to_owned())
         }
         Some(host) if !host.is_empty() && !host.contains(char::is_whitespace) => {
             Ok(text.trim_end_matches('/').to_owned())
         }
-        _ => Err("it is not a URL; write for example https://s3.example.net".to_owned()),
+        _ => Err("it is not a URL. Fix: write for example https://s3.example.net".to_owned()),
     }
 }
 
@@ -88,7 +89,7 @@ fn region(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     match !text.is_empty() && text.chars().all(is_plain) {
         true => Ok(text.to_owned()),
-        false => Err("it is not a region; write for example eu-central-1".to_owned()),
+        false => Err("it is not a region. Fix: write for example eu-central-1".to_owned()),
     }
 }
 

@@ -67,7 +67,7 @@ impl Framed {
         let framed = Framed::read(reader, usual)?;
         if framed.framing == StreamFraming::Newline && !is_text {
             let message = format!(
-                "{} may have line feeds inside; write \"length_prefixed\", or \"none\"",
+                "{} may have line feeds inside. Fix: write \"length_prefixed\", or \"none\"",
                 written.format
             );
             reader.error(&Framed::framing, &message);

@@ -85,14 +85,17 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        check("broker/topic", Err("it has no host; write for example //127.0.0.1:9092"));
-        check("///topic", Err("it has no host; write for example 127.0.0.1:9092"));
+        check("broker/topic", Err("it has no host. Fix: write for example //127.0.0.1:9092"));
+        check("///topic", Err("it has no host. Fix: write for example 127.0.0.1:9092"));
         check(
             "//broker:0/t",
-            Err("port 0 is not a port to connect to; write for example broker:9092"),
+            Err("port 0 is not a port to connect to. Fix: write for example broker:9092"),
         );
-        check("//a,,b/t", Err("it has no host; write for example 127.0.0.1:9092"));
-        check("//a b/t", Err("\"a b\" is not a host name or an IP address"));
+        check("//a,,b/t", Err("it has no host. Fix: write for example 127.0.0.1:9092"));
+        check(
+            "//a b/t",
+            Err("\"a b\" is not a host name or an IP address. Fix: write for example 127.0.0.1"),
+        );
         assert_eq!(Url::parse_single("//a,b", 1), Err(AddressError::SeveralHosts));
     }
 }

@@ -25,7 +25,7 @@ keys! {
         /// How many files that were set aside are kept; older ones are deleted. Needs `rotate_size`.
         rotate_keep => rotate_keep: u32 = whole(1, 9_999), default(4)
             where |file| file.rotate_bytes.is_some(),
-            "nothing is rotated; add rotate_size = \"64MiB\"";
+            "nothing is rotated. Fix: add rotate_size = \"64MiB\"";
     }
 }
 

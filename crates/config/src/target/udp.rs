@@ -1,12 +1,13 @@
 //! A target at a UDP address.
 
 use super::{Target, TargetConfig};
-use crate::address::{Host, HostPort, interface};
+use crate::address::{Host, HostPort};
 use crate::document::{TRUTH_VALUE, Value};
 use crate::form::{Bool, Choice, Form, Slot, Span, size, text, whole};
 use crate::host::{Finding, Severity, interface as interface_there, not_ours, udp_receiver};
 use crate::keys::keys;
 use crate::listener::{ListenerConfig, overlap};
+use crate::name::interface;
 use crate::reader::{Placed, Reader, Report};
 use relay::{Gso, Header, SenderSockets, SourceAddress};
 use serde_json::Value as Json;
@@ -39,7 +40,7 @@ keys! {
         /// few system calls (`sender_turnover`) and loses nothing. Each takes a descriptor.
         source_sockets => source_sockets_max: usize = whole(1, 65_536), default(4_096)
             where |target| target.preserve_source == PreserveSource::AddressAndPort,
-            "only preserve_source = \"address+port\" has a socket for each sender";
+            "only preserve_source = \"address+port\" has a socket for each sender. Fix: write that, or remove the key";
         /// What says in each datagram who sent it, for receivers that cannot see it because a network on the way lets nothing
         /// pass that does not come from this host. `proxy-v2`: a header in front, which the receiver must know (PROXY
         /// protocol version 2; Weir's own `trust_header_from` does). `syslog-origin`: in RFC 5424 messages the
@@ -117,7 +118,8 @@ impl Form for PreserveSourceForm {
 }
 
 fn source_address(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| "it is not an IP address".to_owned())
+    text.parse()
+        .map_err(|_| "it is not an IP address. Fix: write one that `ip address` lists".to_owned())
 }
 
 impl UdpTarget {
@@ -187,15 +189,15 @@ impl UdpTarget {
 
     pub(super) fn check(&self, reader: &Reader<'_>) {
         if self.keeps_source() && self.header.is_some() {
-            let message = "the receiver sees the sender by its address or reads it; remove one of header and preserve_source";
+            let message = "the receiver sees the sender by its address or reads it. Fix: remove one of header and preserve_source";
             reader.error(&UdpTarget::header, message);
         }
         if self.preserve_source == PreserveSource::AddressAndPort && self.source_port.is_some() {
-            let message = "the datagrams leave from one port or from those of their senders; remove the key, or write preserve_source = \"address\"";
+            let message = "the datagrams leave from one port or from those of their senders. Fix: remove the key, or write preserve_source = \"address\"";
             reader.error(&UdpTarget::source_port, message);
         }
         if self.keeps_source() && self.source_address.is_some() {
-            let message = "the datagrams leave from one address or from those of their senders; remove one of source_address and preserve_source";
+            let message = "the datagrams leave from one address or from those of their senders. Fix: remove one of source_address and preserve_source";
             reader.error(&UdpTarget::preserve_source, message);
         }
 
@@ -203,12 +205,13 @@ impl UdpTarget {
         let family = |ip: IpAddr| if ip.is_ipv4() { "IPv4" } else { "IPv6" };
         if let Some(source) = self.source_address.filter(|own| own.is_ipv4() != ip.is_ipv4()) {
             let (from, to) = (family(source), family(ip));
-            let message =
-                format!("{source} is {from} and the target {ip} is {to}; write an {to} address");
+            let message = format!(
+                "{source} is {from} and the target {ip} is {to}. Fix: write an {to} address"
+            );
             reader.error(&UdpTarget::source_address, message);
         }
         if self.multicast_interface.is_some() && !ip.is_multicast() {
-            let message = format!("{ip} is not a multicast group; remove the key");
+            let message = format!("{ip} is not a multicast group. Fix: remove the key");
             reader.error(&UdpTarget::multicast_interface, message);
         }
     }
@@ -234,7 +237,7 @@ pub(super) fn port_is_taken<'a>(
     };
     if let Some(owner) = listeners.find(holds) {
         let message = format!(
-            "port {port} is held by listener {} ({}), so nothing can be sent from it; choose another",
+            "port {port} is held by listener {} ({}), so nothing can be sent from it. Fix: choose another",
             owner.name, owner.listen
         );
         placed.error(report, &UdpTarget::source_port, message);

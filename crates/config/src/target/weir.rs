@@ -54,7 +54,7 @@ impl FromStr for BitRate {
     fn from_str(text: &str) -> Result<BitRate, String> {
         match parse_bit_rate(text).map_err(|error: UnitError| error.to_string())? {
             bits @ 8_000.. => Ok(BitRate(bits)),
-            _ => Err("it is less than 8kbit/s".to_owned()),
+            _ => Err("it is too little. Fix: write 8kbit/s or more".to_owned()),
         }
     }
 }

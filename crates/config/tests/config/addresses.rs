@@ -44,7 +44,7 @@ fn addresses_of_the_command_line() {
     assert_eq!(
         messages(error),
         "command line: listener.target.to: file:/x is written by target file:/x of listener syslog already, or set \
-         aside under that name; choose another path\n"
+         aside under that name. Fix: choose another path\n"
     );
     let config = Config::from_addresses(
         &text(&[":514?name=syslog&ring_size=16MiB&allow_sources=10.0.0.0/8,::1", ":515"]),
@@ -70,11 +70,11 @@ fn mistakes_of_the_command_line() {
     );
     assert_eq!(
         messages(&errors.unwrap_err()),
-        "--to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.ttl: it is given twice; keep one\n\
-         --to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.rate: unknown key in [[listener.target]]; did you mean rate_limit?\n\
-         --to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.ttl: \"no\" is not a whole number; write ttl = N, 1 to 255\n\
-         --listen 127.0.0.1:514?rings=1: listener.rings: unknown key in [[listener]]; did you mean ring_size?\n\
-         command line: listener.target.to: udp://127.0.0.1:514 is where the relay itself receives: its datagrams would come back for ever; send them elsewhere\n"
+        "--to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.ttl: it is given twice. Fix: keep one\n\
+         --to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.rate: unknown key in [[listener.target]]. Fix: did you mean rate_limit?\n\
+         --to 10.0.0.1:514?rate=5&ttl=no&ttl=4: listener.target.ttl: \"no\" is not a whole number. Fix: write a number from 1 to 255\n\
+         --listen 127.0.0.1:514?rings=1: listener.rings: unknown key in [[listener]]. Fix: did you mean ring_size?\n\
+         command line: listener.target.to: udp://127.0.0.1:514 is where the relay itself receives: its datagrams would come back for ever. Fix: send them elsewhere\n"
     );
 }
 
@@ -82,7 +82,7 @@ fn mistakes_of_the_command_line() {
 fn a_command_line_without_addresses() {
     assert_eq!(
         messages(&Config::from_addresses(&[], &[]).unwrap_err()),
-        "command line: there is nothing to listen on; add --listen 127.0.0.1:5514\n\
-         command line: there is no target; add --to 10.0.0.1:514\n"
+        "command line: there is nothing to listen on. Fix: add --listen 127.0.0.1:5514\n\
+         command line: there is no target. Fix: add --to 10.0.0.1:514\n"
     );
 }

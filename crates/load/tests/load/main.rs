@@ -255,7 +255,7 @@ fn sizes_too_small_for_the_check_data_are_refused() {
         let reason = match size {
             65_508 => "65508 bytes are too many".to_owned(),
             _ => format!(
-                "{size} bytes are too few: with its check data such a payload has at least 48"
+                "{size} bytes are too few for such a payload with its check data. Fix: write --size 48 or more"
             ),
         };
         assert!(error.to_string().starts_with(&reason), "{error}");

@@ -8,7 +8,7 @@ const QUESTIONS: &[(Needs, &str, &str)] = &[
     (
         Needs::TCP_INFO,
         "UDP sockets have no such figure: it is one of a TCP connection",
-        "addresses, ports, `drops`, `recv_q`, `send_q`, `rmem`, `rcvbuf`, `uid`, `process` and `unit` are known of them",
+        "use an address, a port, `drops`, `recv_q`, `send_q`, `rmem`, `rcvbuf`, `uid`, `process` or `unit`",
     ),
     (
         Needs::CONGESTION,
@@ -18,38 +18,34 @@ const QUESTIONS: &[(Needs, &str, &str)] = &[
     (
         Needs::PROCESSES,
         "which process holds a socket is not looked up here",
-        "`cgroup`, `unit`, `container`, `pod` and `uid` are known; a list or `--watch` of `weir sockets` knows processes too",
+        "use `cgroup`, `unit`, `container`, `pod` or `uid`; or `weir sockets` without --closed, which knows processes",
     ),
     (
         Needs::AGE,
-        "for how long a socket has been there is not known here: nothing is remembered",
-        "`--watch`, `--closed` and the daemon remember what they have seen",
+        "how long a socket has been there is not known to a single look",
+        "add `--watch 1s`",
     ),
     (
         Needs::ATTRIBUTION,
         "whose cgroup a socket is in is not known here",
-        "a capture has only ids, which are those of the host it was made on",
+        "leave this out: a capture has only ids, which are those of the host that it was made on",
     ),
     (
         Needs::CGROUP_ID,
         "which cgroup a path stands for is not known here",
-        "a capture has only ids, which are those of the host it was made on",
+        "leave this out: a capture has only ids, which are those of the host that it was made on",
     ),
     (
         Needs::NETNS,
         "which network namespace a socket is in is not known here",
-        "a capture does not say",
+        "leave this out: a capture does not say",
     ),
     (
         Needs::INTERFACE,
         "which interface has this name is not known here",
-        "an index is taken: `dev = 2`",
+        "write its index, such as `dev = 2`",
     ),
-    (
-        Needs::MARK,
-        "marks are shown to CAP_NET_ADMIN only",
-        "run it as root, or grant the capability",
-    ),
+    (Needs::MARK, "marks are shown to CAP_NET_ADMIN only", "run it as root"),
 ];
 
 impl Filter {

@@ -59,7 +59,7 @@ pub(super) fn host(text: &str, names: &dyn Names) -> Result<Host, Problem> {
     let (family, rest) = family(Part { text, start: 0 })?;
     if rest.text.is_empty() {
         return Err(
-            rest.problem("an address or a port is missing", Some("`*` stands for any address"))
+            rest.problem("an address or a port is missing", Some("write `*` for any address"))
         );
     }
 
@@ -75,7 +75,7 @@ pub(super) fn host(text: &str, names: &dyn Names) -> Result<Host, Problem> {
 pub(super) fn port(text: &str, names: &dyn Names) -> Result<Host, Problem> {
     let (family, rest) = family(Part { text, start: 0 })?;
     if rest.text.is_empty() {
-        return Err(rest.problem("a port is missing", None));
+        return Err(rest.problem("a port is missing", Some("write `:443`, or `*` for any")));
     }
     let rest = if rest.text.starts_with(':') { rest.after(1) } else { rest };
     Ok(Host { family, port: port_of(rest, names)?, ..Host::default() })
@@ -95,7 +95,7 @@ fn family(part: Part<'_>) -> Result<(Option<Family>, Part<'_>), Problem> {
         Some(prefix) => Err(part
             .split(prefix.len())
             .0
-            .problem("only TCP sockets are read", Some("the families are `inet:` and `inet6:`"))),
+            .problem("only TCP sockets are read", Some("write `inet:` or `inet6:`"))),
         None => Ok((None, part)),
     }
 }
@@ -124,7 +124,7 @@ fn split<'a>(part: Part<'a>, host: &mut Host) -> Result<(Part<'a>, Part<'a>), Pr
     }
     if is_whole {
         host.notes.push(format!(
-            "`{}` is read as address {} and port {}; write `[{}]` for the address alone",
+            "`{}` is read as address {} and port {}. Fix: write `[{}]` for the address alone",
             part.text, address.text, port.text, part.text
         ));
     }
@@ -136,7 +136,7 @@ fn bracketed(part: Part<'_>) -> Result<(Part<'_>, Part<'_>), Problem> {
     let Some(close) = part.text.find(']') else {
         return Err(part.problem(
             "the [ is never closed",
-            Some("an IPv6 address with a port is written `[2001:db8::1]:443`"),
+            Some("write an IPv6 address with a port as `[2001:db8::1]:443`"),
         ));
     };
 
@@ -151,7 +151,10 @@ fn bracketed(part: Part<'_>) -> Result<(Part<'_>, Part<'_>), Problem> {
             let outside = Part { text: part.split(close + 1 + length).0.text, start: part.start };
             Ok((outside, rest.after(length + usize::from(length < rest.text.len()))))
         }
-        Some(_) => Err(rest.problem("a colon and a port are expected after the ]", None)),
+        Some(_) => Err(rest.problem(
+            "a colon and a port are expected after the ]",
+            Some("write for example `[::1]:443`"),
+        )),
     }
 }
 
@@ -170,13 +173,16 @@ fn port_of(part: Part<'_>, names: &dyn Names) -> Result<Option<u16>, Problem> {
     };
 
     match (number, names.service(text)) {
-        (Some(number), _) => u16::try_from(number)
-            .map(Some)
-            .map_err(|_| part.problem(format!("{text} is not a port"), Some("ports end at 65535"))),
+        (Some(number), _) => u16::try_from(number).map(Some).map_err(|_| {
+            part.problem(format!("{text} is not a port"), Some("write a number up to 65535"))
+        }),
         (None, Some(port)) => Ok(Some(port)),
         (None, None) => Err(part.problem(
             format!("`{text}` is neither a port nor a service of /etc/services"),
-            text.contains('-').then_some("a range is written `sport in 1000-2000`"),
+            Some(match text.contains('-') {
+                true => "write `sport in 1000-2000`",
+                false => "write the number, such as 443",
+            }),
         )),
     }
 }
@@ -201,7 +207,10 @@ fn prefixes(part: Part<'_>, names: &dyn Names, host: &mut Host) -> Result<Vec<Pr
 
     if !fits {
         let family = host.family.map_or("", Family::name);
-        return Err(written.problem(format!("`{text}` is not an address of family {family}"), None));
+        return Err(written.problem(
+            format!("`{text}` is not an address of family {family}"),
+            Some("leave the family out"),
+        ));
     }
 
     let bits =
@@ -235,7 +244,7 @@ fn address(text: &str, alone: bool, host: &mut Host) -> Option<IpAddr> {
     let address = Ipv4Addr::from(octets);
     if alone && count < 4 {
         host.notes.push(format!(
-            "`{text}` is the single address {address}; write `{text}/{}` for the network",
+            "`{text}` is the single address {address}. Fix: write `{text}/{}` for the network",
             count * 8
         ));
     }
@@ -252,14 +261,19 @@ fn prefix_length(part: Part<'_>, address: IpAddr) -> Result<u8, Problem> {
         Some(mask) if mask.to_bits().leading_ones() == mask.to_bits().count_ones() => {
             u8::try_from(mask.to_bits().count_ones()).ok()
         }
-        Some(_) => return Err(part.problem(format!("the mask {} has holes", part.text), None)),
+        Some(_) => {
+            return Err(part.problem(
+                format!("the mask {} has holes", part.text),
+                Some("write a prefix length, such as `/24`"),
+            ));
+        }
         None => part.text.parse().ok(),
     };
 
     bits.filter(|bits| *bits <= width).ok_or_else(|| {
         part.problem(
             format!("`{}` is not a prefix length", part.text),
-            Some(&format!("0 to {width} bits")),
+            Some(&format!("write 0 to {width} bits")),
         )
     })
 }
@@ -291,6 +305,9 @@ fn lookup(
 
     Err(part.problem(
         format!("`{text}` is neither an address nor a host that can be looked up"),
-        text.contains(':').then_some("an IPv6 address with a port is written `[2001:db8::1]:443`"),
+        Some(match text.contains(':') {
+            true => "write an IPv6 address with a port as `[2001:db8::1]:443`",
+            false => "write an address, or a name that `getent ahosts` resolves",
+        }),
     ))
 }

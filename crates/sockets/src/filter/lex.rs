@@ -171,5 +171,10 @@ fn quoted(text: &str, start: usize, quote: char) -> Result<Token<'_>, FilterErro
         }
     }
 
-    Err(FilterError::new(text, start..text.len(), format!("the {quote} is never closed"), None))
+    Err(FilterError::new(
+        text,
+        start..text.len(),
+        format!("the {quote} is never closed"),
+        Some(format!("add a {quote} at its end")),
+    ))
 }

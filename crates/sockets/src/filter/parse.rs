@@ -23,16 +23,26 @@ use predicate::ONLY_EQUAL;
 use std::ops::Range;
 use wire::inet_diag::{Family, States};
 
+/// What helps, as errors have it.
+fn help(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
 pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Filter, FilterError> {
     if text.len() > MAX_TEXT_BYTES {
         let message = format!("the filter is longer than {MAX_TEXT_BYTES} bytes");
-        return Err(FilterError::new(text, MAX_TEXT_BYTES..MAX_TEXT_BYTES, message, None));
+        return Err(FilterError::new(
+            text,
+            MAX_TEXT_BYTES..MAX_TEXT_BYTES,
+            message,
+            help("write less"),
+        ));
     }
 
     let mut parser = Parser::new(text, lex(text)?, names);
     let (states, expression) = parser.filter()?;
     if let Some(token) = parser.next() {
-        return Err(parser.error(token.span, "this ) was never opened", None));
+        return Err(parser.error(token.span, "this ) was never opened", help("remove it")));
     }
 
     let Parser { notes, devices, asks, families, .. } = parser;
@@ -143,7 +153,11 @@ impl<'a> Parser<'a> {
                     self.next();
                 }
                 if header.states.is_empty() {
-                    return Err(self.error(header.span, "no state is left", None));
+                    return Err(self.error(
+                        header.span,
+                        "no state is left",
+                        help("write `state all`, or remove an `exclude`"),
+                    ));
                 }
                 let expression = if ends { None } else { Some(self.list(None)?) };
                 Ok((Some(header.states), expression))
@@ -232,11 +246,19 @@ impl<'a> Parser<'a> {
 
     fn unit(&mut self) -> Result<Expr, FilterError> {
         let Some(token) = self.next() else {
-            return Err(self.error(self.end(), "something to test is missing here", None));
+            return Err(self.error(
+                self.end(),
+                "something to test is missing here",
+                help("add a test, such as `dport = :443`"),
+            ));
         };
         // The parser recurses for each level, and the text may come from a stranger (`GET /sockets?filter=…`).
         if self.open >= MAX_NESTING {
-            return Err(self.error(token.span, format!("nested deeper than {MAX_NESTING}"), None));
+            return Err(self.error(
+                token.span,
+                format!("nested deeper than {MAX_NESTING}"),
+                help("leave parentheses out"),
+            ));
         }
 
         match token.kind {
@@ -255,16 +277,18 @@ impl<'a> Parser<'a> {
                 Err(self.error(
                     token.span.clone(),
                     format!("something to test is missing before `{found}`"),
-                    None,
+                    help("add a test, such as `dport = :443`"),
                 ))
             }
-            Kind::Compare(_) => {
-                Err(self.error(token.span, "there is nothing to compare before this", None))
-            }
+            Kind::Compare(_) => Err(self.error(
+                token.span,
+                "there is nothing to compare before this",
+                help("write a word before it, such as `dport`"),
+            )),
             Kind::Quoted(_) => Err(self.error(
                 token.span,
                 "a word of the language is expected, not a quoted one",
-                None,
+                help("remove the quotes"),
             )),
         }
     }
@@ -275,7 +299,7 @@ impl<'a> Parser<'a> {
             return Err(self.error(
                 open.start..end,
                 "there is nothing between the parentheses",
-                None,
+                help("remove them"),
             ));
         }
 
@@ -284,7 +308,7 @@ impl<'a> Parser<'a> {
         self.open -= 1;
         match self.next() {
             Some(Token { kind: Kind::Close, .. }) => Ok(inner),
-            _ => Err(self.error(open.clone(), "this ( is never closed", None)),
+            _ => Err(self.error(open.clone(), "this ( is never closed", help("add a `)`"))),
         }
     }
 
@@ -292,7 +316,7 @@ impl<'a> Parser<'a> {
         if expression.depth() <= MAX_NESTING {
             return Ok(());
         }
-        let help = "each change between `and` and `or` without parentheses is a level of its own";
+        let help = "use parentheses: each change between `and` and `or` without them is a level of its own";
         Err(self.error(
             span.clone(),
             format!("nested deeper than {MAX_NESTING}"),

@@ -26,14 +26,14 @@ enum Action {
     Example,
 }
 
-/// Say whether a file is right, all its mistakes at once, and what it needs from the host
+/// Check a file: report all its mistakes at once, and what it needs from the host
 ///
-/// Exits with 1 if it is not. Changes nothing, and does not disturb a relay that runs.
+/// Exits with 1 if the file has mistakes. Changes nothing, and does not disturb a running relay.
 #[derive(clap::Args)]
 struct CheckArgs {
     #[command(flatten)]
     which: Which,
-    /// Look at this host too: names, paths, interfaces, privileges, limits
+    /// Check this host too: names, paths, interfaces, privileges, limits
     #[arg(long)]
     environment: bool,
     /// Print the result as JSON
@@ -68,7 +68,7 @@ struct Which {
     /// The file, or a folder whose *.toml files count together; - is standard input [default: weir.toml]
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The file, named as for the other commands [env: WEIR_CONFIG]
+    /// The file, as for the other commands [env: WEIR_CONFIG]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

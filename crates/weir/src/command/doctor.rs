@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use text::{Tint, plural};
 
-/// Say which limits of this host will lose data, and what fixes each
+/// Find limits of this host that will lose data, with the command that fixes each
 ///
-/// Reads a few files of /proc and changes nothing; needs no privilege. Run it as the user that runs the relay: what that
-/// user may do is a part of the answer. Exits with 1 if there is a warning.
+/// Reads a few files of /proc and changes nothing; needs no privilege. Run it as the user that runs the relay, since the
+/// answer depends on what that user may do. Exits with 1 if there is a warning.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The relay's configuration (- is standard input); without it, a listener with the defaults is assumed

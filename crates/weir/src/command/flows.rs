@@ -11,6 +11,7 @@ use crate::ask::Daemon;
 use crate::exit::{self, Failure, Reader};
 use crate::live;
 use crate::progress::rewrites_lines;
+use crate::refused;
 use crate::screen::Room;
 use ::flows::{
     Aggregation, Analysis, Definition, Direction, Engine, Filter, Groups, Limits, Measure, Moment,
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
 
-/// Receive sFlow and show the traffic that it tells of
+/// Receive sFlow and show the traffic that it reports
 ///
 /// Figures are scaled by the samples that arrived, so that they stay right when datagrams are lost, and each has the
 /// interval that holds the truth in 95 of 100 cases. What was lost is shown for each agent by where it was lost.
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     /// What flows are distinguished by: fields, networks as src/24/48, group(src), asn(src), country(src); none for everything together
     #[arg(long, value_name = "KEYS", default_value = "src,dst")]
     keys: String,
-    /// What is added up
+    /// What to add up
     #[arg(long, value_name = "VALUE", value_enum, default_value_t = Value::Bytes)]
     value: Value,
     /// Which samples count, such as 'protocol = udp and src_port = 53 and not src in 10.0.0.0/8'
@@ -61,10 +62,10 @@ pub(crate) struct Args {
     /// several times, and the first that knows an address decides
     #[arg(long, value_name = "FILE")]
     mmdb: Vec<PathBuf>,
-    /// Samples taken on which side of an interface
+    /// Side of an interface whose samples count
     #[arg(long, value_name = "SIDE", value_enum, default_value_t = Side::Any)]
     direction: Side,
-    /// What becomes of a frame that several samplers see
+    /// How to count a frame that several samplers see
     #[arg(long, value_name = "HOW", value_enum, default_value_t = How::Max)]
     aggregate: How,
     /// Dropped packets that agents report, instead of sampled traffic
@@ -85,7 +86,7 @@ pub(crate) struct Args {
     /// Show interfaces by their counters
     #[arg(long, conflicts_with = "dump")]
     counters: bool,
-    /// Print what passes a --threshold, and what is down again; without --listen and --pcap, the events of the running daemon at --admin
+    /// Print when a --threshold is exceeded, and when it no longer is; without --listen and --pcap, the events of the running daemon at --admin
     #[arg(long, conflicts_with_all = ["agents", "counters", "dump"])]
     events: bool,
     #[command(flatten)]
@@ -108,7 +109,7 @@ pub(crate) struct Args {
     /// Receive buffer to ask the kernel for
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size::<usize>)]
     receive_buffer: usize,
-    /// List the fields that keys and filters know
+    /// List the fields that keys and filters may have
     #[arg(long)]
     fields: bool,
 }
@@ -153,7 +154,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure::Usage.error(wanted));
     }
     if args.interval.is_zero() {
-        return Err(Failure::Usage.error("--interval is longer than nothing"));
+        return Err(
+            Failure::Usage.error("--interval 0s is nothing. Fix: write for example --interval 1s")
+        );
     }
     let mut groups = groups(&args.group)?;
     for path in &args.mmdb {
@@ -209,7 +212,7 @@ fn read(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Result
         show(args, analysis.engine(), &input, None)?;
     }
     input.tell_end(analysis.engine());
-    Ok(ExitCode::SUCCESS)
+    Ok(if input.is_broken() { Failure::BadData.code() } else { ExitCode::SUCCESS })
 }
 
 /// A socket: until Ctrl-C, --duration, or nobody reads any more.
@@ -312,7 +315,7 @@ fn groups(texts: &[String]) -> anyhow::Result<Groups> {
     let mut groups = Groups::default();
     for text in texts {
         let wrong = || {
-            let expected = "expected a name and networks, as lab=10.0.0.0/8,192.0.2.0/24";
+            let expected = "it is not a name with networks. Fix: write for example lab=10.0.0.0/8,192.0.2.0/24";
             Failure::Usage.error(format!("--group '{text}': {expected}"))
         };
         let (name, networks) = text.split_once('=').ok_or_else(wrong)?;
@@ -325,9 +328,7 @@ fn groups(texts: &[String]) -> anyhow::Result<Groups> {
 
 /// Adds a file in MaxMind's format, which is read whole.
 pub(crate) fn add_places(groups: &mut Groups, path: &Path) -> anyhow::Result<()> {
-    let bytes = fs::read(path).map_err(|error| {
-        Failure::InputMissing.error(format!("cannot read {}: {error}", path.display()))
-    })?;
+    let bytes = fs::read(path).map_err(|error| refused::unreadable(path, &error))?;
     let wrong = |error| Failure::BadData.error(format!("{}: {error}", path.display()));
     groups.add_places(bytes).map_err(wrong)
 }
@@ -337,7 +338,8 @@ fn definition(args: &Args, groups: &Groups) -> anyhow::Result<Definition> {
     let keys = keys.map(Part::parse).collect::<Result<Vec<_>, _>>();
     let keys = keys.map_err(|error| Failure::Usage.error(format!("--keys: {error}")))?;
     if let Some(part) = keys.iter().find(|part| part.needs_places() && !groups.has_places()) {
-        let wanted = format!("--keys: {} needs a file that says it: --mmdb FILE", part.word());
+        let wanted =
+            format!("--keys: {} needs a file that says it. Fix: add --mmdb FILE", part.word());
         return Err(Failure::Usage.error(wanted));
     }
     let filter = args.filter.as_deref().map(|text| Filter::parse(text, groups)).transpose();

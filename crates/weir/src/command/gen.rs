@@ -26,7 +26,7 @@ use text::{bit_rate, grouped};
 /// Send datagrams that `weir verify` can account for, at a fixed rate
 ///
 /// Every datagram carries a run id, a sequence number, a time stamp and a checksum; heartbeats carry the number sent so
-/// far, so that loss at the end shows too. Rate, count and duration are those of the whole run, dealt out evenly.
+/// far, so that loss at the end shows too. Rate, count and duration are those of the whole run, shared evenly.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Stop after N datagrams
     #[arg(long, value_name = "N", value_parser = parse_count::<u64>)]
     count: Option<u64>,
-    /// Stop after this time; 10s if there is no --count and no --from either; 0s for never
+    /// Stop after this time; 10s if there is no --count either; 0s to go on until it is interrupted
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Bytes of a datagram: 200, a range 64..1400, or sizes with weights 64:7,576:4,1500:1 [default: 200]
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// What the datagrams look like
     #[arg(long, value_enum, default_value_t = PayloadKind::Binary)]
     payload: PayloadKind,
-    /// Source sockets to each target; one for each sender if less is asked for
+    /// Source sockets to each target, at least one for each sender
     #[arg(long, value_name = "N", default_value_t = 1)]
     flows: usize,
     /// Sending threads
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// Hand datagrams of one fixed size to the kernel as runs of up to 64 (UDP_SEGMENT)
     #[arg(long)]
     gso: bool,
-    /// Wait for the next datagram with a busy CPU: exact spacing
+    /// Busy-wait for the next datagram, for exact spacing
     #[arg(long)]
     spin: bool,
     /// Print the report as JSON
@@ -207,7 +207,9 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     };
 
     match rate {
-        Rate::DatagramsPerSec(0) | Rate::BitsPerSec(0) => Err("it must be above 0".to_owned()),
+        Rate::DatagramsPerSec(0) | Rate::BitsPerSec(0) => {
+            Err("it is nothing. Fix: write for example 1k".to_owned())
+        }
         rate => Ok(rate),
     }
 }
@@ -219,7 +221,7 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
         return if from <= to {
             Ok(Sizes::Uniform(from, to))
         } else {
-            Err("the range is upside down".to_owned())
+            Err("the range ends before it begins. Fix: write the smaller size first".to_owned())
         };
     }
 
@@ -243,7 +245,7 @@ fn parse_heartbeat(text: &str) -> Result<Heartbeat, String> {
     match text {
         "off" => Ok(Heartbeat(None)),
         _ => match parse_duration(text)? {
-            Duration::ZERO => Err("it must be above 0, or off".to_owned()),
+            Duration::ZERO => Err("it is nothing. Fix: write for example 100ms, or off".to_owned()),
             every => Ok(Heartbeat(Some(every))),
         },
     }

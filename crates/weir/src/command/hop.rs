@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-/// Links between two Weirs that repair what is lost on the way
+/// Prepare repaired links between two Weirs
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -19,15 +19,15 @@ enum Action {
     Key(KeyArgs),
 }
 
-/// Print a new key, as files of keys have it
+/// Print a new key, as a line of a key file
 ///
 /// One line: the name and 32 random bytes in base64. The file that `key` of a target names has that line alone; the file that `keys` of
-/// a listener names has one for each sender. Whoever can read it can send.
+/// a listener names has one for each sender. Anyone who can read it can send.
 ///
 /// Example: weir hop key web-1 > hop.key
 #[derive(clap::Args)]
 struct KeyArgs {
-    /// What the sender is called at the other end: letters, digits, '.', '_' and '-'
+    /// The sender's name at the other end: letters, digits, '.', '_' and '-'
     name: String,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Action::Key(KeyArgs { name }) = &args.action;
     if !is_name(name) {
         return Err(Failure::Usage.error(format!(
-            "\"{}\" is no name for a key: it has 1 to 64 letters, digits, '.', '_' or '-'",
+            "\"{}\" cannot be the name of a key. Fix: write 1 to 64 letters, digits, '.', '_' and '-', such as web-1",
             name.escape_debug()
         )));
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use sys::signal::stop_flag;
 use text::Ink;
 
-/// Measure transports, relays and traffic figures under packet loss, in networks that are made for it and gone afterwards
+/// Measure transports, relays and traffic figures under packet loss, in temporary networks
 ///
 /// The host's own network is never touched: everything happens in network namespaces that live as long as the command,
 /// in a user namespace if it is not started by root.

@@ -20,17 +20,17 @@ use text::{Tint, cut};
 /// Show what was received, what left, what was lost, where and why
 ///
 /// Asks a running daemon for one snapshot of every hop. Exit code 0: every datagram and record is accounted for; 1: with
-/// --fail-on-loss, some were lost that nobody asked to drop, were rejected by a store, or are uncertain; 2: the ledger
-/// does not balance, or two ends of a link disagree, which is a bug of Weir's; 69: no daemon answers.
+/// --fail-on-loss, something was lost that no setting asked for, was rejected by a store, or is uncertain; 2: the ledger
+/// does not balance, or two ends of a link disagree, which is a defect of Weir; 69: no daemon answers.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     daemon: Daemon,
-    /// The Weirs behind that one, in the order of the way: shows all their ledgers, whether both ends of each link between them agree,
-    /// and what was lost on the whole way
+    /// The Weirs behind that one, in the order of the path: shows all their ledgers, whether both ends of each link agree,
+    /// and what was lost from end to end
     #[arg(long, value_name = "ADDR", num_args = 1.., conflicts_with = "watch")]
     through: Vec<String>,
-    /// Ask again and again, and show rates and the state of each sink; with --fail-on-loss, until something is lost
+    /// Ask repeatedly, and show rates and the state of each sink; with --fail-on-loss, until something is lost
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1s", value_parser = parse_duration)]
     watch: Option<Duration>,
     /// Print the snapshot as the daemon sends it

@@ -1,6 +1,7 @@
 //! `weir mitigate`: does a BGP speaker take our routes, and the program that ExaBGP starts.
 
 use crate::exit::{self, Failure};
+use crate::refused;
 use anyhow::Context;
 use config::SpeakerAddress;
 use mitigate::speaker::bridge;
@@ -10,7 +11,7 @@ use mitigate::{
 };
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -23,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// What the test's attack is called.
 const NAME: &str = "check";
 
-/// Routes that have attacks dropped by routers, through a BGP speaker
+/// Have routers drop attacks, by routes that a BGP speaker announces
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -36,7 +37,7 @@ enum Task {
     Bridge(BridgeArgs),
 }
 
-/// Decide about a route as in an attack, and announce it for a while if told so
+/// Judge a route as in an attack, and announce it for a while with --announce
 ///
 /// Announces nothing without --announce. With it, the route is withdrawn after --for, and at Ctrl-C. Exits with 1 if the
 /// rules refuse the route, 69 if the speaker does not take it.
@@ -47,16 +48,16 @@ struct CheckArgs {
     /// The BGP speaker: `gobgp://HOST:PORT` or `exabgp:/PATH/TO/SOCKET`
     #[arg(long, value_name = "ADDRESS", default_value = "gobgp://127.0.0.1:50051")]
     speaker: String,
-    /// A network of one's own, outside of which nothing is announced; once for each
+    /// A network of your own; nothing outside is announced; may be given several times
     #[arg(long, value_name = "PREFIX", required = true)]
     own_network: Vec<Prefix>,
-    /// A prefix that is never touched; once for each
+    /// A prefix that is never touched; may be given several times
     #[arg(long, value_name = "PREFIX")]
     allow: Vec<Prefix>,
     /// Announce a blackhole with this next hop
     #[arg(long, value_name = "ADDRESS", required_unless_present = "flowspec")]
     next_hop: Option<IpAddr>,
-    /// A community of the blackhole; once for each
+    /// A community of the blackhole; may be given several times
     #[arg(long, value_name = "N:N", default_value = "65535:666")]
     community: Vec<Community>,
     /// Announce a Flowspec rule that discards, instead of a blackhole
@@ -76,7 +77,7 @@ struct CheckArgs {
     audit_log: Option<PathBuf>,
 }
 
-/// Join standard input and output, which are ExaBGP's, to Weir's socket
+/// Connect ExaBGP's standard input and output to Weir's socket
 ///
 /// ExaBGP starts it: process weir { run /usr/bin/weir mitigate bridge /run/weir/exabgp.sock; encoder text; }
 #[derive(clap::Args)]
@@ -97,7 +98,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let stop = stop_flag().context("cannot prepare for signals")?;
-    let mut log = args.audit_log.as_deref().map(AuditLog::open).transpose()?;
+    let open = |path: &Path| {
+        AuditLog::open(path).map_err(|error| refused::unwritable("cannot append to", path, &error))
+    };
+    let mut log = args.audit_log.as_deref().map(open).transpose()?;
     let (sender, entries) = mpsc::channel();
     // The receiver outlives the thread that sends.
     let observer = Box::new(move |entry: &Entry| drop(sender.send(entry.clone())));

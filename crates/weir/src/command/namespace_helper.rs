@@ -27,11 +27,11 @@ use sys::seccomp::{Calls, Otherwise, allow_only};
 ///
 /// It finds namespaces, opens netlink sockets in them and passes those to the users who may ask: the superuser, its own user, and
 /// the users named. It keeps four capabilities (CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_ADMIN, CAP_NET_BROADCAST), and drops
-/// every system call that this does not need: it can neither write files nor start programs. What it lacks it says, and goes on.
+/// every system call that this does not need: it can neither write files nor start programs. It reports what it lacks, and carries on.
 ///
-/// For listeners with receive = "gro" it makes what counts datagrams in the kernel, and passes that.
+/// For listeners with receive = "gro" it loads the program that counts datagrams in the kernel, and passes that.
 ///
-/// Tell those who ask where it listens: helper = "PATH" in `[sockets]` and in `[daemon]`, or weir sockets --helper PATH.
+/// To use it: helper = "PATH" in `[sockets]` and in `[daemon]`, or weir sockets --helper PATH.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Path of the unix socket (SOCK_SEQPACKET) to listen at; not needed where a service manager hands one over
@@ -57,10 +57,9 @@ pub(crate) struct Args {
 }
 
 fn mode(text: &str) -> Result<u32, String> {
-    u32::from_str_radix(text, 8)
-        .ok()
-        .filter(|mode| *mode <= 0o777)
-        .ok_or_else(|| "an octal number from 0 to 777 is expected, such as 660".to_owned())
+    u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
+        "it is not an octal number from 0 to 777. Fix: write for example 660".to_owned()
+    })
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {

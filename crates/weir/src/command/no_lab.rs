@@ -15,7 +15,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let words: String = args.words.iter().map(|word| format!(" {}", word.display())).collect();
     Err(Failure::Unavailable.error(format!(
-        "cannot run `weir lab{words}`: this build of weir has no lab, as in the container image; use one that was built with \
+        "cannot run `weir lab{words}`: this build of weir has no lab, as in the container image. Fix: use one that was built with \
          `cargo build --release --package weir`"
     )))
 }

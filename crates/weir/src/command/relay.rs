@@ -4,17 +4,16 @@ use crate::command::run::Common;
 use crate::daemon::{self, Setup, Source};
 use crate::exit::Failure;
 use crate::progress::ProgressMode;
-use config::{AdminListen, Config, list};
+use config::{AdminListen, Config, ConfigError, list};
 use std::process::ExitCode;
 
 /// Tee datagrams from any number of addresses to any number of targets; no file needed.
 ///
-/// Addresses are udp://HOST:PORT, HOST:PORT, :PORT (listen only), unix:/path, stdin: (listen only), and for targets file:/path,
-/// stdout: and null:. Lines of stdin: are datagrams, and the relay ends when they end; - is stdin: or stdout:.
-/// Options of the configuration file ride behind a question mark: 'udp://10.0.0.2:514?rate_limit=1000&sample=10'.
+/// Addresses are udp://HOST:PORT, HOST:PORT, :PORT (listen only), unix:/path, file:/path (targets) or null: (targets).
+/// Keys of the configuration file may follow a question mark: 'udp://10.0.0.2:514?rate_limit=1000&sample=10'.
 ///
-/// Ctrl-C sends what was received, for at most --drain-grace, and prints what became of every datagram. Exit code 0:
-/// everything was dealt with; 75: something was left, and is named; 1: lost something, with --fail-on-loss.
+/// Ctrl-C sends what was received, for at most --drain-grace, and prints what happened to every datagram. Exit code 0:
+/// everything was accounted for; 75: something was left, and is named; 1: something was lost, with --fail-on-loss.
 ///
 /// Example: weir relay --listen 127.0.0.1:5514 --to 10.0.0.1:514 --to file:copy.log
 #[derive(clap::Args)]
@@ -31,7 +30,7 @@ pub(crate) struct Args {
     /// How the kernel hands datagrams over: single, gro (together) or auto.
     #[arg(long, value_name = "MODE")]
     receive: Option<String>,
-    /// Memory for what targets have still to send, such as 8MiB.
+    /// Memory for datagrams that targets have not sent yet, such as 8MiB.
     #[arg(long, value_name = "SIZE")]
     ring_size: Option<String>,
     /// Who sends: auto, inline or threaded.
@@ -40,7 +39,7 @@ pub(crate) struct Args {
     /// How many sockets read the address, each with a thread: a number, or auto.
     #[arg(long, value_name = "COUNT")]
     sockets: Option<String>,
-    /// How long a datagram may be kept waiting for others where many arrive, such as 80us, or off.
+    /// How long a datagram may wait for others at high rates, such as 80us, or off.
     #[arg(long, value_name = "DURATION")]
     gather: Option<String>,
     /// Progress on standard error, with a line for each target.
@@ -53,7 +52,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let listen: Vec<_> = args.listen.iter().map(|address| with_options(address, args)).collect();
     let mut config = Config::from_addresses(&listen, &args.to)
-        .map_err(|errors| Failure::Usage.error(list(&errors)))?;
+        .map_err(|errors| Failure::Usage.error(list(&as_typed(errors, args))))?;
     config.admin.listen = AdminListen::Off;
     daemon::run(Setup {
         config: config.overridden_by(&args.common.overrides()?),
@@ -63,19 +62,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The address with the flags as its options; options that it has already go first.
-fn with_options(address: &str, args: &Args) -> String {
-    let (_, own) = config::split_options(address);
-    let mut text = address.to_owned();
-
-    for (key, value) in [
+/// The flags that are options of every listener, by their keys.
+fn listener_options(args: &Args) -> [(&'static str, &Option<String>); 6] {
+    [
         ("receive_buffer", &args.receive_buffer),
         ("receive", &args.receive),
         ("ring_size", &args.ring_size),
         ("schedule", &args.schedule),
         ("sockets", &args.sockets),
         ("gather", &args.gather),
-    ] {
+    ]
+}
+
+/// The address with the flags as its options; options that it has already go first.
+fn with_options(address: &str, args: &Args) -> String {
+    let (_, own) = config::split_options(address);
+    let mut text = address.to_owned();
+
+    for (key, value) in listener_options(args) {
         // What waits in a unix socket is charged to its senders: there is no buffer to ask for.
         let means_nothing = matches!(key, "receive_buffer" | "receive" | "sockets")
             && ["unix:/", "stdin:", "-"].iter().any(|begin| address.starts_with(begin));
@@ -88,4 +92,28 @@ fn with_options(address: &str, args: &Args) -> String {
         }
     }
     text
+}
+
+/// The mistakes as those of the flags that were typed.
+fn as_typed(mut errors: Vec<ConfigError>, args: &Args) -> Vec<ConfigError> {
+    for error in &mut errors {
+        let flag = listener_options(args).into_iter().find_map(|(key, value)| {
+            let value = value.as_ref()?;
+            let is_this = error.key == format!("listener.{key}")
+                && error.origin.contains(&format!("{key}={value}"));
+            is_this.then(|| format!("--{} {value}", key.replace('_', "-")))
+        });
+        // The message has the address itself, without what may be a password.
+        let address = match error.key.as_str() {
+            "listener.listen" if error.origin.starts_with("--listen ") => Some("--listen"),
+            "listener.target.to" if error.origin.starts_with("--to ") => Some("--to"),
+            _ => None,
+        };
+        if let Some(flag) = flag.or(address.map(str::to_owned)) {
+            error.origin = flag;
+            error.key.clear();
+        }
+    }
+    errors.dedup();
+    errors
 }

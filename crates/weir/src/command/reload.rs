@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use text::units::{display_duration, parse_duration};
 
-/// Have the running daemon read its file again, and say what changed or why nothing did
+/// Make the running daemon read its file again, and report what changed or why nothing did
 ///
 /// Finds the daemon's process by its admin address, sends SIGHUP and waits for the result. Exit code 0: the file is in force; 78:
 /// it was refused, and the former configuration stays in force; 69: no daemon answers, or a part of the change failed.

@@ -26,7 +26,7 @@ pub(crate) struct Args {
 /// What both ways to run a daemon share.
 #[derive(clap::Args)]
 pub(crate) struct Common {
-    /// Least important messages that are written: error, warn, info or debug.
+    /// Least important messages to log: error, warn, info or debug.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LogLevel>,
     /// What messages look like: text, json (an object per line), journald (priorities), or auto: journald where the journal reads them, else text.
@@ -35,7 +35,7 @@ pub(crate) struct Common {
     /// How long to go on sending what was received when stopped, such as 10s.
     #[arg(long, value_name = "DURATION", value_parser = drain_grace)]
     drain_grace: Option<Duration>,
-    /// Address of the admin server (/ledger, /metrics, /sockets, /flows, /healthz, /readyz), or off.
+    /// Address of the admin server (/ledger, /sockets, /flows, /metrics, /healthz, /readyz), or off.
     #[arg(long = "admin", value_name = "ADDR|off")]
     admin_listen: Option<AdminListen>,
     /// Print the last ledger as JSON on standard output too.
@@ -57,6 +57,10 @@ impl Common {
         let log_format = self.log_format.or(environment.log_format);
         // At once: what is wrong with the file is said this way too.
         log_format.into_iter().for_each(crate::log::choose);
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        for (name, meant) in config::mistyped_variables(names) {
+            tracing::warn!("{name} is not a variable that Weir reads. Fix: did you mean {meant}?");
+        }
         Ok(Overrides {
             log_format,
             admin_listen: self.admin_listen.or(environment.admin_listen),
@@ -101,9 +105,12 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<Config> {
 
 /// A file that gives no configuration; `failure` is for one that cannot be one.
 pub(crate) fn unreadable(error: LoadError, failure: Failure) -> anyhow::Error {
-    let is_no_configuration = error.is_no_configuration();
-    let error = anyhow::Error::new(error);
-    if is_no_configuration { failure.error(format!("{error:#}")) } else { error }
+    match &error {
+        LoadError::Read { error: why, .. } if !error.is_no_configuration() => {
+            Failure::of(why).error(&error)
+        }
+        _ => failure.error(&error),
+    }
 }
 
 fn invalid(errors: &[ConfigError]) -> anyhow::Error {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use text::Tint;
 use text::units::{display_duration, parse_duration};
 
-/// Try a sink of a configuration
+/// Test a sink of a configuration file
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -32,13 +32,13 @@ enum Action {
     Check(CheckArgs),
 }
 
-/// Connect as a sink would, send one record that is marked as a test, and look whether it is there
+/// Connect as the sink would, send one test record, and check that it arrived
 ///
 /// Needs no daemon, and does not disturb one that runs. The record has the tag weir_check. Exits with 69 if the
 /// destination does not take it, 77 if a permission is missing, 78 if the configuration is wrong.
 #[derive(clap::Args)]
 struct CheckArgs {
-    /// The sink's name; not needed where there is one sink
+    /// The sink's name; not needed if there is only one
     name: Option<String>,
     /// The configuration; - is standard input
     #[arg(short, long, value_name = "FILE", env = "WEIR_CONFIG", default_value = "weir.toml")]
@@ -84,10 +84,10 @@ fn named<'c>(config: &'c Config, name: Option<&str>) -> anyhow::Result<&'c SinkC
     };
     found.ok_or_else(|| {
         let what = match (name, names.is_empty()) {
-            (_, true) => "the configuration has no [[sink]]".to_owned(),
-            (None, false) => format!("which sink? There are {}", names.join(", ")),
+            (_, true) => "the configuration has no [[sink]]. Fix: add one; `weir config example` shows several".to_owned(),
+            (None, false) => format!("there are several sinks. Fix: weir sink check {}", names.join(", or ")),
             (Some(name), false) => {
-                format!("there is no sink {name:?}; there are {}", names.join(", "))
+                format!("there is no sink {name:?}. Fix: weir sink check {}", names.join(", or "))
             }
         };
         Failure::Usage.error(what)

@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     if args.count.is_some() && args.watch.is_none() && !args.closed && args.receive.is_none() {
-        return Err(Failure::Usage.error("--count says when --watch, --closed or --receive ends"));
+        return Err(Failure::Usage
+            .error("--count ends --watch, --closed or --receive. Fix: add --watch 1s"));
     }
 
     if let Some(listen) = &args.receive {

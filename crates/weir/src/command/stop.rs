@@ -10,10 +10,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use text::units::{display_duration, parse_duration};
 
-/// Stop the running daemon, and say what was left behind
+/// Stop the running daemon, and report what was left behind
 ///
 /// Finds the daemon's process by its admin address, sends SIGTERM, waits until it has sent what it received, and ends with the
-/// code that the daemon ends with. Exit code 0: everything was dealt with; 75: something was left behind, and is named; 2: the
+/// code that the daemon ends with. Exit code 0: everything was accounted for; 75: something was left behind, and is named; 2: the
 /// ledger does not balance; 69: no daemon answers.
 #[derive(clap::Args)]
 pub(crate) struct Args {

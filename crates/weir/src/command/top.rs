@@ -23,7 +23,7 @@ use std::time::Duration;
 use sys::signal::stop_flag;
 use text::units::parse_duration;
 
-/// Watch a running daemon: rates, losses and what is stuck, the worst first
+/// Watch a running daemon: rates, losses and what is stuck, worst first
 ///
 /// Asks the daemon's admin address once a second. A daemon that goes away is waited for. Keys: q quits, ? shows the others.
 #[derive(clap::Args)]
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return once(args);
     }
     if !rewrites_lines(&io::stdout()) || !rewrites_lines(&io::stdin()) {
-        let message = "weir top needs a terminal; `weir top --once` prints one frame, `weir ledger --watch` goes on printing";
+        let message = "weir top needs a terminal. Fix: weir top --once, or weir ledger --watch";
         return Err(Failure::Usage.error(message));
     }
 

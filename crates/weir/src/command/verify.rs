@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
 
-/// Receive datagrams of `weir gen` and account for every one
+/// Receive datagrams from `weir gen` and account for every one
 ///
 /// Ends by Ctrl-C, --duration, --count or --until-done, whichever comes first, and exits with 1 if anything is missing,
 /// duplicate, corrupt or truncated, or if nothing arrived. Start it before the generator: a run is judged from its

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::io;
 use std::process::ExitCode;
 
-/// Print the version, the commit, the target and what was built in
+/// Print the version, the commit, the target and the features of this build
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print it as JSON

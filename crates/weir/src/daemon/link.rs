@@ -55,7 +55,7 @@ pub(crate) fn target(
         match cannot_send(config, None, addr, error) {
             CannotSend::Never(error) => error,
             CannotSend::NoRoute(error) => Failure::Unavailable.error(format!(
-                "{what}: {addr} cannot be reached ({error}). See: ip route get {}",
+                "{what}: {addr} cannot be reached ({error}). Fix: add a route, until `ip route get {}` prints one",
                 addr.ip()
             )),
         }

@@ -187,9 +187,13 @@ impl Entry {
                     } else {
                         "its last good address stays in use"
                     };
+                    let since = match count {
+                        1 => String::new(),
+                        count => format!(" ({count} failures since the last such line)"),
+                    };
                     tracing::warn!(
-                        "cannot resolve {name} ({count} failures since the last such line): {error}; {kept}. \
-                         Try: getent hosts {name}"
+                        "cannot resolve {name}{since}: {error}; {kept}. Fix: correct the name, or the resolver until \
+                         `getent hosts {name}` prints an address"
                     );
                 }
 

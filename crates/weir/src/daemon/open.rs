@@ -350,7 +350,7 @@ fn udp_or_nowhere(
         Err(CannotSend::NoRoute(error)) => {
             tracing::warn!(
                 "target {}: {addr} cannot be reached ({error}); what it gets is dropped as network_unreachable until it \
-                 can. See: ip route get {}",
+                 can. Fix: add a route, until `ip route get {}` prints one",
                 config.name,
                 addr.ip()
             );

@@ -22,7 +22,7 @@ pub(super) fn of(
         // It cannot be taken back while anything is queued, and what an earlier process's program counted is not known.
         tracing::warn!(
             "listener {name}: an earlier process has its socket receive datagrams together; those that the kernel drops are counted \
-             as at least so many. Fix: restart the .socket unit"
+             as a lower bound. Fix: restart the .socket unit"
         );
         return Receive::Aggregates(None);
     }
@@ -35,7 +35,7 @@ pub(super) fn of(
         (Ok(receive), _) => receive,
         (Err(why), ReceiveMode::Gro) => {
             tracing::warn!(
-                "listener {name}: datagrams that the kernel drops are counted as at least so many, because {why}"
+                "listener {name}: of the datagrams that the kernel drops, only a lower bound is counted, because {why}"
             );
             let is_aggregating = gro::aggregate(socket).is_ok();
             if is_aggregating { Receive::Aggregates(None) } else { Receive::Single }

@@ -74,8 +74,8 @@ fn a_wrong_file_fails_with_all_its_mistakes() {
     assert_eq!(
         err,
         "weir: 2 mistakes in standard input:\n\
-         standard input:6: listener.target.ttl: it is for UDP targets only and this one is null:; remove the key\n\
-         standard input:7: listener.target.rate: unknown key in [[listener.target]]; did you mean rate_limit?\n"
+         standard input:6: listener.target.ttl: it is for UDP targets only and this one is null:. Fix: remove the key\n\
+         standard input:7: listener.target.rate: unknown key in [[listener.target]]. Fix: did you mean rate_limit?\n"
     );
     let (code, out, err) = run(&folder, &["config", "check", "-", "--json"], &wrong);
     assert_eq!((code, err.as_str()), (1, ""));
@@ -93,8 +93,7 @@ fn a_file_that_is_not_there() {
     assert_eq!(code, 66);
     assert_eq!(
         err,
-        "weir: cannot read nowhere.toml (weir config example > nowhere.toml writes one to start from): No such file or \
-         directory (os error 2)\n"
+        "weir: cannot read nowhere.toml: No such file or directory (os error 2). Fix: weir config example > nowhere.toml\n"
     );
 }
 

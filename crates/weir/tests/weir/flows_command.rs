@@ -256,7 +256,7 @@ fn flows_are_told_apart_by_who_routes_them_and_where_they_come_from() {
     let output = weir(&keys);
     assert_eq!(output.status.code(), Some(64));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("asn(src) needs a file that says it: --mmdb FILE"), "{said}");
+    assert!(said.contains("asn(src) needs a file that says it. Fix: add --mmdb FILE"), "{said}");
 
     let mmdb = dir.text("places.mmdb");
     let keys = ["flows", "--pcap", &pcap, "--json", "--keys", "asn(src),country(src)"];
@@ -328,7 +328,7 @@ fn what_is_wrong_is_told_with_its_place() {
     check(&with(["--keys", "src_prt"]), 64, "did you mean \"src_port\"?");
     check(&with(["--filter", "protocol = "]), 64, "at \"the end\": expected a value");
     check(&with(["--interval", "0s"]), 64, "--interval");
-    check(&with(["--group", "lab"]), 64, "as lab=10.0.0.0/8");
+    check(&with(["--group", "lab"]), 64, "write for example lab=10.0.0.0/8");
     let threshold = |text| [&listen[..], &["--events", "--threshold", text]].concat();
     check(&with(["--events", "--json"]), 64, "--threshold");
     check(&threshold("flow"), 64, "there is no >");
@@ -337,5 +337,5 @@ fn what_is_wrong_is_told_with_its_place() {
     check(&threshold("flow > 1Gbit/s for 2"), 64, "write 2s for seconds");
     check(&["--listen", "unix:/tmp/x"], 64, "over UDP");
     check(&["--pcap", "/nowhere.pcap"], 66, "/nowhere.pcap");
-    check(&["--pcap", "/proc/self/exe"], 65, "neither a pcap nor a pcapng");
+    check(&["--pcap", "/proc/self/exe"], 66, "neither a pcap nor a pcapng");
 }

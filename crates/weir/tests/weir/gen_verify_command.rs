@@ -212,11 +212,11 @@ fn refused(args: &[&str], code: i32, message: &str) {
 fn mistakes_are_named() {
     let to = ["gen", "--to", "127.0.0.1:9"];
     let with = |more: &[&'static str]| [&to[..], more].concat();
-    refused(&with(&["--size", "0"]), 64, "at least 48");
-    refused(&with(&["--payload", "statsd", "--size", "64"]), 64, "at least 116");
-    refused(&with(&["--size", "65508"]), 64, "carries at most 65507");
+    refused(&with(&["--size", "0"]), 64, "write --size 48 or more");
+    refused(&with(&["--payload", "statsd", "--size", "64"]), 64, "write --size 116 or more");
+    refused(&with(&["--size", "65508"]), 64, "write --size 65507 or less");
     refused(&with(&["--rate", "fast"]), 64, "write for example 100k");
-    refused(&with(&["--source-port", "9000", "--flows", "2"]), 64, "allows one flow");
+    refused(&with(&["--source-port", "9000", "--flows", "2"]), 64, "is for one flow");
     refused(&with(&["--burst", "0"]), 64, "at least one datagram");
     refused(&["gen"], 64, "--to");
     refused(&["gen", "--to", "null:"], 64, "cannot send to null:");

@@ -49,7 +49,10 @@ fn help_says_what_the_commands_own_help_says() {
 fn mistakes_on_the_command_line_begin_as_all_messages_do() {
     let (code, _, err) = weir(&["ledgr"]);
     assert_eq!(code, 64);
-    assert!(err.starts_with("weir: unrecognized subcommand 'ledgr'\n\n  Fix: "), "{err}");
+    assert!(
+        err.starts_with("weir: unrecognized subcommand 'ledgr'. Fix: did you mean weir ledger?"),
+        "{err}"
+    );
 }
 
 #[test]

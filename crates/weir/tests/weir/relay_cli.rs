@@ -124,7 +124,11 @@ fn mistakes_on_the_command_line_are_named_all_at_once() {
     check_failure(
         &["relay", "--listen", "127.0.0.1:99999", "--to", "nothing", "--to", "h:1?rate=5"],
         64,
-        &["99999", "it has no port; write for example nothing:514", "did you mean rate_limit?"],
+        &[
+            "99999",
+            "it has no port. Fix: write for example nothing:514",
+            "did you mean rate_limit?",
+        ],
     );
     check_failure(
         &["relay", "--listen", ":5514", "--to", "null:", "--drain-grace", "5"],

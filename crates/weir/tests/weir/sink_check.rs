@@ -58,7 +58,7 @@ fn what_is_wrong_is_said_with_what_fixes_it() {
 
     let (code, _, err) = check(&dir, &["other"]);
     assert_eq!(code, Some(64), "{err}");
-    assert!(err.contains("there is no sink \"other\"; there are disk"), "{err}");
+    assert!(err.contains("there is no sink \"other\". Fix: weir sink check disk"), "{err}");
 
     write(&dir, &sink("disk", "nowhere:/x"));
     assert_eq!(check(&dir, &[]).0, Some(78));

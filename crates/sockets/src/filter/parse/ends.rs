@@ -1,7 +1,7 @@
 //! Tests of the two ends: addresses and ports, single or as lists.
 
-use super::Parser;
 use super::predicate::{EVERY_SIGN, ONLY_EQUAL, Value, signed};
+use super::{Parser, help};
 use crate::filter::ast::{Expr, Test};
 use crate::filter::error::{FilterError, Note};
 use crate::filter::host::{self, Host, Problem};
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
                 Sign::Equal | Sign::NotEqual => {
                     Ok(signed(sign, Expr::Test(Test::Host(end, None, None))))
                 }
-                _ => Err(self.error(value.span, "any port has no order", None)),
+                _ => Err(self.error(value.span, "any port has no order", help("write a number"))),
             };
         };
 
@@ -93,12 +93,12 @@ impl<'a> Parser<'a> {
             (Err(_), Some(range)) => range,
             (Ok(None), _) => {
                 let message = "any port is not an element of a list";
-                return Err(self.error(value.span.clone(), message, None));
+                return Err(self.error(value.span.clone(), message, help("leave it out")));
             }
         };
 
         if [first, last].iter().any(|end| matches!(*end, "" | "*")) {
-            let help = Some("`>=` and `<=` take one end alone".to_owned());
+            let help = Some("write both, or `>=` or `<=` with one".to_owned());
             return Err(self.error(value.span.clone(), "a range has two ends", help));
         }
 
@@ -107,7 +107,11 @@ impl<'a> Parser<'a> {
             (Some(low), Some(high)) if low <= high => {
                 Ok(test(PortTest::AtLeast, low).and(test(PortTest::AtMost, high)))
             }
-            _ => Err(self.error(value.span.clone(), "this range ends before it begins", None)),
+            _ => Err(self.error(
+                value.span.clone(),
+                "this range ends before it begins",
+                help("write the smaller port first"),
+            )),
         }
     }
 
@@ -147,7 +151,7 @@ impl<'a> Parser<'a> {
                 is_last = !(text.is_empty() && at > value.span.end && !value.quoted);
                 if text.is_empty() && is_last {
                     let message = format!("{what} is missing next to a comma");
-                    return Err(self.error(value.span, message, None));
+                    return Err(self.error(value.span, message, help("remove the comma")));
                 }
                 if is_last {
                     let span = if value.quoted { value.span.clone() } else { span };

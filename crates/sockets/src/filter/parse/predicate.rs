@@ -1,6 +1,6 @@
 //! Parses one test: a word, an operator, and a value.
 
-use super::Parser;
+use super::{Parser, help};
 use crate::Limit;
 use crate::filter::ast::{Compare, Device, Expr, Test, TextField};
 use crate::filter::error::{FilterError, Note, nearest};
@@ -61,6 +61,21 @@ pub const COLUMNS_ONLY: &[(&str, &str)] = &[
     ),
 ];
 const RATE: &str = "a rate between two looks is not known to a filter: `--sort` sorts by it; `rate`, `sent`, `received`, `retrans` and `drops` are words";
+
+/// What people type who know tcpdump, and what it is here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("port", "write `sport = :443` or `dport = :443`"),
+    ("net", "write `src 10.0.0.0/8` or `dst 10.0.0.0/8`"),
+    ("tcp", "leave it out, as TCP sockets are shown anyway"),
+    ("udp", "write it as an option, --udp, in front of the filter"),
+    ("ip6", "write it as an option, --ipv6, in front of the filter"),
+    ("cong", "write `cc = bbr`"),
+    ("kb", "write the unit next to the number, such as `1kB`"),
+    ("mb", "write the unit next to the number, such as `1MB`"),
+    ("kib", "write the unit next to the number, such as `1KiB`"),
+    ("mib", "write the unit next to the number, such as `1MiB`"),
+    ("ms", "write the unit next to the number, such as `1ms`"),
+];
 
 pub(super) const ONLY_EQUAL: &[Sign] = &[Sign::Equal, Sign::NotEqual];
 pub(super) const EVERY_SIGN: &[Sign] =
@@ -124,9 +139,14 @@ impl<'a> Parser<'a> {
             Some(format!("write `sport = :{word}` or `dport = :{word}`"))
         } else if States::from_word(&lower).is_some() {
             Some(format!("write `state {lower}`"))
+        } else if let Some((_, meant)) = ELSEWHERE.iter().find(|(typed, _)| *typed == lower) {
+            Some((*meant).to_owned())
         } else {
-            nearest(word, WORDS.iter().copied().chain(words()))
-                .map(|word| format!("did you mean `{word}`?"))
+            let near = nearest(word, WORDS.iter().copied().chain(words()))
+                .map(|word| format!("did you mean `{word}`?"));
+            Some(near.unwrap_or_else(|| {
+                "write a field that `weir sockets --columns help` lists".to_owned()
+            }))
         };
 
         self.error(span, format!("`{word}` is not a word of the filter language"), help)
@@ -141,11 +161,7 @@ impl<'a> Parser<'a> {
             return Ok(sign);
         }
 
-        Err(self.error(
-            span,
-            format!("`{word}` has no order"),
-            Some("it takes `=` and `!=`".to_owned()),
-        ))
+        Err(self.error(span, format!("`{word}` has no order"), Some("use `=` or `!=`".to_owned())))
     }
 
     pub(super) fn value(&mut self, word: &str, what: &str) -> Result<Value<'a>, FilterError> {
@@ -156,10 +172,16 @@ impl<'a> Parser<'a> {
             Some(Token { kind: Kind::Quoted(text), span }) => {
                 Ok(Value { text, span, quoted: true })
             }
-            Some(token) => {
-                Err(self.error(token.span, format!("{what} is expected after `{word}`"), None))
-            }
-            None => Err(self.error(self.end(), format!("{what} is missing after `{word}`"), None)),
+            Some(token) => Err(self.error(
+                token.span,
+                format!("{what} is expected after `{word}`"),
+                Some(format!("write {what} there")),
+            )),
+            None => Err(self.error(
+                self.end(),
+                format!("{what} is missing after `{word}`"),
+                Some(format!("add {what}")),
+            )),
         }
     }
 
@@ -171,7 +193,11 @@ impl<'a> Parser<'a> {
             Some(index) if !value.quoted => Device::Index(index),
             // IFNAMSIZ is 16, including the terminating zero.
             _ if value.text.is_empty() || value.text.len() > 15 => {
-                return Err(self.error(value.span, "an interface's name has 1 to 15 bytes", None));
+                return Err(self.error(
+                    value.span,
+                    "an interface's name has 1 to 15 bytes",
+                    Some("write one that `ip link` lists".to_owned()),
+                ));
             }
             _ => {
                 let name = value.text.into_owned();
@@ -188,7 +214,7 @@ impl<'a> Parser<'a> {
         let value = self.value(word, "a mark")?;
         let (mark, mask) = value.text.split_once('/').unwrap_or((&value.text, "0xffffffff"));
         let (Some(mark), Some(mask)) = (parse_u32(mark), parse_u32(mask)) else {
-            let help = "it is a number, or a number and a mask: `0x10/0xff`".to_owned();
+            let help = "write a number, or a number and a mask, such as `0x10/0xff`".to_owned();
             return Err(self.error(
                 value.span,
                 format!("`{}` is not a mark", value.text),
@@ -217,7 +243,8 @@ impl<'a> Parser<'a> {
         }
 
         let Some(id) = self.names.cgroup(&value.text) else {
-            let help = "a pattern such as `/system.slice/*` is compared with paths and needs no such cgroup".to_owned();
+            let help = "write a pattern such as `/system.slice/*`, which is compared with paths"
+                .to_owned();
             return Err(self.error(
                 value.span,
                 format!("there is no cgroup `{}`", value.text),
@@ -255,8 +282,8 @@ impl<'a> Parser<'a> {
                 let groups = States::GROUPS.iter().map(|(name, _)| *name);
                 let help = match nearest(&value.text, known.chain(groups)) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => "states are established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, \
-                             last-ack, listening, closing and bound-inactive; groups are all, connected, synchronized, bucket \
+                    None => "write one of established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, \
+                             last-ack, listening, closing and bound-inactive, or of all, connected, synchronized, bucket \
                              and big"
                         .to_owned(),
                 };
@@ -272,7 +299,7 @@ impl<'a> Parser<'a> {
             "inet" | "ipv4" | "v4" | "4" => Family::Inet,
             "inet6" | "ipv6" | "v6" | "6" => Family::Inet6,
             other => {
-                let help = "the families are `inet` and `inet6`".to_owned();
+                let help = "write `inet` or `inet6`".to_owned();
                 return Err(self.error(
                     value.span.clone(),
                     format!("`{other}` is not a family"),
@@ -289,7 +316,7 @@ impl<'a> Parser<'a> {
         let value = self.value(word, "a name")?;
         let is_limit = |word: &&str| fits(&value.text, word);
         if field == TextField::Limited && !Limit::WORDS.iter().any(is_limit) {
-            let help = Some(format!("it is one of {}", Limit::WORDS.join(", ")));
+            let help = Some(format!("write one of {}", Limit::WORDS.join(", ")));
             let message = format!("`{}` is not a limit", value.text);
             return Err(self.error(value.span, message, help));
         }
@@ -311,11 +338,11 @@ impl<'a> Parser<'a> {
                     return Err(self.error(
                         value.span,
                         format!("there is no user `{}`", value.text),
-                        None,
+                        help("write a name of /etc/passwd, or a number"),
                     ));
                 }
                 None => {
-                    let help = format!("`{word}` takes {}", field.quantity().example());
+                    let help = format!("write {}", field.quantity().example());
                     let message = format!("`{}` {}", value.text, reason(&error));
                     return Err(self.error(value.span, message, Some(help)));
                 }

@@ -5,12 +5,14 @@ fn word(word: &str) -> String {
     format!("`{word}` is not a word of the filter language")
 }
 
-/// Checks the error's first line, the marked part, and the help.
+/// The first line of the error, the marked part and the help, where it matters which.
 fn fails(text: &str, marked: &str, message: &str, help: Option<&str>) {
     let error = Filter::parse_with(text, &FixedNames).expect_err(text);
     assert_eq!(error.message, message, "{text}");
     assert_eq!(text.get(error.span.clone()), Some(marked), "{text}: {error}");
-    assert_eq!(error.help.as_deref(), help, "{text}");
+    // Whatever is wrong, something is said that helps.
+    assert!(error.help.is_some(), "{text}: {error}");
+    assert!(help.is_none() || error.help.as_deref() == help, "{text}: {error}");
 }
 
 #[test]
@@ -52,7 +54,7 @@ fn states_that_are_none() {
 fn lists_that_are_none() {
     fails("sport in", "", "a port or a range of ports is missing after `sport`", None);
     fails("sport in 20-10", "20-10", "this range ends before it begins", None);
-    let help = Some("`>=` and `<=` take one end alone");
+    let help = Some("write both, or `>=` or `<=` with one");
     fails("sport in 20-", "20-", "a range has two ends", help);
     fails("sport in 80,*", "*", "any port is not an element of a list", None);
     fails(
@@ -63,15 +65,20 @@ fn lists_that_are_none() {
     );
     fails("sport in ,81", ",81", "a port or a range of ports is missing next to a comma", None);
     fails("sport in 80,", "", "a port or a range of ports is missing after `sport`", None);
-    fails("sport in 1-70000", "70000", "70000 is not a port", Some("ports end at 65535"));
-    fails("src in 10.0.0.1,10.0.0.2/33", "33", "`33` is not a prefix length", Some("0 to 32 bits"));
+    fails("sport in 1-70000", "70000", "70000 is not a port", Some("write a number up to 65535"));
+    fails(
+        "src in 10.0.0.1,10.0.0.2/33",
+        "33",
+        "`33` is not a prefix length",
+        Some("write 0 to 32 bits"),
+    );
     let help = Some("write `not sport …`, or `sport not in …`");
     fails("sport not 80", "not", "`in` is expected after `sport not`", help);
     fails(
         "limited = rwn",
         "rwn",
         "`rwn` is not a limit",
-        Some("it is one of rwnd, sndbuf, app, path"),
+        Some("write one of rwnd, sndbuf, app, path"),
     );
 }
 
@@ -86,22 +93,22 @@ fn columns_that_are_no_words_say_why() {
 fn ports_that_are_none() {
     fails("sport", "", "a port is missing after `sport`", None);
     fails("sport and dport = :1", "and", "a port is expected after `sport`", None);
-    fails("sport = :70000", "70000", "70000 is not a port", Some("ports end at 65535"));
+    fails("sport = :70000", "70000", "70000 is not a port", Some("write a number up to 65535"));
     fails("sport = :htp", "htp", "`htp` is neither a port nor a service of /etc/services", None);
     fails("sport = ntp", "ntp", "`ntp` is neither a port nor a service of /etc/services", None);
     fails(
         "sport = 10-20",
         "10-20",
         "`10-20` is neither a port nor a service of /etc/services",
-        Some("a range is written `sport in 1000-2000`"),
+        Some("write `sport in 1000-2000`"),
     );
     fails("sport >= *", "*", "any port has no order", None);
 }
 
 #[test]
 fn hosts_that_are_none() {
-    fails("src >= 10.0.0.1", ">=", "`src` has no order", Some("it takes `=` and `!=`"));
-    fails("src 10.0.0.1/33", "33", "`33` is not a prefix length", Some("0 to 32 bits"));
+    fails("src >= 10.0.0.1", ">=", "`src` has no order", Some("use `=` or `!=`"));
+    fails("src 10.0.0.1/33", "33", "`33` is not a prefix length", Some("write 0 to 32 bits"));
     fails("src 10.0.0.0/255.0.255.0", "255.0.255.0", "the mask 255.0.255.0 has holes", None);
     fails(
         "src 10.0.0.256",
@@ -119,7 +126,7 @@ fn hosts_that_are_none() {
         "src [::1",
         "[::1",
         "the [ is never closed",
-        Some("an IPv6 address with a port is written `[2001:db8::1]:443`"),
+        Some("write an IPv6 address with a port as `[2001:db8::1]:443`"),
     );
     fails("src [::1]x", "x", "a colon and a port are expected after the ]", None);
     fails("src inet6:10.0.0.1", "10.0.0.1", "`10.0.0.1` is not an address of family inet6", None);
@@ -127,14 +134,9 @@ fn hosts_that_are_none() {
         "src unix:/run/x",
         "unix:",
         "only TCP sockets are read",
-        Some("the families are `inet:` and `inet6:`"),
+        Some("write `inet:` or `inet6:`"),
     );
-    fails(
-        "src \"\"",
-        "\"\"",
-        "an address or a port is missing",
-        Some("`*` stands for any address"),
-    );
+    fails("src \"\"", "\"\"", "an address or a port is missing", Some("write `*` for any address"));
 }
 
 #[test]
@@ -161,31 +163,31 @@ fn numbers_that_are_none() {
         "rtt > 100",
         "100",
         "`100` lacks its unit",
-        Some("`rtt` takes a time with its unit (us, ms, s, min, h, d), such as `100ms`"),
+        Some("write a time with its unit (us, ms, s, min, h, d), such as `100ms`"),
     );
     fails(
         "rtt > 5kB",
         "5kB",
         "`5kB` has a unit that does not fit",
-        Some("`rtt` takes a time with its unit (us, ms, s, min, h, d), such as `100ms`"),
+        Some("write a time with its unit (us, ms, s, min, h, d), such as `100ms`"),
     );
     fails(
         "rtt > fast",
         "fast",
         "`fast` is not a number",
-        Some("`rtt` takes a time with its unit (us, ms, s, min, h, d), such as `100ms`"),
+        Some("write a time with its unit (us, ms, s, min, h, d), such as `100ms`"),
     );
     fails(
         "rtt > 0.5us",
         "0.5us",
         "`0.5us` is finer than what the kernel counts in",
-        Some("`rtt` takes a time with its unit (us, ms, s, min, h, d), such as `100ms`"),
+        Some("write a time with its unit (us, ms, s, min, h, d), such as `100ms`"),
     );
     fails(
         "bytes_acked > 99999999999999999999",
         "99999999999999999999",
         "`99999999999999999999` is too large",
-        Some("`bytes_acked` takes a size, such as `1500`, `64KiB` or `1MB`"),
+        Some("write a size, such as `1500`, `64KiB` or `1MB`"),
     );
 }
 
@@ -195,27 +197,22 @@ fn other_values_that_are_none() {
         "rqueue > 1K",
         "1K",
         "`1K` has a unit that does not fit",
-        Some("`rqueue` takes a size, such as `1500`, `64KiB` or `1MB`"),
+        Some("write a size, such as `1500`, `64KiB` or `1MB`"),
     );
     fails("uid = nobdy", "nobdy", "there is no user `nobdy`", None);
-    fails("uid > 3", ">", "`uid` has no order", Some("it takes `=` and `!=`"));
+    fails("uid > 3", ">", "`uid` has no order", Some("use `=` or `!=`"));
     fails(
         "fwmark = red",
         "red",
         "`red` is not a mark",
-        Some("it is a number, or a number and a mask: `0x10/0xff`"),
+        Some("write a number, or a number and a mask, such as `0x10/0xff`"),
     );
-    fails(
-        "family ipx",
-        "ipx",
-        "`ipx` is not a family",
-        Some("the families are `inet` and `inet6`"),
-    );
+    fails("family ipx", "ipx", "`ipx` is not a family", Some("write `inet` or `inet6`"));
     fails(
         "cgroup = /nothing",
         "/nothing",
         "there is no cgroup `/nothing`",
-        Some("a pattern such as `/system.slice/*` is compared with paths and needs no such cgroup"),
+        Some("write a pattern such as `/system.slice/*`, which is compared with paths"),
     );
     fails(
         "dev = far-too-long-a-name",
@@ -230,7 +227,7 @@ fn the_error_is_printed_with_a_caret() {
     let error = Filter::parse_with("state established and dprt = :443", &FixedNames).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`dprt` is not a word of the filter language\n  state established and dprt = :443\n                        ^^^^\nhelp: did you mean `dport`?"
+        "`dprt` is not a word of the filter language\n  state established and dprt = :443\n                        ^^^^\nFix: did you mean `dport`?"
     );
     let long = format!("{}dprt = :443", "sport = :1 or ".repeat(40));
     let printed = Filter::parse_with(&long, &FixedNames).unwrap_err().to_string();
@@ -261,7 +258,7 @@ fn a_word_that_asks_for_what_nobody_knows_is_pointed_at() {
     let processes = "which process holds a socket";
     check("rtt > 1ms and process = nginx", Needs::PROCESSES, 14..21, processes);
     check("not pid = 1 or pid = 2", Needs::PROCESSES, 4..7, processes);
-    check("age > 1s or rtt > 1ms and age < 9s", Needs::AGE, 0..3, "for how long");
+    check("age > 1s or rtt > 1ms and age < 9s", Needs::AGE, 0..3, "how long");
     check("sport = :1 and not unit = nginx*", Needs::ATTRIBUTION, 19..23, "cgroup");
     check("pod = x", Needs::ATTRIBUTION, 0..3, "cgroup");
     check("cgroup = /a*", Needs::ATTRIBUTION, 0..6, "cgroup");

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// restarts is waited for.
 pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.threshold.is_empty() {
-        let wanted = "--threshold needs --listen or --pcap; a daemon has its own in its file";
+        let wanted = "--threshold needs --listen or --pcap. Fix: leave it out, as a daemon has its own in its file";
         return Err(Failure::Usage.error(wanted));
     }
     let end = args.duration.map(|duration| Instant::now() + duration);

@@ -2,7 +2,7 @@
 
 use crate::addresses;
 use crate::exit::{Failure, Reader};
-use crate::refused::{Wanted, refused};
+use crate::refused::{Wanted, refused, unreadable};
 use ::flows::Engine;
 use ::load::Address;
 use ::text::{grouped, plural, size};
@@ -73,7 +73,7 @@ pub(super) struct File {
 impl Input {
     pub(super) fn listen(listen: &ListenAddress, receive_buffer: usize) -> anyhow::Result<Input> {
         let Address::Udp(address) = addresses::listener(listen)? else {
-            let expected = "sFlow comes over UDP: --listen takes an address with a port";
+            let expected = "sFlow comes over UDP. Fix: write for example --listen :6343";
             return Err(Failure::Usage.error(expected));
         };
         let open = || -> io::Result<Socket> {
@@ -94,19 +94,22 @@ impl Input {
         Ok(Input::Socket(Box::new(socket)))
     }
 
+    /// Whether it is a file of which a part could not be read.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self, Input::File(File { broken: Some(_), .. }))
+    }
+
     pub(super) fn open(path: &Path, port: u16) -> anyhow::Result<Input> {
-        let bytes = fs::read(path).map_err(|error| {
-            Failure::InputMissing.error(format!("cannot read {}: {error}", path.display()))
-        })?;
+        let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
         wire::capture::datagrams(&bytes).map_err(|error| {
             let why = match error {
                 DecodeError::WrongLinkType(link) => {
                     format!("its link type is {link}, which is not one that carries IP")
                 }
-                DecodeError::UnknownFormat => "it is neither a pcap nor a pcapng".into(),
+                DecodeError::UnknownFormat => "it is neither a pcap nor a pcapng. Fix: make one with: tcpdump -w FILE udp port 6343".into(),
                 error => error.to_string(),
             };
-            Failure::BadData.error(format!("cannot read {}: {why}", path.display()))
+            Failure::InputMissing.error(format!("cannot read {}: {why}", path.display()))
         })?;
         let path = path.to_owned();
         Ok(Input::File(File { path, bytes, port, at_ns: 0, skipped: 0, partial: 0, broken: None }))
@@ -163,7 +166,7 @@ impl Input {
         }
     }
 
-    /// Says what became of every datagram.
+    /// Says what happened to every datagram.
     pub(super) fn tell_end(&self, engine: &Engine) {
         let totals = engine.totals();
         tell(&format!(
@@ -195,7 +198,10 @@ impl Input {
                     ));
                 }
                 if let Some(error) = &file.broken {
-                    tell(&format!("{}: {error}: what follows was not read", file.path.display()));
+                    tell(&format!(
+                        "{}: {error}: what follows was not read. Fix: capture it again",
+                        file.path.display()
+                    ));
                 }
             }
         }

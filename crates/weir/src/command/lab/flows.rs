@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use text::percent;
 
-/// Send sFlow of known traffic through a network that loses packets, and hold the figures against the truth
+/// Send sFlow of known traffic through a network that loses packets, and compare the figures with the truth
 ///
 /// Plays agents that sample one frame in 1,000, loses their datagrams at random and in bursts, and compares three estimates: samples
 /// times N, by the agent's rate, and by the collector's rate, which is what Weir shows. Then it makes attacks, and measures the time

@@ -33,7 +33,7 @@ use text::units::{parse_count, parse_duration, parse_size};
 ///
 /// Sizes, targets and flows are varied one at a time, from the first of each list. For each, the rate is doubled until
 /// something is missing, and the interval in which loss begins is then halved. Takes about five minutes. Writes a page,
-/// charts, CSV and JSON to a folder. Ctrl-C ends it with a report of what was measured by then.
+/// charts, CSV and JSON to a folder. Ctrl-C ends it with a report of what was measured until then.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Where a relay that runs already takes datagrams: udp://HOST:PORT, HOST:PORT or unix:/path

@@ -91,7 +91,7 @@ pub(super) fn runner_error(error: &runner::Error) -> anyhow::Error {
         }
         runner::Error::NoTransport(_) => Failure::Unavailable.error(error),
         runner::Error::Thread(source) => Failure::Unavailable.error(format!(
-            "{error}: {source}; see `ulimit -u`, or ask for fewer runs or transports"
+            "{error}: {source}. Fix: see `ulimit -u`, or ask for fewer runs or transports"
         )),
     }
 }

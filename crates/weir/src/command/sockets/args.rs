@@ -19,12 +19,12 @@ use text::units::parse_duration;
 use wire::capture;
 use wire::inet_diag::{Family, State, States};
 
-/// Show the kernel's TCP and UDP sockets: like ss, as a table that can be read or records that can be parsed
+/// Show the kernel's TCP and UDP sockets, as ss does: as a table, or as records for programs
 ///
 /// Without options: the connections of this network namespace, for which no privilege is needed. FILTER is the language
 /// of ss and more: `state established '( dport = :443 or src 10.0.0.0/8 )' and rtt > 100ms`; the kernel applies what it
 /// can of it, and --explain says what. Exit code 64: the filter or another argument is wrong; 65: a file that was read is
-/// damaged or not whole; 66: a file cannot be read, or is not a capture; 69: there is no such namespace; 77: a namespace that
+/// damaged or incomplete; 66: a file cannot be read, or is not a capture; 69: there is no such namespace; 77: a namespace that
 /// was named may not be entered.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -82,10 +82,10 @@ pub(crate) struct Args {
     /// Connections as they end, until interrupted
     #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "processes", "sort"])]
     pub(super) closed: bool,
-    /// With --closed: connections too of which the filter cannot decide, because no look had seen them
+    /// With --closed: also connections that the filter cannot judge, because they were never seen open
     #[arg(long, requires = "closed")]
     pub(super) undecided: bool,
-    /// Look again and again, and show rates
+    /// Look repeatedly, and show rates
     #[arg(long, short, value_name = "INTERVAL", value_parser = parse_interval, conflicts_with_all = ["read", "receive"])]
     pub(super) watch: Option<Duration>,
     /// End after this number of polls of --watch, connections of --closed, or polls whose end --receive has seen
@@ -137,7 +137,7 @@ fn parse_format(text: &str) -> Result<Format, String> {
     match text {
         "table" => Ok(Format::Table),
         _ => text.parse().map(Format::Records).map_err(|_| {
-            "it is none of table, json, jsonl, csv, tsv, protobuf, prototext, protojson and msgpack"
+            "it is none of these words. Fix: write one of table, json, jsonl, csv, tsv, protobuf, prototext, protojson, msgpack"
                 .to_owned()
         }),
     }
@@ -145,7 +145,7 @@ fn parse_format(text: &str) -> Result<Format, String> {
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
-        Ok(Duration::ZERO) => Err("it must be longer than nothing".to_owned()),
+        Ok(Duration::ZERO) => Err("it is nothing. Fix: write for example 1s".to_owned()),
         Ok(interval) => Ok(interval),
         Err(error) => Err(error.to_string()),
     }
@@ -179,12 +179,16 @@ impl Args {
         let shown = path.display();
         let helper = Remote::connect(path).map_err(|error| {
             let (failure, fix) = match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    (Failure::Permission, format!("`ls -l {shown}` says who may"))
-                }
-                _ => (Failure::Unavailable, "start it first".to_owned()),
+                io::ErrorKind::PermissionDenied => (
+                    Failure::Permission,
+                    format!("run this as one whom `ls -l {shown}` lets write"),
+                ),
+                _ => (
+                    Failure::Unavailable,
+                    format!("start it: weir namespace-helper --listen {shown}"),
+                ),
             };
-            failure.error(format!("cannot reach the helper at {shown}: {error}; {fix}"))
+            failure.error(format!("cannot reach the helper at {shown}: {error}. Fix: {fix}"))
         })?;
         Ok(Box::new(|| Box::new(helper)))
     }
@@ -288,7 +292,7 @@ impl Args {
                 Some((name, "desc")) => (name, Direction::Descending),
                 Some((_, word)) => {
                     return Err(Failure::Usage
-                        .error(format!("--sort {text}: `{word}` is neither `asc` nor `desc`")));
+                        .error(format!("--sort {text}: `{word}` is neither `asc` nor `desc`. Fix: write one of them")));
                 }
             },
         };

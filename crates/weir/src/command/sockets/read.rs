@@ -5,6 +5,7 @@ mod report;
 use super::args::Args;
 use super::assemble::{Assembler, Place, Take};
 use crate::exit::Failure;
+use crate::refused;
 use record::RecordKind;
 use report::Report;
 use sockets::Transport;
@@ -30,12 +31,12 @@ impl Capture {
     /// The file cannot be read, or is not a capture: nothing in it can be decoded.
     pub(super) fn open(path: &Path) -> anyhow::Result<Capture> {
         let shown = path.display();
-        let bytes = content(path).map_err(|error| {
-            Failure::InputMissing.error(format!("cannot read {shown}: {error}"))
-        })?;
+        let bytes = content(path).map_err(|error| refused::unreadable(path, &error))?;
 
         let is_none = |error: String| {
-            Failure::InputMissing.error(format!("{shown} is not a capture of sockets: {error}"))
+            Failure::InputMissing.error(format!(
+                "{shown} is not a capture of sockets: {error}. Fix: make one with: weir sockets --write {shown}"
+            ))
         };
 
         let reader = capture::read(&bytes).map_err(|error| is_none(error.to_string()))?;

@@ -5,6 +5,7 @@ use super::out::Out;
 use super::stream::Stream;
 use crate::addresses;
 use crate::exit::Failure;
+use crate::refused::{Wanted, refused};
 use ::load::Address;
 use config::ListenAddress;
 use sink::receive::{Received, Receiver, ReceiverCounts, ReceiverOptions, StreamReport};
@@ -18,18 +19,19 @@ use text::{escaped, plural};
 pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCode> {
     if !args.filter.is_empty() {
         return Err(Failure::Usage.error(
-            "a filter is for sockets of this host or of a file: records that are received are all shown",
+            "a filter is for sockets of this host or of a file. Fix: leave it out, as records that are received are all shown",
         ));
     }
 
     let Address::Udp(listen) = addresses::listener(listen)? else {
-        return Err(Failure::Usage.error("records come by UDP: write HOST:PORT"));
+        return Err(Failure::Usage
+            .error("records come by UDP. Fix: write for example --receive 127.0.0.1:9000"));
     };
 
     let stop = stop_flag()?;
     let mut stream = Stream::new(args)?;
     let mut receiver = Receiver::open(&ReceiverOptions::new(listen)).map_err(|error| {
-        anyhow::Error::new(error).context(format!("cannot listen on udp://{listen}"))
+        refused(format!("cannot listen on udp://{listen}"), Wanted::Udp(listen), &error)
     })?;
 
     // The port that was asked for may be 0: any.

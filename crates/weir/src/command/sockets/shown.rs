@@ -167,7 +167,7 @@ fn unknown(name: &str) -> anyhow::Error {
     let likeness = |known: &&str| strsim::jaro_winkler(name, known);
     let nearest = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default();
     Failure::Usage.error(format!(
-        "no column or field is named `{name}`; the nearest is `{nearest}`, and `--columns help` lists all"
+        "no column or field is named `{name}`. Fix: did you mean `{nearest}`? `--columns help` lists all"
     ))
 }
 

@@ -4,6 +4,7 @@ use super::args::{Args, tell};
 use super::assemble::Take;
 use super::columns::View;
 use crate::exit::Failure;
+use crate::refused;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -36,9 +37,7 @@ impl CaptureFile {
             Box::new(io::stdout().lock())
         } else {
             let created = File::create(path);
-            Box::new(created.map_err(|error| {
-                anyhow::Error::new(error).context(format!("cannot create {}", path.display()))
-            })?)
+            Box::new(created.map_err(|error| refused::unwritable("cannot create", path, &error))?)
         };
 
         let mut scratch = Vec::new();
@@ -102,6 +101,6 @@ pub(super) fn parse_format(text: &str) -> Result<Format, String> {
     match text {
         "ss" => Ok(Format::Ss),
         "pcap" => Ok(Format::Pcap),
-        _ => Err("it is neither ss nor pcap".to_owned()),
+        _ => Err("it is neither ss nor pcap. Fix: write one of them".to_owned()),
     }
 }

@@ -153,7 +153,7 @@ fn a_word_that_nobody_can_answer_here_gets_a_caret() {
     fails(&["age > 1s"], 64, &["  age > 1s\n  ^^^", "--watch"]);
     fails(&["dport = :443 or not age < 1s"], 64, &["\n                      ^^^\n"]);
     fails(&["--listening", "age > 1s"], 64, &["^^^"]);
-    fails(&["--closed", "process = sh"], 64, &["^^^^^^^", "--watch"]);
+    fails(&["--closed", "process = sh"], 64, &["^^^^^^^", "without --closed"]);
     let words = ["netns", "unit", "pod", "container", "process", "age > 1s and dev"];
     for filter in words.map(|word| format!("{word} = lo")) {
         // The filter is read before the file.

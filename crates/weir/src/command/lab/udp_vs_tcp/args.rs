@@ -15,8 +15,8 @@ use text::units::{parse_bit_rate, parse_count, parse_duration, parse_size};
 ///
 /// Builds two hosts and a switch, drops packets at random on their links, and runs each transport at each loss several
 /// times, as "UDP vs TCP for telemetry" (blog.sflow.com, 2022-02-14) did once. Prints a table, and writes a page, charts,
-/// CSV and JSON to a folder. Takes about 15 minutes; --quick a minute, --article 40 minutes.
-/// Ctrl-C ends it with a report of what was measured by then.
+/// CSV and JSON to a folder. Takes about 15 minutes; --quick 65 seconds, --article 40 minutes.
+/// Ctrl-C ends it with a report of what was measured until then.
 #[derive(clap::Args)]
 pub(in crate::command::lab) struct Args {
     /// Five losses, three transports, 60 seconds: the order and the direction, not the tail
@@ -158,7 +158,7 @@ impl Args {
                 false => PathLoss::per_path(percent / 100.0),
             };
             let loss = loss.map(PathLoss::path).filter(|loss| *loss < 1.0).ok_or_else(|| {
-                Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100"))
+                Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100. Fix: write for example --loss 0,5,10"))
             })?;
             // What went through the square root and back is not what was typed.
             Ok((loss * 1e9).round() / 1e9)
@@ -202,7 +202,10 @@ fn parse_transport(text: &str) -> Result<String, String> {
     if text == ALL || transport::named(text).is_some() {
         return Ok(text.to_owned());
     }
-    Err(format!("it is none of {} and all", transport_names().join(", ")))
+    Err(format!(
+        "it is none of these words. Fix: write one of {}, all",
+        transport_names().join(", ")
+    ))
 }
 
 #[cfg(test)]
