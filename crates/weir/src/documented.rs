@@ -38,6 +38,42 @@ fn every_command_in_running_text_exists_with_its_options() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
+#[test]
+fn every_command_that_fixes_a_mistake_is_one_that_is_taken() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weir/mistakes");
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let lines: Vec<Line> = files.flat_map(|file| lines_in_advice(&file)).collect();
+    // Some are named without what they need: `weir relay`.
+    let is_wrong = |kind| !matches!(kind, ErrorKind::MissingRequiredArgument);
+    let refused: Vec<String> = lines.iter().filter_map(|line| refusal(line, is_wrong)).collect();
+
+    assert!(lines.len() > 50, "only {} lines found", lines.len());
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// Commands of this program in what answers advise.
+fn lines_in_advice(file: &Path) -> Vec<Line> {
+    let text = fs::read_to_string(file).unwrap();
+    let advice = text.lines().enumerate().filter_map(|(at, line)| {
+        let (_, advice) = line.split_once("Fix: ")?;
+        Some((at, advice))
+    });
+    let parts = advice.flat_map(|(at, advice)| {
+        // Between backticks, behind a colon, or all of it up to what explains it.
+        let parts = advice.split([';', '`']).flat_map(|part| part.split(": "));
+        let parts = parts.flat_map(|part| part.split(", ")).flat_map(|part| part.split(" or "));
+        parts.map(move |part| (at, part.trim())).collect::<Vec<_>>()
+    });
+    let commands = parts.filter(|(_, part)| !part.contains(" which ") && !part.contains(" stays "));
+    commands
+        .filter_map(|(at, part)| {
+            let part = part.split_once(" lists ").map_or(part, |(part, _)| part);
+            let part = part.trim_end_matches('?');
+            Some(Line { place: place(file, at), words: command(part)? })
+        })
+        .collect()
+}
+
 /// Why a line is not taken, if the error is of a kind that counts.
 fn refusal(line: &Line, counts: impl Fn(ErrorKind) -> bool) -> Option<String> {
     let error = Cli::try_parse_from(&line.words).err()?;

@@ -35,6 +35,8 @@ mod link_crash;
 mod log_format;
 mod many;
 mod metrics_contract;
+#[cfg(all(feature = "all-sinks", feature = "lab"))]
+mod mistakes;
 mod mitigate_command;
 #[cfg(feature = "gobgp")]
 mod mitigation;
