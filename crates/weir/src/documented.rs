@@ -1,5 +1,7 @@
 //! A test of what the documents tell people to type: every command line in them is one that this program takes.
 
+mod names;
+
 use crate::Cli;
 use clap::Parser;
 use clap::error::ErrorKind;
