@@ -144,6 +144,7 @@ pub(crate) fn run(config: &Path, count: u64, pace: Pace) -> anyhow::Result<Attem
 fn open(wanted: &SinkConfig) -> anyhow::Result<Sink> {
     let opening = Opening {
         takes_flows: false,
+        ledger: None,
         name: wanted.name.clone(),
         fields: Some(FieldSet::ALL),
         remote: sink::Remote::default(),

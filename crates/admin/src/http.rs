@@ -31,9 +31,9 @@ struct HandlerCounts {
 }
 
 /// The label values of `handler`: a closed list, so that a stranger's paths make no series.
-const HANDLERS: [&str; 11] = [
-    "/", "/ui/", "/metrics", "/ledger", "/sockets", "/flows", "/daemon", "/healthz", "/readyz",
-    "rest", "other",
+const HANDLERS: [&str; 12] = [
+    "/", "/ui/", "/metrics", "/ledger", "/sockets", "/flows", "/query", "/daemon", "/healthz",
+    "/readyz", "rest", "other",
 ];
 
 /// How long a question for the daemon's end waits before it is answered that there is none yet. Shorter than a connection lives.
@@ -41,6 +41,8 @@ const END_WAIT: Duration = Duration::from_secs(10);
 
 const FLOWS: &str = "/flows";
 const FLOWS_BELOW: &str = "/flows/";
+const QUERY: &str = "/query";
+const QUERY_BELOW: &str = "/query/";
 
 impl HttpCounts {
     /// Each handler with its requests and how many of them were answered with a 4xx or 5xx.
@@ -55,6 +57,7 @@ impl HttpCounts {
         let other = HANDLERS.len() - 1;
         let path = match path {
             _ if path.starts_with(FLOWS_BELOW) => FLOWS,
+            _ if path.starts_with(QUERY_BELOW) => QUERY,
             _ if path.starts_with(assets::BELOW) => assets::BELOW,
             _ => path,
         };
@@ -77,6 +80,8 @@ pub fn router(state: Arc<AdminState>) -> Router {
         .route("/sockets", get(show_sockets))
         .route("/flows", get(show_flows))
         .route("/flows/{*below}", get(show_flows))
+        .route("/query", get(show_query))
+        .route("/query/{*below}", get(show_query))
         .route("/daemon", get(show_daemon))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -142,14 +147,20 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         return (!is_known && !OPEN.contains(&path)).then(without_token);
     }
 
-    if path == "/sockets"
-        && let (Some(_), Some(elsewhere)) = (&state.sockets, &state.sockets_elsewhere)
-    {
+    let asks_about_sockets = match &state.query {
+        _ if path == "/sockets" => state.sockets.is_some(),
+        Some(query) if path == QUERY || path.starts_with(QUERY_BELOW) => {
+            (query.shows_sockets)(path, request.uri().query().unwrap_or_default())
+        }
+        _ => false,
+    };
+    if let (true, Some(elsewhere)) = (asks_about_sockets, &state.sockets_elsewhere) {
         return Some((StatusCode::FORBIDDEN, format!("{elsewhere}\n")).into_response());
     }
 
-    let is_telling =
-        matches!(path, "/ledger" | "/sockets" | "/daemon" | FLOWS) || path.starts_with(FLOWS_BELOW);
+    let is_telling = matches!(path, "/ledger" | "/sockets" | "/daemon" | FLOWS | QUERY)
+        || path.starts_with(FLOWS_BELOW)
+        || path.starts_with(QUERY_BELOW);
     if is_telling && !is_from_this_machine(state, request) {
         let text = "this is only shown to this machine, at a loopback address, or to who has the token of admin.token_file: it names \
                     every listener, target and peer\n";
@@ -278,6 +289,7 @@ const INDEX: &str = "weir\n\n\
      /ledger?format=text  the same to read\n\
      /sockets?filter=...  TCP sockets of this machine, as `weir sockets` filters them (JSON)\n\
      /flows               sFlow's definitions and what was counted; below it top, agents, interfaces, events (JSON)\n\
+     /query               questions to this machine's history; below it their answers, and ?sql=... (JSON)\n\
      /daemon              its process, and how its last reload went (JSON); ?wait=end waits for its end\n\
      /healthz             200 while the data loops are alive\n\
      /readyz              200 while datagrams are taken\n\
@@ -337,6 +349,26 @@ async fn show_flows(State(state): State<Arc<AdminState>>, uri: Uri) -> Response 
     let mut stopping = state.stopping.subscribe();
     tokio::select! {
         told = (flows.pages)(asked) => told.into_response(),
+        _ = stopping.wait_for(|stopping| *stopping) => stopped().into_response(),
+    }
+}
+
+async fn show_query(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+    let Some(query) = &state.query else {
+        let text = "no history here: the configuration has no sink to a store. Fix: add a [[sink]] with from = [\"sockets\"] and \
+                    to = \"store:/var/lib/weir/history\"\n";
+        return (StatusCode::NOT_FOUND, text).into_response();
+    };
+
+    let asked = Asked {
+        action: Action::Read,
+        path: uri.path().to_owned(),
+        query: uri.query().unwrap_or_default().to_owned(),
+        body: Vec::new(),
+    };
+    let mut stopping = state.stopping.subscribe();
+    tokio::select! {
+        told = (query.pages)(asked) => told.into_response(),
         _ = stopping.wait_for(|stopping| *stopping) => stopped().into_response(),
     }
 }

@@ -67,6 +67,8 @@ pub struct AdminState {
     pub sockets_elsewhere: Option<String>,
     /// Answers `/flows` and what is below it, and gives figures for `/metrics`; `None` where no flows are analyzed.
     pub flows: Option<Flows>,
+    /// Answers `/query` and what is below it; `None` where there is no store.
+    pub query: Option<Query>,
     /// Says so to those who wait for an answer when the server stops.
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -87,9 +89,19 @@ impl AdminState {
             sockets: None,
             sockets_elsewhere: None,
             flows: None,
+            query: None,
             stopping: watch::Sender::new(false),
         }
     }
+}
+
+/// The history that a store has.
+#[derive(Clone)]
+pub struct Query {
+    /// Answers questions.
+    pub pages: service::Service,
+    /// Whether a path and a query ask about single sockets: then they are answered to those who may ask for `/sockets`.
+    pub shows_sockets: fn(&str, &str) -> bool,
 }
 
 /// The process that serves, for commands that signal it.

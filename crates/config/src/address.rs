@@ -241,7 +241,16 @@ pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let known = matches!(
         scheme,
-        "udp" | "unix" | "unixgram" | "file" | "null" | "stdin" | "stdout" | "parquet" | "weir"
+        "udp"
+            | "unix"
+            | "unixgram"
+            | "file"
+            | "null"
+            | "stdin"
+            | "stdout"
+            | "parquet"
+            | "store"
+            | "weir"
     );
     let other = rest.starts_with('/');
     (is_word && (known && !is_port(rest) || other)).then_some((scheme, rest))

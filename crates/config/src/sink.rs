@@ -15,6 +15,7 @@ mod registry;
 mod rules;
 mod s3;
 mod stdout;
+mod store;
 mod tcp;
 mod udp;
 mod unix;
@@ -37,6 +38,7 @@ pub use registry::Registry;
 pub(crate) use rules::check;
 pub use s3::S3Sink;
 pub use stdout::StdoutSink;
+pub use store::StoreSink;
 pub use tcp::{Framed, TcpSink};
 pub use udp::UdpSink;
 pub use unix::UnixSink;
@@ -76,6 +78,8 @@ kinds! {
         Nsq(NsqSink) at nsq::SCHEMES, keys NsqSink;
         /// A folder of Parquet files.
         Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetSink;
+        /// This machine's own history.
+        Store(StoreSink) at store::SCHEMES, keys StoreSink;
         /// A bucket of Parquet files.
         S3(S3Sink) at s3::SCHEMES, keys S3Sink;
         /// Datagrams to a UDP address.

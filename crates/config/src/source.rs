@@ -99,11 +99,11 @@ fn read_text(path: &Path) -> Result<String, LoadError> {
         true => io::read_to_string(io::stdin().lock()),
         false => fs::read_to_string(path),
     };
-    text.map_err(|source| LoadError::Read { path: path.to_owned(), source })
+    text.map_err(|error| LoadError::Read { path: path.to_owned(), error })
 }
 
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let unread = |source| LoadError::Read { path: folder.to_owned(), source };
+    let unread = |error| LoadError::Read { path: folder.to_owned(), error };
     let entries = fs::read_dir(folder).map_err(unread)?.collect::<io::Result<Vec<_>>>();
     let mut files: Vec<PathBuf> = entries.map_err(unread)?.iter().map(fs::DirEntry::path).collect();
     files.retain(|path| {

@@ -15,6 +15,8 @@ pub(crate) mod mitigate;
 pub(crate) mod namespace_helper;
 #[cfg(not(feature = "lab"))]
 pub(crate) mod no_lab;
+#[cfg(feature = "store")]
+pub(crate) mod query;
 pub(crate) mod relay;
 pub(crate) mod reload;
 pub(crate) mod run;

@@ -21,6 +21,8 @@ mod names;
 mod open;
 mod pipes;
 mod progress;
+#[cfg(feature = "store")]
+mod query;
 mod receive;
 mod reload;
 mod rest;
@@ -30,6 +32,8 @@ mod stop;
 mod troubles;
 mod ways;
 
+#[cfg(feature = "store")]
+pub(crate) use http::served_store;
 pub(crate) use progress::{say, say_folded};
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
@@ -299,6 +303,7 @@ impl Daemon {
             sockets: self.config.sockets.is_some().then(|| collector::page(&self.asked)),
             sockets_elsewhere: http::sockets_elsewhere(&self.config),
             flows: self.shown_flows(),
+            query: shown_query(&self.config),
         };
         self.admin_bound.remove_file(&bound);
         self.admin_bound = bound.try_clone()?;
@@ -668,4 +673,16 @@ fn fingerprint(config: &Config) -> String {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")
+}
+
+/// What is shown of history.
+#[cfg(feature = "store")]
+fn shown_query(config: &Config) -> Option<admin::Query> {
+    let folder = served_store(config)?;
+    Some(admin::Query { pages: query::pages(folder), shows_sockets: query::shows_sockets })
+}
+
+#[cfg(not(feature = "store"))]
+fn shown_query(_config: &Config) -> Option<admin::Query> {
+    None
 }

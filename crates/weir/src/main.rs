@@ -15,12 +15,16 @@ mod flow_json;
 mod live;
 mod log;
 mod progress;
+#[cfg(feature = "store")]
+mod question;
 mod refused;
 mod running;
 mod screen;
 mod usage;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "store")]
+use command::query;
 use command::{
     completions, config, doctor, flows, r#gen, help, hop, lab, ledger, man, mitigate,
     namespace_helper, relay, reload, run, sink, sockets, stop, top, verify, version,
@@ -58,6 +62,8 @@ enum Command {
     Sockets(sockets::Args),
     Top(top::Args),
     Verify(verify::Args),
+    #[cfg(feature = "store")]
+    Query(query::Args),
     Reload(reload::Args),
     Stop(stop::Args),
     Completions(completions::Args),
@@ -111,6 +117,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Sockets(args) => sockets::run(args),
         Command::Top(args) => top::run(args),
         Command::Verify(args) => verify::run(args),
+        #[cfg(feature = "store")]
+        Command::Query(args) => query::run(args),
         Command::Reload(args) => reload::run(args),
         Command::Stop(args) => stop::run(args),
         Command::Completions(args) => completions::run(args),

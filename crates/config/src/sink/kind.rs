@@ -8,9 +8,11 @@ use crate::keys::Values;
 use crate::mistyped;
 use crate::reader::Reader;
 use ::sink::{BatchLimits, Connector, Content, Remote};
+use ledger::Ledger;
 use record::{Encoding, FieldSet};
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A kind of sink. Its `Display` is what stands behind `to`.
@@ -80,6 +82,8 @@ pub struct Opening {
     pub fields: Option<FieldSet>,
     /// Whether it takes the rows of the analysis of sFlow.
     pub takes_flows: bool,
+    /// The ledger, for what writes it down; `None` where there is no daemon.
+    pub ledger: Option<Arc<Ledger>>,
     /// The address of its receiver, which may change.
     pub remote: Remote,
 }
@@ -122,6 +126,7 @@ const FEATURES: &[(&str, bool)] = &[
     ("http", cfg!(feature = "http")),
     ("parquet", cfg!(feature = "parquet")),
     ("s3", cfg!(feature = "s3")),
+    ("store", cfg!(feature = "store")),
     ("tls", cfg!(feature = "tls")),
 ];
 

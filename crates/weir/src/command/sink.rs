@@ -114,7 +114,7 @@ fn check(
 
     let fields = sockets.map(|sockets| sockets.fields_of(sink).with(&identity()));
     let takes_flows = sink.from.contains(&Source::Flows);
-    let opening = Opening { name: sink.name.clone(), fields, takes_flows, remote };
+    let opening = Opening { name: sink.name.clone(), fields, takes_flows, ledger: None, remote };
     let connector = sink.to.open(&opening)?;
     Ok(sink::check(connector, test_row(config, sink, id), timeout))
 }

@@ -17,7 +17,7 @@ mod summary;
 mod table;
 mod write;
 
-pub(crate) use args::Args;
+pub(crate) use args::{Args, tell};
 
 use crate::exit::{self, Failure};
 use crate::live::{Next, wait};

@@ -23,7 +23,7 @@ pub(crate) const VERSION_AND_COMMIT: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("WEIR_COMMIT"), ")");
 
 /// Every part that a build may leave out, and whether this one has it. By the names of cargo's features.
-const FEATURES: [(&str, bool); 9] = [
+const FEATURES: [(&str, bool); 10] = [
     ("gobgp", cfg!(feature = "gobgp")),
     ("http", cfg!(feature = "http")),
     ("kafka", cfg!(feature = "kafka")),
@@ -32,6 +32,7 @@ const FEATURES: [(&str, bool); 9] = [
     ("parquet", cfg!(feature = "parquet")),
     ("redis", cfg!(feature = "redis")),
     ("s3", cfg!(feature = "s3")),
+    ("store", cfg!(feature = "store")),
     ("tls", cfg!(feature = "tls")),
 ];
 

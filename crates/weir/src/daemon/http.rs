@@ -60,6 +60,8 @@ pub(crate) struct Shown {
     pub(crate) sockets_elsewhere: Option<String>,
     /// `None` without an analysis.
     pub(crate) flows: Option<ShownFlows>,
+    /// `None` without a store.
+    pub(crate) query: Option<admin::Query>,
 }
 
 /// What is shown of flows.
@@ -223,6 +225,14 @@ pub(crate) fn served_flows(config: &Config) -> Option<(Option<SocketAddr>, bool,
     Some((flows.rest, flows.takes_changes(), flows.rest_flows_max))
 }
 
+/// Where the history is that a server shows.
+pub(crate) fn served_store(config: &Config) -> Option<&Path> {
+    config.sinks.iter().find_map(|sink| match &sink.to {
+        config::Sink::Store(store) => Some(store.folder.as_path()),
+        _ => None,
+    })
+}
+
 /// Where scripts of sFlow-RT are served.
 pub(crate) fn rest_address(config: &Config) -> Option<SocketAddr> {
     config.flows.as_ref().and_then(|flows| flows.rest)
@@ -274,6 +284,7 @@ impl Http {
             pages: pages(&flows.shared),
             figures: figures(&flows.shared, &flows.exported),
         });
+        state.query.clone_from(&shown.query);
         let rest = shown.flows.as_ref().and_then(|flows| flows.rest.as_ref());
         let rest = rest.zip(bound.rest.as_ref()).map(|((site, changes), listener)| {
             let bind = listener.local_addr().map_or(bind, |addr| addr.ip());

@@ -7,7 +7,7 @@
 mod apply;
 
 use super::flows::{self, Flowing, Shared};
-use super::http::{Bound, rest_address, served_flows, sockets_elsewhere};
+use super::http::{Bound, rest_address, served_flows, served_store, sockets_elsewhere};
 use super::mitigation;
 use super::open::{self, OpenSocket, OpenTarget, Place};
 use super::sinks::{Fed, Sinks};
@@ -198,7 +198,8 @@ impl Daemon {
         let shows_the_same = config.statsd == self.config.statsd
             && config.sockets.is_some() == self.config.sockets.is_some()
             && sockets_elsewhere(config) == sockets_elsewhere(&self.config)
-            && served_flows(config) == served_flows(&self.config);
+            && served_flows(config) == served_flows(&self.config)
+            && served_store(config) == served_store(&self.config);
 
         let answers_the_same = config.admin == self.config.admin
             && self.admin_bound.has_the_same_files(&config.admin)?;

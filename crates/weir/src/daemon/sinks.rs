@@ -47,6 +47,8 @@ pub(super) struct Sinks {
     flows: Fanout,
     /// What feeds a sink with the datagrams of a listener, by the names of both. Each has a ring reader of its own.
     listeners: BTreeMap<(String, String), Feed>,
+    /// For sinks that write it down.
+    ledger: Option<Arc<Ledger>>,
 }
 
 /// What one listener gives one sink.
@@ -105,9 +107,9 @@ impl Sinks {
         config: &Config,
         names: &Names,
         last: LastLedger,
-        ledger: &Ledger,
+        ledger: &Arc<Ledger>,
     ) -> anyhow::Result<Sinks> {
-        let mut sinks = Sinks::default();
+        let mut sinks = Sinks { ledger: Some(Arc::clone(ledger)), ..Sinks::default() };
         let plan = sinks.prepare(config, names, last)?;
         match sinks.apply(plan, ledger, Duration::ZERO).into_iter().next() {
             Some(failure) => Err(Failure::Unavailable.error(failure)),
@@ -156,7 +158,12 @@ impl Sinks {
                     // Protobuf has no trace of what is absent, and is written fastest whole.
                     let whole = |own: FieldSet| if is_protobuf { own.with(&absent) } else { own };
                     let fields = own.map(whole);
-                    Fate::Open(Box::new(open_one(wanted, fields, names, last)?))
+                    Fate::Open(Box::new(open_one(
+                        wanted,
+                        fields,
+                        (names, self.ledger.as_ref()),
+                        last,
+                    )?))
                 }
             });
         }
@@ -388,7 +395,7 @@ impl Draining {
 fn open_one(
     wanted: &SinkConfig,
     fields: Option<FieldSet>,
-    names: &Names,
+    (names, ledger): (&Names, Option<&Arc<Ledger>>),
     last: LastLedger,
 ) -> anyhow::Result<Opened> {
     match &wanted.to {
@@ -419,7 +426,8 @@ fn open_one(
     }
     let takes_flows = wanted.from.contains(&Source::Flows);
     let (name, remote_addr) = (wanted.name.clone(), remote.clone());
-    let opening = Opening { name, fields, takes_flows, remote: remote_addr };
+    let opening =
+        Opening { name, fields, takes_flows, ledger: ledger.cloned(), remote: remote_addr };
     let connector = wanted.to.open(&opening).with_context(|| format!("sink {}", wanted.name))?;
     Ok(Opened { config: wanted.clone(), fields, remote, connector })
 }

@@ -49,6 +49,8 @@ mod operators;
 mod pipes;
 mod preserve_source;
 mod prometheus;
+#[cfg(feature = "store")]
+mod query_command;
 mod real_collectors;
 mod real_statsd;
 mod real_syslog;

@@ -355,7 +355,7 @@ pub(super) fn rows_of_terminal() -> Option<usize> {
 }
 
 /// Says something that is not data.
-pub(super) fn tell(text: std::fmt::Arguments<'_>) {
+pub(crate) fn tell(text: std::fmt::Arguments<'_>) {
     // There is nowhere left to say it when standard error is closed.
     let text = Room::of(&io::stderr()).folded(&format!("weir: {text}\n"));
     let _ = io::stderr().write_all(text.as_bytes());

@@ -1,0 +1,169 @@
+//! The store as a destination: a batch is a transaction, and each of its rows a part.
+
+use ledger::{Event, Gauge, Ledger, Reason, RejectClass, Trouble};
+use record::{Row, RowKind};
+use sink::batch::{Attempt, Encoded, Failure, Fate, Outcome, Part, PartKey, Parts, Sent};
+use sink::{BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed};
+use std::error::Error as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::{Error, Options, Writer};
+
+/// Time between two looks at the ledger.
+const LEDGER_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A store in a folder, which also writes down what the ledger counts, if there is one.
+pub(super) fn connector(options: Options, ledger: Option<Arc<Ledger>>) -> Connector {
+    let destination = move || {
+        let folder = options.folder.clone();
+        let writer = Writer::open(options.clone()).map_err(|error| trouble(&folder, &error))?;
+        Ok(Box::new(Store {
+            writer,
+            folder,
+            ledger: ledger.clone(),
+            ledger_due: Instant::now() + LEDGER_INTERVAL,
+            done: Vec::new(),
+            trouble: None,
+        }) as Box<dyn Destination>)
+    };
+    let form = || Form::Mixed(Box::new(Rows::default()));
+    Connector { form: Box::new(form), destination: Box::new(destination) }
+}
+
+/// Rows one after another, each with its kind before it.
+#[derive(Default)]
+struct Rows {
+    encoded: Encoded,
+}
+
+impl BatchEncoder for Rows {
+    fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
+        self.encoded.bytes.push(row.kind as u8);
+        self.encoded.bytes.extend_from_slice(row.bytes);
+        let (end, row_bytes) = (self.encoded.bytes.len(), row.bytes.len() as u64);
+        self.encoded.parts.push(Part { end, rows: 1, row_bytes, key });
+        Pushed::Taken
+    }
+
+    fn bytes(&self) -> usize {
+        self.encoded.bytes.len()
+    }
+
+    fn finish(&mut self) -> Encoded {
+        std::mem::take(&mut self.encoded)
+    }
+}
+
+fn row_of(part: &[u8]) -> (RowKind, &[u8]) {
+    let (kind, message) = part.split_first().unwrap_or((&0, &[]));
+    let kind = RowKind::ALL.into_iter().find(|one| *one as u8 == *kind);
+    (kind.unwrap_or(RowKind::Record), message)
+}
+
+struct Store {
+    writer: Writer,
+    folder: PathBuf,
+    ledger: Option<Arc<Ledger>>,
+    ledger_due: Instant,
+    done: Vec<Outcome>,
+    /// What was wrong at the last step, besides inserting.
+    trouble: Option<Trouble>,
+}
+
+impl Store {
+    fn step(&mut self) -> Result<(), Error> {
+        self.writer.step(sys::clock::realtime_ns())?;
+        if Instant::now() >= self.ledger_due {
+            self.ledger_due = Instant::now() + LEDGER_INTERVAL;
+            self.record_ledger()?;
+        }
+        Ok(())
+    }
+
+    fn record_ledger(&mut self) -> Result<(), Error> {
+        match &self.ledger {
+            Some(ledger) => self.writer.record_ledger(&ledger.snapshot()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Destination for Store {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        let Attempt { batch, parts } = &attempt;
+        let places: Vec<usize> = parts.places(batch.encoded.parts.len()).collect();
+        let rows = places.iter().map(|place| row_of(batch.part(*place)));
+        match self.writer.insert(rows) {
+            Ok(inserted) if inserted.unreadable.is_empty() => {
+                self.done.push(Outcome::all(batch.id, Fate::Acknowledged));
+            }
+            Ok(inserted) => {
+                let (unreadable, read): (Vec<_>, Vec<_>) =
+                    (0..places.len()).partition(|at| inserted.unreadable.binary_search(at).is_ok());
+                let of = |some: Vec<usize>| {
+                    Parts::Some(some.into_iter().map(|at| places[at] as u32).collect())
+                };
+                let says = "a row is not one that this version can read".to_owned();
+                let rejected = Fate::Rejected { class: RejectClass::Invalid, says };
+                self.done.extend([
+                    Outcome { batch: batch.id, parts: of(read), fate: Fate::Acknowledged },
+                    Outcome { batch: batch.id, parts: of(unreadable), fate: rejected },
+                ]);
+            }
+            Err(error) => {
+                // What failed has been rolled back: no row of it is there.
+                let failure = Failure {
+                    sent: Sent::No,
+                    reason: Some(Reason::WriteError),
+                    after: None,
+                    trouble: trouble(&self.folder, &error),
+                };
+                self.done.push(Outcome::all(batch.id, Fate::Failed(failure)));
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        done.append(&mut self.done);
+        let step = self.step();
+        self.trouble = step.err().map(|error| trouble(&self.folder, &error));
+    }
+
+    fn figures(&self) -> OwnFigures {
+        let figures = self.writer.figures();
+        OwnFigures {
+            events: vec![
+                (Event::FilesRemoved, figures.files_removed),
+                (Event::LeftoversRemoved, figures.strays_removed),
+            ],
+            gauges: vec![(Gauge::FolderBytes, figures.bytes)],
+            trouble: self.trouble.clone(),
+        }
+    }
+
+    fn close(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        done.append(&mut self.done);
+        // What comes after it is in the last ledger alone.
+        let _ = self.record_ledger();
+    }
+}
+
+fn trouble(folder: &std::path::Path, error: &Error) -> Trouble {
+    let what = match error.source() {
+        Some(source) => format!("store {}: {error}: {source}", folder.display()),
+        None => format!("store {}: {error}", folder.display()),
+    };
+    let folder = folder.display();
+    let fix = match error {
+        Error::Newer { .. } | Error::Foreign(_) | Error::Locked(_) => {
+            "give this sink another folder".to_owned()
+        }
+        error if error.is_full() => {
+            format!("free space on the file system of {folder}, or lower history_size")
+        }
+        _ => format!("see that {folder} can be written: ls -ld {folder}"),
+    };
+    Trouble { what, fix }
+}

@@ -1,0 +1,134 @@
+//! An hour of 10,000 sockets that all change at every poll of 10 s, into a store: CPU time of the process, bytes, and how long named
+//! questions take. `cargo bench -p store --bench store`; without `--bench` it is a minute of 100 sockets. The store is kept in the folder of
+//! the build.
+
+#![expect(clippy::print_stdout, reason = "a bench prints what it finds")]
+
+#[path = "../../record/tests/record/support.rs"]
+mod support;
+
+use record::{ChunkBuilder, RowKind, SocketRecord};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use store::{Limits, NAMED, Options, Parameters, Reader, Writer};
+use sys::clock::process_cpu_ns;
+
+const START_NS: u64 = 1_795_626_000_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+const POLL_SECONDS: u64 = 10;
+
+fn main() {
+    let is_bench = std::env::args().any(|argument| argument == "--bench");
+    let (sockets, polls) = if is_bench { (10_000, 360) } else { (100, 6) };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-store");
+    let _ = std::fs::remove_dir_all(&folder);
+    let options = Options {
+        folder: folder.clone(),
+        keep_age: None,
+        keep_bytes: None,
+        segment_age: Duration::from_secs(3_600),
+        keys_max: 1_000,
+    };
+    let mut writer = Writer::open(options).expect("the folder of the build can be written");
+
+    let mut random = testkit::Random(1);
+    let connections: Vec<_> = (0..sockets).map(|_| support::realistic(&mut random)).collect();
+    let (mut inserting_ns, mut longest) = (0, Duration::ZERO);
+    let began_ns = process_cpu_ns();
+    let mut making_ns = 0;
+    for poll in 0..polls {
+        let before_ns = process_cpu_ns();
+        let chunk = a_poll(&connections, poll, &mut random);
+        let made_ns = process_cpu_ns();
+        making_ns += made_ns - before_ns;
+        let began = Instant::now();
+        let rows = chunk.rows().map(|row| (row.kind, row.bytes)).collect::<Vec<(RowKind, &[u8])>>();
+        writer.insert(rows.into_iter()).expect("the disk has room");
+        longest = longest.max(began.elapsed());
+        inserting_ns += process_cpu_ns() - made_ns;
+        writer.step(START_NS).expect("the disk has room");
+    }
+    writer.seal_all().expect("the disk has room");
+    let all_ns = process_cpu_ns() - began_ns - making_ns;
+
+    let rows = sockets * polls;
+    let per_row = |ns: u64| ns as f64 / rows as f64;
+    println!(
+        "inserting: {:.0} ns of CPU a row; longest transaction {longest:?}",
+        per_row(inserting_ns)
+    );
+    println!(
+        "all, with sealing: {:.0} ns of CPU a row, {:.2} % of a core at 1,000 rows/s",
+        per_row(all_ns),
+        per_row(all_ns) / 1e4
+    );
+    let files: u64 = sizes(&folder.join("raw")).sum();
+    let database: u64 = sizes(&folder).sum();
+    println!(
+        "{:.1} bytes a raw row sealed; {database} bytes of SQLite for {polls} polls",
+        files as f64 / rows as f64
+    );
+    println!(
+        "{} MiB resident at most",
+        sys::process::peak_resident_bytes().unwrap_or_default() >> 20
+    );
+    ask_all(&folder, polls, connections[0].cookie);
+}
+
+/// What a poll finds: times and counters go on, round-trip times vary.
+fn a_poll(
+    connections: &[SocketRecord<'static>],
+    poll: u64,
+    random: &mut testkit::Random,
+) -> record::Chunk {
+    let mut builder = ChunkBuilder::new(1, [0; 16]);
+    for (at, connection) in connections.iter().enumerate() {
+        let bytes = connection.bytes_sent.unwrap_or_default() + poll * 10_000;
+        builder.record(&SocketRecord {
+            time_unix_ns: Some(START_NS + poll * POLL_SECONDS * SECOND_NS + at as u64 * 2_000),
+            cookie: Some(1_000_000 + at as u64),
+            poll: Some(poll),
+            sequence: Some(poll * connections.len() as u64 + at as u64),
+            bytes_sent: Some(bytes),
+            bytes_acked: Some(bytes),
+            bytes_sent_delta: Some(10_000),
+            rtt_us: connection
+                .rtt_us
+                .map(|rtt| rtt / 2 + random.below(u64::from(rtt / 2) + 1) as u32),
+            ..*connection
+        });
+    }
+    builder.cut(None).expect("it has rows")
+}
+
+fn sizes(folder: &Path) -> impl Iterator<Item = u64> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .filter(|about| about.is_file())
+        .map(|about| about.len())
+}
+
+fn ask_all(folder: &Path, polls: u64, _cookie: Option<u64>) {
+    let parameters = Parameters {
+        since_unix_ns: START_NS,
+        until_unix_ns: START_NS + polls * POLL_SECONDS * SECOND_NS,
+        limit: 100,
+        cookie: Some(1_000_007),
+        namespace: None,
+    };
+    let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
+    let group = "SELECT systemd_unit, count(*), avg(rtt_us) FROM sockets GROUP BY systemd_unit";
+    let named = NAMED
+        .iter()
+        .map(|named| (named.name, named.statement(&parameters).expect("it has its parameters")));
+    for (name, statement) in named.chain([("group all raw rows by unit", group.to_owned())]) {
+        let reader = Reader::open(folder).expect("it was written");
+        let mut times =
+            (0..5).map(|_| reader.ask(&statement, limits).expect("it is answered").elapsed);
+        let first = times.next().unwrap_or_default();
+        let mut rest: Vec<_> = times.collect();
+        rest.sort_unstable();
+        println!("{name}: first {first:?}, median {:?}", rest[rest.len() / 2]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Segments: where raw rows are. The database says so, in the transactions that move them.
+
+use rusqlite::{Connection, params};
+
+/// Raw rows of some minutes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) id: i64,
+    pub(crate) first_unix_ns: i64,
+    pub(crate) last_unix_ns: i64,
+    pub(crate) rows: i64,
+    /// Of the messages while it is hot, then of the file.
+    pub(crate) bytes: i64,
+    /// The file's name; `None` while it is hot.
+    pub(crate) file: Option<String>,
+}
+
+impl Segment {
+    /// The table of a hot segment.
+    pub(crate) fn table(id: i64) -> String {
+        format!("hot_{id}")
+    }
+
+    /// Makes the table of a new one.
+    pub(crate) fn create(connection: &Connection) -> rusqlite::Result<Segment> {
+        connection
+            .execute("INSERT INTO segments VALUES (NULL, ?1, ?2, 0, 0, NULL)", [i64::MAX, 0])?;
+        let id = connection.last_insert_rowid();
+        let table = Segment::table(id);
+        connection.execute_batch(&format!(
+            "CREATE TABLE {table} (time_unix_ns INTEGER, cookie INTEGER, message BLOB)"
+        ))?;
+        Ok(Segment { id, first_unix_ns: i64::MAX, last_unix_ns: 0, rows: 0, bytes: 0, file: None })
+    }
+
+    /// Adds a row.
+    pub(crate) fn push(
+        &mut self,
+        connection: &Connection,
+        (time_unix_ns, cookie): (i64, i64),
+        message: &[u8],
+    ) -> rusqlite::Result<()> {
+        let insert = format!("INSERT INTO hot_{} VALUES (?1, ?2, ?3)", self.id);
+        connection.prepare_cached(&insert)?.execute(params![time_unix_ns, cookie, message])?;
+        self.first_unix_ns = self.first_unix_ns.min(time_unix_ns);
+        self.last_unix_ns = self.last_unix_ns.max(time_unix_ns);
+        self.rows += 1;
+        self.bytes += message.len() as i64;
+        Ok(())
+    }
+
+    /// Writes down what it has.
+    pub(crate) fn save(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let update = "UPDATE segments SET first_unix_ns = ?2, last_unix_ns = ?3, rows = ?4, bytes = ?5 WHERE id = ?1";
+        let Segment { id, first_unix_ns, last_unix_ns, rows, bytes, .. } = self;
+        connection.prepare_cached(update)?.execute([
+            id,
+            first_unix_ns,
+            last_unix_ns,
+            rows,
+            bytes,
+        ])?;
+        Ok(())
+    }
+
+    /// Its rows are in a file from now on, and nowhere else.
+    pub(crate) fn seal(
+        connection: &Connection,
+        id: i64,
+        file: &str,
+        bytes: i64,
+    ) -> rusqlite::Result<()> {
+        let update = "UPDATE segments SET file = ?2, bytes = ?3 WHERE id = ?1";
+        connection.execute(update, params![id, file, bytes])?;
+        connection.execute_batch(&format!("DROP TABLE {}", Segment::table(id)))
+    }
+}
+
+/// Every segment, the oldest first.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Segment>> {
+    let select = "SELECT id, first_unix_ns, last_unix_ns, rows, bytes, file FROM segments ORDER BY first_unix_ns, id";
+    let mut statement = connection.prepare_cached(select)?;
+    let segments = statement.query_map([], |row| {
+        Ok(Segment {
+            id: row.get(0)?,
+            first_unix_ns: row.get(1)?,
+            last_unix_ns: row.get(2)?,
+            rows: row.get(3)?,
+            bytes: row.get(4)?,
+            file: row.get(5)?,
+        })
+    })?;
+    segments.collect()
+}

@@ -1,0 +1,63 @@
+use std::io;
+use std::path::PathBuf;
+
+/// Why the store cannot do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The folder or one of its files cannot be used.
+    #[error("{}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// There is no store in the folder.
+    #[error("{} has no store: it has no file history.sqlite", .0.display())]
+    NoStore(PathBuf),
+    /// The store was written by a newer Weir, and is left as it is.
+    #[error("{} has version {found} of the store, and this Weir knows versions up to {known}; use the Weir that wrote it, or another folder", path.display())]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    /// The file is something else's.
+    #[error("{} is a database, and not a store of Weir's", .0.display())]
+    Foreign(PathBuf),
+    /// Another process writes there.
+    #[error("{} is written by another process", .0.display())]
+    Locked(PathBuf),
+    /// SQLite refuses, for example because the disk is full.
+    #[error("{context}: {source}")]
+    Sqlite { context: &'static str, source: rusqlite::Error },
+    /// The statement is not one that may be run here.
+    #[error("{0}")]
+    Refused(String),
+    /// The statement took longer than it may.
+    #[error("stopped after {seconds} s, the limit; ask for less, or raise --timeout")]
+    Timeout { seconds: f64 },
+    /// The statement is wrong.
+    #[error("{0}")]
+    Statement(String),
+    /// A Parquet file cannot be made or read.
+    #[error("{}: {source}", path.display())]
+    Parquet { path: PathBuf, source: parquet::errors::ParquetError },
+}
+
+impl Error {
+    /// Whether the disk, or what the store may take of it, is full.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Error::Sqlite { source, .. } => {
+                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            }
+            Error::File { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Says what was done when SQLite refused.
+pub(crate) fn sqlite(context: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
+    move |source| Error::Sqlite { context, source }
+}
+
+/// Says which file it was.
+pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+    let path = path.into();
+    move |source| Error::File { path, source }
+}

@@ -1,0 +1,244 @@
+//! SQL on a store, which can only read.
+
+use crate::error::{Error, sqlite};
+use crate::functions;
+use crate::scan::Source;
+use crate::schema;
+use crate::table;
+use record::{
+    CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, PollTotals, SocketRecord,
+};
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, ErrorCode, Statement};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A value of an answer.
+pub use rusqlite::types::Value;
+
+/// Steps of SQLite's machine between two looks at the clock.
+const STEPS: i32 = 1_000;
+
+/// What SQLite refuses beyond: (limit, value).
+const LIMITS: &[(Limit, i32)] = &[
+    (Limit::SQLITE_LIMIT_LENGTH, 16 << 20),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
+    (Limit::SQLITE_LIMIT_COLUMN, 256),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 50),
+    (Limit::SQLITE_LIMIT_FUNCTION_ARG, 32),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),
+    (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 100),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
+
+/// Memory that the rows of an answer may take.
+const ANSWER_MAX_BYTES: usize = 64 << 20;
+
+/// What a statement may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub time: Duration,
+    /// Rows of an answer; it says whether there were more.
+    pub rows_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { time: Duration::from_secs(10), rows_max: 10_000 }
+    }
+}
+
+/// A column of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    /// As in the field reference; empty for none, and where it is not known.
+    pub unit: String,
+}
+
+/// What a statement says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<Value>>,
+    pub elapsed: Duration,
+    /// Whether there were more rows than may be.
+    pub is_truncated: bool,
+}
+
+/// Answers statements. What it sees is a snapshot, taken when a statement begins.
+pub struct Reader {
+    connection: Connection,
+    source: Arc<Source>,
+    /// When the running statement has to end, in nanoseconds of the monotonic clock.
+    deadline_ns: Arc<AtomicU64>,
+}
+
+impl Reader {
+    /// Opens a store to read it, also while a daemon writes there.
+    ///
+    /// # Errors
+    /// There is none, or a newer Weir wrote it.
+    pub fn open(folder: &Path) -> Result<Reader, Error> {
+        let mut connection = schema::open_reader(folder)?;
+        let source = Arc::new(Source::open(folder)?);
+        let deadline_ns = Arc::new(AtomicU64::new(u64::MAX));
+        confine(&mut connection, &source, &deadline_ns)
+            .map_err(sqlite("cannot prepare the store for questions"))?;
+        Ok(Reader { connection, source, deadline_ns })
+    }
+
+    /// Answers one statement.
+    ///
+    /// # Errors
+    /// It is wrong, it would do more than read, or it takes too long.
+    pub fn ask(&self, statement: &str, limits: Limits) -> Result<Answer, Error> {
+        let began = Instant::now();
+        let limit_ns = u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX);
+        self.deadline_ns
+            .store(sys::clock::monotonic_ns().saturating_add(limit_ns), Ordering::Relaxed);
+
+        self.source.begin()?;
+        let answered = self.run(statement, limits);
+        self.source.end();
+        self.deadline_ns.store(u64::MAX, Ordering::Relaxed);
+        let (columns, rows, is_truncated) = answered.map_err(|error| told(error, limits))?;
+        Ok(Answer { columns, rows, elapsed: began.elapsed(), is_truncated })
+    }
+
+    /// How SQLite would go about a statement: a line for each step.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn explain(&self, statement: &str) -> Result<Vec<String>, Error> {
+        let limits = Limits::default();
+        self.source.begin()?;
+        let lines = || {
+            let mut statement =
+                self.connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}"))?;
+            let lines = statement.query_map([], |row| row.get::<_, String>(3))?;
+            lines.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let lines = lines();
+        self.source.end();
+        lines.map_err(|error| told(error, limits))
+    }
+
+    fn run(
+        &self,
+        statement: &str,
+        limits: Limits,
+    ) -> rusqlite::Result<(Vec<Column>, Vec<Vec<Value>>, bool)> {
+        let mut statement = self.connection.prepare(statement)?;
+        let columns = columns_of(&statement);
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            if all.len() == limits.rows_max || bytes > ANSWER_MAX_BYTES {
+                return Ok((columns, all, true));
+            }
+            let values = (0..columns.len()).map(|at| row.get::<_, Value>(at));
+            let values = values.collect::<rusqlite::Result<Vec<_>>>()?;
+            bytes += values.iter().map(bytes_of).sum::<usize>();
+            all.push(values);
+        }
+        Ok((columns, all, false))
+    }
+}
+
+/// Leaves a connection nothing but reading this store.
+fn confine(
+    connection: &mut Connection,
+    source: &Arc<Source>,
+    deadline_ns: &Arc<AtomicU64>,
+) -> rusqlite::Result<()> {
+    functions::register(connection)?;
+    table::register(connection, source)?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cache_size", -16_384)?;
+    for (limit, value) in LIMITS {
+        connection.set_limit(*limit, *value)?;
+    }
+
+    let deadline_ns = Arc::clone(deadline_ns);
+    let is_late = move || sys::clock::monotonic_ns() > deadline_ns.load(Ordering::Relaxed);
+    connection.progress_handler(STEPS, Some(is_late))?;
+    // Last: from here on, nothing else is possible.
+    connection.authorizer(Some(allow))
+}
+
+/// Selecting, reading tables, calling functions, and recursion: everything else is refused.
+fn allow(context: AuthContext<'_>) -> Authorization {
+    match context.action {
+        AuthAction::Select
+        | AuthAction::Read { .. }
+        | AuthAction::Function { .. }
+        | AuthAction::Recursive => Authorization::Allow,
+        _ => Authorization::Deny,
+    }
+}
+
+fn told(error: rusqlite::Error, limits: Limits) -> Error {
+    let text = match &error {
+        rusqlite::Error::SqliteFailure(failure, text) => {
+            let text = text.clone().unwrap_or_else(|| failure.to_string());
+            match failure.code {
+                ErrorCode::OperationInterrupted => {
+                    return Error::Timeout { seconds: limits.time.as_secs_f64() };
+                }
+                ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly => {
+                    let why = "only SELECT can be run here: the store can be read and not changed";
+                    return Error::Refused(format!("{why} ({text})"));
+                }
+                _ => text,
+            }
+        }
+        rusqlite::Error::MultipleStatement => {
+            "write one statement, without another after it".to_owned()
+        }
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    };
+    Error::Statement(text)
+}
+
+fn columns_of(statement: &Statement<'_>) -> Vec<Column> {
+    let column = |name: &str| Column { name: name.to_owned(), unit: unit_of(name).to_owned() };
+    statement.column_names().map(column).collect()
+}
+
+/// The unit of a field of this name, or else the one that the name ends with.
+fn unit_of(name: &str) -> &'static str {
+    let tables: [&[Field]; 6] = [
+        SocketRecord::FIELDS,
+        PollTotals::FIELDS,
+        DatagramRecord::FIELDS,
+        FlowRecord::FIELDS,
+        CounterRecord::FIELDS,
+        FlowTotals::FIELDS,
+    ];
+    let field = tables.iter().find_map(|table| table.iter().find(|field| field.name == name));
+    let endings =
+        [("_unix_ns", "ns"), ("_ns", "ns"), ("_us", "µs"), ("_ms", "ms"), ("_bytes", "bytes")];
+    let by_ending = || endings.iter().find(|(ending, _)| name.ends_with(ending));
+    match field {
+        Some(field) => field.unit,
+        None => by_ending().map_or("", |(_, unit)| unit),
+    }
+}
+
+fn bytes_of(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Text(text) => text.len(),
+            Value::Blob(blob) => blob.len(),
+            _ => 0,
+        }
+}

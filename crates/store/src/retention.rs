@@ -1,0 +1,170 @@
+//! What goes when the store is older or larger than it may be: the oldest, a little at a time.
+
+use crate::catalog::{self, Segment};
+use crate::error::{Error, sqlite};
+use crate::schema;
+use crate::tables;
+use rusqlite::{Connection, Transaction};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Rows that one step deletes at most of each table: 14 µs a row.
+const ROWS_MAX: i64 = 2_000;
+
+/// How long one step deletes at most while there are too many rows: a batch waits meanwhile.
+const PRUNE_MAX: Duration = Duration::from_millis(100);
+
+/// Pages that one step gives back to the file system: 14 ms.
+const PAGES_MAX: i64 = 500;
+
+/// The share of the size limit that tables of the database may take before their oldest rows go, in hundredths.
+const TABLES_PERCENT: u64 = 50;
+
+/// What the store may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Rows of before this go.
+    pub(crate) oldest_unix_ns: Option<i64>,
+    pub(crate) bytes_max: Option<u64>,
+}
+
+/// What is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) database_bytes: u64,
+    /// Of the database, segments that are not sealed.
+    pub(crate) hot_bytes: u64,
+    pub(crate) files_bytes: u64,
+}
+
+impl Size {
+    /// Both together.
+    pub(crate) fn total(self) -> u64 {
+        self.database_bytes + self.files_bytes
+    }
+}
+
+/// Measures the store. Pages that are free do not count: they are used before the file grows.
+pub(crate) fn size(connection: &Connection) -> Result<Size, Error> {
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let measured = || {
+        let pages = number("page_count")? - number("freelist_count")?;
+        let segments: (i64, i64) = connection.query_row(
+            "SELECT ifnull(sum(bytes) FILTER (WHERE file IS NULL), 0), ifnull(sum(bytes) FILTER (WHERE file IS NOT NULL), 0)
+             FROM segments",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok((pages * number("page_size")?, segments))
+    };
+    let (database, (hot, files)) = measured().map_err(sqlite("cannot measure the store"))?;
+    let bytes = |number: i64| number.max(0) as u64;
+    Ok(Size { database_bytes: bytes(database), hot_bytes: bytes(hot), files_bytes: bytes(files) })
+}
+
+/// Does one step of what is due. Returns how many files went.
+pub(crate) fn step(
+    connection: &mut Connection,
+    folder: &Path,
+    bounds: Bounds,
+) -> Result<u64, Error> {
+    let size = size(connection)?;
+    let segments = catalog::all(connection).map_err(sqlite("cannot list segments"))?;
+    let dropped = dropped(&segments, size, bounds);
+    let work = |transaction: Transaction<'_>| {
+        for segment in &dropped {
+            transaction.execute("DELETE FROM segments WHERE id = ?1", [segment.id])?;
+        }
+        transaction.commit()
+    };
+    connection.transaction().and_then(work).map_err(sqlite("cannot remove what is old"))?;
+
+    let began = Instant::now();
+    while prune_once(connection, bounds)? && began.elapsed() < PRUNE_MAX {}
+
+    // No reader begins with them any more; one that has them open keeps what it has.
+    for file in dropped.iter().filter_map(|segment| segment.file.as_deref()) {
+        let path = schema::raw(folder).join(file);
+        fs::remove_file(&path).map_err(|source| Error::File { path, source })?;
+    }
+    give_back(connection).map_err(sqlite("cannot shrink the store"))?;
+    Ok(dropped.len() as u64)
+}
+
+/// Sealed segments that go, the oldest first.
+fn dropped(segments: &[Segment], size: Size, bounds: Bounds) -> Vec<&Segment> {
+    let mut left = size.total();
+    let mut dropped = Vec::new();
+    for segment in segments.iter().filter(|segment| segment.file.is_some()) {
+        let is_old = bounds.oldest_unix_ns.is_some_and(|oldest| segment.last_unix_ns < oldest);
+        let is_too_much = bounds.bytes_max.is_some_and(|max| left > max);
+        if is_old || is_too_much {
+            left = left.saturating_sub(segment.bytes.max(0) as u64);
+            dropped.push(segment);
+        }
+    }
+    dropped
+}
+
+/// Deletes some rows that are too old, or too many. Returns whether there are still too many.
+fn prune_once(connection: &mut Connection, bounds: Bounds) -> Result<bool, Error> {
+    let size = size(connection)?;
+    let tables_max = bounds.bytes_max.map(|max| max / 100 * TABLES_PERCENT);
+    let is_crowded =
+        tables_max.is_some_and(|max| size.database_bytes.saturating_sub(size.hot_bytes) > max);
+    let work = |transaction: Transaction<'_>| {
+        prune(&transaction, bounds.oldest_unix_ns, is_crowded)?;
+        transaction.commit()
+    };
+    connection.transaction().and_then(work).map_err(sqlite("cannot remove what is old"))?;
+    Ok(is_crowded)
+}
+
+fn prune(
+    connection: &Connection,
+    oldest_unix_ns: Option<i64>,
+    is_crowded: bool,
+) -> rusqlite::Result<()> {
+    let cutoff = match (is_crowded, oldest_unix_ns) {
+        (true, _) => i64::MAX,
+        (false, Some(oldest)) => oldest,
+        (false, None) => return Ok(()),
+    };
+    for table in tables::NAMES {
+        let delete = format!(
+            "DELETE FROM {table} WHERE rowid IN
+             (SELECT rowid FROM {table} WHERE time_unix_ns < ?1 ORDER BY time_unix_ns LIMIT ?2)"
+        );
+        connection.prepare_cached(&delete)?.execute([cutoff, ROWS_MAX])?;
+    }
+
+    // The keys of these begin with the dimension: one time after another.
+    for (table, spans_max) in [("sockets_minute", 1), ("sockets_hour", 1)] {
+        for dimension in ["all", "unit", "peer", "service", "path"] {
+            let delete = format!(
+                "DELETE FROM {table} WHERE dimension = ?1 AND time_unix_ns < ?2 AND time_unix_ns IN
+                 (SELECT DISTINCT time_unix_ns FROM {table} WHERE dimension = ?1 ORDER BY time_unix_ns LIMIT {spans_max})"
+            );
+            connection.prepare_cached(&delete)?.execute(rusqlite::params![dimension, cutoff])?;
+        }
+    }
+    let delete = "DELETE FROM ledger WHERE time_unix_ns < ?1 AND time_unix_ns IN
+         (SELECT DISTINCT time_unix_ns FROM ledger ORDER BY time_unix_ns LIMIT 20)";
+    connection.prepare_cached(delete)?.execute([cutoff])?;
+    Ok(())
+}
+
+fn give_back(connection: &Connection) -> rusqlite::Result<()> {
+    let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+    // Free pages are used again; only many of them are given back.
+    if free < 4 * PAGES_MAX {
+        return Ok(());
+    }
+    // The pragma does its work while it is stepped.
+    let mut statement =
+        connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_MAX})"))?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The database: how it is opened, its version, its tables.
+
+use crate::error::{Error, file, sqlite};
+use crate::tables;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The version of the tables. A store of another one is not touched, unless this Weir knows how to bring it here.
+pub const SCHEMA_VERSION: i64 = 1;
+
+/// What tells a store from other databases ("weir").
+const APPLICATION_ID: i64 = 0x7765_6972;
+
+/// How long one waits for the other: a writer for a reader's checkpoint, a reader for recovery after a crash.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// The owner writes, the group reads: rows name processes, addresses and users.
+const FOLDER_MODE: u32 = 0o750;
+
+/// Where the database lies.
+pub(crate) fn database(folder: &Path) -> PathBuf {
+    folder.join("history.sqlite")
+}
+
+/// Where sealed segments lie.
+pub(crate) fn raw(folder: &Path) -> PathBuf {
+    folder.join("raw")
+}
+
+/// Makes the folder if it is not there, and sees to it that no other process writes to the store while the file is open.
+pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
+    let raw = raw(folder);
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&raw).map_err(file(&raw))?;
+    let path = folder.join("lock");
+    let opened = File::options().create(true).append(true).open(&path).map_err(file(&path))?;
+    match opened.try_lock() {
+        Ok(()) => Ok(opened),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked(folder.to_owned())),
+        Err(TryLockError::Error(source)) => Err(Error::File { path, source }),
+    }
+}
+
+/// Opens the store for the one writer that it has.
+pub(crate) fn open_writer(folder: &Path) -> Result<Connection, Error> {
+    let path = database(folder);
+    let is_new = !fs::metadata(&path).is_ok_and(|found| found.len() > 0);
+
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection =
+        Connection::open_with_flags(&path, flags).map_err(sqlite("cannot open the store"))?;
+    connection.busy_timeout(BUSY_WAIT).map_err(sqlite("cannot open the store"))?;
+    if !is_new {
+        check_version(&connection, &path)?;
+    }
+
+    prepare(&mut connection).map_err(sqlite("cannot prepare the store"))?;
+    Ok(connection)
+}
+
+/// Opens it to read, and makes nothing.
+pub(crate) fn open_reader(folder: &Path) -> Result<Connection, Error> {
+    let path = database(folder);
+    if !path.is_file() {
+        return Err(Error::NoStore(folder.to_owned()));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let context = "cannot open the store";
+    let connection = Connection::open_with_flags(&path, flags).map_err(sqlite(context))?;
+    connection.busy_timeout(BUSY_WAIT).map_err(sqlite(context))?;
+    match check_version(&connection, &path) {
+        Ok(()) => Ok(connection),
+        // Readers of a log share an index beside it, which this one may not make. Where no log is, nothing is written either.
+        Err(Error::Sqlite { source, .. }) if needs_index(&source, folder) => {
+            let connection =
+                Connection::open_with_flags(unchanging(&path), flags | OpenFlags::SQLITE_OPEN_URI);
+            let connection = connection.map_err(sqlite(context))?;
+            check_version(&connection, &path)?;
+            Ok(connection)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn needs_index(error: &rusqlite::Error, folder: &Path) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+        && !folder.join("history.sqlite-wal").exists()
+}
+
+/// The address of a file that nobody changes.
+fn unchanging(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{path}?immutable=1")
+}
+
+fn check_version(connection: &Connection, path: &Path) -> Result<(), Error> {
+    let number = |pragma| {
+        connection
+            .pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
+            .map_err(sqlite("cannot read the store's version"))
+    };
+    if number("application_id")? != APPLICATION_ID {
+        return Err(Error::Foreign(path.to_owned()));
+    }
+    match number("user_version")? {
+        found if found > SCHEMA_VERSION => {
+            Err(Error::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
+    // Both stand in the file, and are settled before its first table.
+    connection.pragma_update(None, "page_size", 8_192)?;
+    connection.pragma_update(None, "auto_vacuum", "incremental")?;
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    // A crash of the process loses nothing; one of the host may lose the last transactions, never consistency.
+    connection.pragma_update(None, "synchronous", "normal")?;
+    connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.pragma_update(None, "journal_size_limit", 32 << 20)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    crate::functions::register(connection)?;
+
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(FIXED)?;
+    for statement in tables::definitions() {
+        transaction.execute_batch(&statement)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    transaction.commit()
+}
+
+/// The tables whose columns are not those of records.
+const FIXED: &str = "
+CREATE TABLE IF NOT EXISTS segments (
+    id INTEGER PRIMARY KEY,
+    first_unix_ns INTEGER NOT NULL,
+    last_unix_ns INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    file TEXT
+);
+CREATE TABLE IF NOT EXISTS ledger (
+    time_unix_ns INTEGER NOT NULL,
+    hop TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    target TEXT NOT NULL,
+    way TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (time_unix_ns, hop, origin, target, way, reason)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ledger_seen (
+    run_id TEXT NOT NULL,
+    hop TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    target TEXT NOT NULL,
+    way TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (run_id, hop, origin, target, way, reason)
+) WITHOUT ROWID;
+";

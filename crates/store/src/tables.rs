@@ -1,0 +1,182 @@
+//! Tables whose rows are records as they come, a column for each field.
+
+use crate::sockets::fields;
+use record::{Cell, CellReader, Field, Kind, RowKind};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, ToSql};
+use std::fmt::Write;
+
+/// What of a closing record is in `closes`. All of it is in `sockets`.
+const CLOSE_NAMES: &[&str] = &[
+    "time_unix_ns",
+    "cookie",
+    "src_address",
+    "src_port",
+    "dst_address",
+    "dst_port",
+    "role",
+    "close_reason",
+    "last_state",
+    "netns_inode",
+    "netns_name",
+    "systemd_unit",
+    "container_id",
+    "pod_uid",
+    "process_name",
+    "first_seen_unix_ns",
+    "seen_ns",
+    "polls_seen",
+    "counters_from",
+    "rtt_us",
+    "min_rtt_us",
+    "total_retrans_segments",
+    "bytes_sent",
+    "bytes_received",
+    "bytes_retrans",
+    "busy_time_us",
+    "rwnd_limited_us",
+    "sndbuf_limited_us",
+];
+
+/// A table of SQLite with the rows of one kind.
+pub(crate) struct Rows {
+    pub(crate) name: &'static str,
+    fields: Vec<&'static Field>,
+    reader: CellReader,
+    insert: String,
+    /// The row that is being inserted.
+    values: Vec<Value>,
+}
+
+/// Names of all of them: they have a column `time_unix_ns`, by which they are pruned.
+pub(crate) const NAMES: [&str; 6] =
+    ["closes", "polls", "datagrams", "flows", "counters", "flow_totals"];
+
+/// What makes them.
+pub(crate) fn definitions() -> Vec<String> {
+    Rows::all().iter().map(Rows::definition).chain([rollup("minute"), rollup("hour")]).collect()
+}
+
+/// The table of sums of a time: `sockets_minute`, `sockets_hour`.
+fn rollup(span: &str) -> String {
+    format!(
+        "CREATE TABLE IF NOT EXISTS sockets_{span} (
+            dimension TEXT NOT NULL,
+            time_unix_ns INTEGER NOT NULL,
+            unit TEXT NOT NULL,
+            service INTEGER NOT NULL,
+            peer TEXT NOT NULL,
+            records INTEGER NOT NULL,
+            bytes_sent INTEGER NOT NULL,
+            bytes_received INTEGER NOT NULL,
+            bytes_retrans INTEGER NOT NULL,
+            segs_out INTEGER NOT NULL,
+            retrans_segments INTEGER NOT NULL,
+            busy_time_us INTEGER NOT NULL,
+            rwnd_limited_us INTEGER NOT NULL,
+            sndbuf_limited_us INTEGER NOT NULL,
+            zero_windows INTEGER NOT NULL,
+            closes INTEGER NOT NULL,
+            aborts INTEGER NOT NULL,
+            rtt BLOB NOT NULL,
+            rttvar BLOB NOT NULL,
+            PRIMARY KEY (dimension, time_unix_ns, unit, service, peer)
+        ) WITHOUT ROWID"
+    )
+}
+
+impl Rows {
+    fn all() -> Vec<Rows> {
+        let kinds = RowKind::ALL.into_iter().filter(|kind| *kind != RowKind::Record);
+        [Rows::closes()].into_iter().chain(kinds.map(Rows::of)).collect()
+    }
+
+    /// Closing records.
+    pub(crate) fn closes() -> Rows {
+        Rows::new("closes", fields(CLOSE_NAMES))
+    }
+
+    /// Rows of this kind, with all fields.
+    pub(crate) fn of(kind: RowKind) -> Rows {
+        Rows::new(kind.table(), kind.fields().iter().collect())
+    }
+
+    fn new(name: &'static str, fields: Vec<&'static Field>) -> Rows {
+        let places = vec!["?"; fields.len()].join(", ");
+        Rows {
+            name,
+            reader: CellReader::new(&fields),
+            insert: format!("INSERT INTO {name} VALUES ({places})"),
+            values: vec![Value::Null; fields.len()],
+            fields,
+        }
+    }
+
+    fn definition(&self) -> String {
+        let mut text = format!("CREATE TABLE IF NOT EXISTS {} (", self.name);
+        for (at, field) in self.fields.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            // Writing into a String cannot fail.
+            let _ = write!(text, "{comma}{} {}", field.name, sql_type(field.kind));
+        }
+        let name = self.name;
+        text + &format!("); CREATE INDEX IF NOT EXISTS {name}_time ON {name} (time_unix_ns)")
+    }
+
+    /// Inserts a row. Returns whether the message is one of this table.
+    pub(crate) fn insert(
+        &mut self,
+        connection: &Connection,
+        message: &[u8],
+    ) -> rusqlite::Result<bool> {
+        let Rows { fields, values, reader, .. } = self;
+        values.fill(Value::Null);
+        let read = reader.read(message, |column, cell| {
+            if let Some((value, field)) = values.get_mut(column).zip(fields.get(column)) {
+                *value = value_of(field.kind, &cell);
+            }
+        });
+        if read.is_err() {
+            return Ok(false);
+        }
+
+        let mut statement = connection.prepare_cached(&self.insert)?;
+        statement.execute(rusqlite::params_from_iter(self.values.iter().map(Borrowed)))?;
+        Ok(true)
+    }
+}
+
+/// A value that is bound where it lies.
+struct Borrowed<'v>(&'v Value);
+
+impl ToSql for Borrowed<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::from(self.0)))
+    }
+}
+
+/// What a field is in SQL.
+pub(crate) fn sql_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool | Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 | Kind::Fixed64 => "INTEGER",
+        Kind::Text | Kind::Address | Kind::Tags | Kind::Word(_) => "TEXT",
+        Kind::Bytes | Kind::Data => "BLOB",
+    }
+}
+
+fn value_of(kind: Kind, cell: &Cell<'_>) -> Value {
+    match (kind, cell) {
+        (Kind::Word(words), Cell::Number(number)) => {
+            let word = u8::try_from(*number).ok().and_then(|number| words.word(number));
+            Value::Text(word.map_or_else(|| number.to_string(), str::to_owned))
+        }
+        // From 2^63 on, which no field of today has, a number keeps its bits, as in Parquet.
+        (_, Cell::Number(number)) => Value::Integer(*number as i64),
+        (Kind::Bytes | Kind::Data, Cell::Bytes(bytes)) => Value::Blob(bytes.to_vec()),
+        (_, cell) => {
+            let mut text = Vec::new();
+            cell.put_text(&mut text);
+            Value::Text(String::from_utf8_lossy(&text).into_owned())
+        }
+    }
+}

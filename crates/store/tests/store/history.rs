@@ -1,0 +1,262 @@
+//! What goes in comes out: raw rows, sums, closes, the ledger.
+
+use crate::support::{
+    SECOND_NS, START_NS, ask, chunk, close, insert, insert_poll, number, options, record,
+};
+use ledger::{Amount, HopBuilder, HopKind, Reason, Snapshot};
+use record::RowKind;
+use std::fs;
+use std::time::Duration;
+use store::{Error, NAMED, Named, Options, Parameters, Reader, SCHEMA_VERSION, Value, Writer};
+use testkit::TempDir;
+
+const ALL: &str = "SELECT * FROM sockets ORDER BY time_unix_ns, cookie";
+
+#[test]
+fn raw_rows_are_the_same_before_and_after_they_are_sealed() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    for poll in 0..20 {
+        insert_poll(&mut writer, poll, 500);
+    }
+    let hot = ask(dir.path(), ALL);
+    assert_eq!(hot.rows.len(), 10_000);
+
+    writer.seal_all().unwrap();
+    let files = fs::read_dir(dir.file("raw")).unwrap().count();
+    assert_eq!(files, 1);
+    let sealed = ask(dir.path(), ALL);
+    assert_eq!(sealed.rows, hot.rows);
+
+    insert_poll(&mut writer, 20, 500);
+    assert_eq!(number(dir.path(), "SELECT count(*) FROM sockets"), 10_500);
+    assert_eq!(number(dir.path(), "SELECT count(*) FROM sockets WHERE cookie = 1003"), 21);
+    let since = START_NS + 19 * SECOND_NS;
+    let statement = format!("SELECT count(*) FROM sockets WHERE time_unix_ns >= {since}");
+    assert_eq!(number(dir.path(), &statement), 1_000);
+}
+
+#[test]
+fn a_row_is_read_as_it_was_written() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    insert(&mut writer, &[close(5, 3)]);
+    let statement = "SELECT record_kind, cookie, dst_address, close_reason, rtt_us, min_rtt_us, ts(time_unix_ns) FROM sockets";
+    let expected = [
+        Value::Text("close".into()),
+        Value::Integer(1_003),
+        Value::Text("192.0.3.9".into()),
+        Value::Text("timed_out".into()),
+        Value::Integer(266),
+        Value::Null,
+        Value::Text("2026-11-25 17:00:05.000".into()),
+    ];
+    for seal in [false, true] {
+        if seal {
+            writer.seal_all().unwrap();
+        }
+        assert_eq!(ask(dir.path(), statement).rows, [expected.to_vec()]);
+    }
+    assert_eq!(
+        number(dir.path(), "SELECT count(*) FROM closes WHERE close_reason = 'timed_out'"),
+        1
+    );
+}
+
+#[test]
+fn sums_of_minutes_and_hours_are_those_of_the_rows() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    for poll in 0..90 {
+        insert_poll(&mut writer, poll, 40);
+    }
+    insert(&mut writer, &[close(89, 3)]);
+
+    for table in ["sockets_minute", "sockets_hour"] {
+        for dimension in ["all", "unit", "peer", "service", "path"] {
+            let sum = |column: &str| {
+                let statement =
+                    format!("SELECT sum({column}) FROM {table} WHERE dimension = '{dimension}'");
+                number(dir.path(), &statement)
+            };
+            assert_eq!(sum("records"), 3_601);
+            assert_eq!(
+                sum("bytes_sent"),
+                number(dir.path(), "SELECT sum(bytes_sent_delta) FROM sockets")
+            );
+            assert_eq!(sum("sketch_count(rtt)"), 3_601);
+            assert_eq!(sum("zero_windows"), 90);
+            assert_eq!((sum("closes"), sum("aborts")), (1, 1));
+        }
+    }
+    let statement = "SELECT unit, sum(records) FROM sockets_minute WHERE dimension = 'unit' GROUP BY unit ORDER BY unit";
+    let units = ask(dir.path(), statement).rows;
+    assert_eq!(units[0], [Value::Text("cron.service".into()), Value::Integer(13 * 90)]);
+    assert_eq!(
+        number(dir.path(), "SELECT count(*) FROM sockets_minute WHERE dimension = 'all'"),
+        2
+    );
+    assert_eq!(number(dir.path(), "SELECT count(*) FROM sockets_hour WHERE dimension = 'all'"), 1);
+}
+
+#[test]
+fn keys_that_find_no_room_are_added_up_as_other() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(Options { keys_max: 2, ..options(dir.path()) }).unwrap();
+    for poll in 0..3 {
+        insert_poll(&mut writer, poll, 50);
+    }
+    let peers = "SELECT count(*) FROM sockets_minute WHERE dimension = 'peer'";
+    assert_eq!(number(dir.path(), peers), 3);
+    let records = "SELECT sum(records) FROM sockets_minute WHERE dimension = 'peer'";
+    assert_eq!(number(dir.path(), records), 150);
+    let other =
+        "SELECT sum(records) FROM sockets_minute WHERE dimension = 'peer' AND peer = 'other'";
+    assert_eq!(number(dir.path(), other), 90);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_named_and_the_others_are_there() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    let chunk = chunk(&[record(0, 0), record(0, 1)]);
+    let mut rows: Vec<(RowKind, &[u8])> = chunk.rows().map(|row| (row.kind, row.bytes)).collect();
+    rows.insert(1, (RowKind::Record, &[0xff, 0xff, 0xff]));
+    let inserted = writer.insert(rows.into_iter()).unwrap();
+    assert_eq!(inserted.unreadable, [1]);
+    assert_eq!(number(dir.path(), "SELECT count(*) FROM sockets"), 2);
+}
+
+fn snapshot(run_id: &str, seconds: u64, received: u64, lost: u64) -> Snapshot {
+    let hop = HopBuilder::new(
+        HopKind::Target,
+        "in",
+        Some("out"),
+        Amount { count: received - lost, bytes: (received - lost) * 100 },
+    )
+    .dropped(Reason::QueueFull, Amount { count: lost, bytes: lost * 100 })
+    .finish(Amount { count: received, bytes: received * 100 });
+    Snapshot {
+        run_id: run_id.to_owned(),
+        taken_at_unix_ms: START_NS / 1_000_000 + seconds * 1_000,
+        hops: vec![hop],
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn the_ledger_is_kept_as_differences_that_add_up_also_after_a_restart_of_the_store() {
+    let dir = TempDir::new();
+    let lost =
+        "SELECT ifnull(sum(count), 0) FROM ledger WHERE way = 'dropped' AND reason = 'queue_full'";
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    writer.record_ledger(&snapshot("a", 10, 100, 5)).unwrap();
+    writer.record_ledger(&snapshot("a", 20, 150, 5)).unwrap();
+    assert_eq!(number(dir.path(), lost), 5);
+    drop(writer);
+
+    // The daemon lives on, and its counts do.
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    writer.record_ledger(&snapshot("a", 30, 200, 8)).unwrap();
+    assert_eq!(number(dir.path(), lost), 8);
+    // Another one counts from 0, at a moment that was there before.
+    writer.record_ledger(&snapshot("b", 30, 40, 2)).unwrap();
+    assert_eq!(number(dir.path(), lost), 10);
+    let received = "SELECT sum(count) FROM ledger WHERE way = 'received'";
+    assert_eq!(number(dir.path(), received), 240);
+}
+
+#[test]
+fn every_named_question_is_answered() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    for poll in 0..100 {
+        insert_poll(&mut writer, poll, 50);
+    }
+    insert(&mut writer, &[close(99, 3)]);
+    writer.record_ledger(&snapshot("a", 10, 100, 5)).unwrap();
+    writer.seal_all().unwrap();
+
+    for hours in [1, 24] {
+        let parameters = Parameters {
+            since_unix_ns: START_NS,
+            until_unix_ns: START_NS + hours * 3_600 * SECOND_NS,
+            limit: 100,
+            cookie: Some(1_003),
+            namespace: None,
+        };
+        for named in NAMED {
+            let answer = ask(dir.path(), &named.statement(&parameters).unwrap());
+            let names: Vec<_> = answer.columns.iter().map(|column| column.name.clone()).collect();
+            for column in named.columns() {
+                assert!(names.contains(&column.name), "{}: {}", named.name, column.name);
+            }
+            let is_of_flows = named.name.contains("flow");
+            assert_eq!(answer.rows.is_empty(), is_of_flows, "{}", named.name);
+        }
+        let heat = Named::find("rtt-heat").unwrap().statement(&parameters).unwrap();
+        assert_eq!(number(dir.path(), &format!("SELECT sum(samples) FROM ({heat})")), 5_001);
+    }
+}
+
+#[test]
+fn what_is_too_old_goes_and_files_with_it() {
+    let dir = TempDir::new();
+    let keep_age = Some(Duration::from_secs(3_600));
+    let mut writer = Writer::open(Options { keep_age, ..options(dir.path()) }).unwrap();
+    insert_poll(&mut writer, 0, 100);
+    insert(&mut writer, &[close(0, 1)]);
+    writer.record_ledger(&snapshot("a", 0, 100, 5)).unwrap();
+    writer.seal_all().unwrap();
+    insert_poll(&mut writer, 4_000, 100);
+
+    let now = START_NS + 4_000 * SECOND_NS;
+    testkit::wait_for("what is old to go", || {
+        writer.step(now).unwrap();
+        (number(dir.path(), "SELECT count(*) FROM sockets_minute WHERE dimension = 'all'") == 1)
+            .then_some(())
+    });
+    assert_eq!(writer.figures().files_removed, 1);
+    assert_eq!(number(dir.path(), "SELECT count(*) FROM sockets"), 100);
+    assert_eq!(number(dir.path(), "SELECT count(*) FROM closes"), 0);
+    assert_eq!(number(dir.path(), "SELECT count(*) FROM ledger"), 0);
+    assert_eq!(fs::read_dir(dir.file("raw")).unwrap().count(), 0);
+}
+
+#[test]
+fn one_process_writes_and_the_other_is_told() {
+    let dir = TempDir::new();
+    let first = Writer::open(options(dir.path())).unwrap();
+    let refused = Writer::open(options(dir.path())).err().unwrap();
+    assert!(matches!(refused, Error::Locked(_)), "{refused}");
+    drop(first);
+    Writer::open(options(dir.path())).unwrap();
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused_and_not_touched() {
+    let dir = TempDir::new();
+    drop(Writer::open(options(dir.path())).unwrap());
+    let path = dir.file("history.sqlite");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+    drop(connection);
+
+    let before = fs::read(&path).unwrap();
+    let refused = [Writer::open(options(dir.path())).err(), Reader::open(dir.path()).err()];
+    for error in refused {
+        let text = error.unwrap().to_string();
+        assert!(text.contains("has version 2 of the store"), "{text}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_folder_without_a_store_is_not_made_one_by_a_reader() {
+    let dir = TempDir::new();
+    assert!(matches!(Reader::open(dir.path()).err(), Some(Error::NoStore(_))));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+
+    fs::write(dir.file("history.sqlite"), b"SQLite format 3 it is not").unwrap();
+    assert!(Reader::open(dir.path()).is_err());
+}

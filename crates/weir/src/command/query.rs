@@ -1,0 +1,250 @@
+//! `weir query`: SQL on this machine's history.
+
+mod print;
+
+use crate::daemon::served_store;
+use crate::exit::{self, Failure};
+use crate::question::{LIMIT_DEFAULT, SINCE_DEFAULT, moment, with_units};
+use anyhow::Context as _;
+use print::Format;
+use std::fmt::Write as _;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use store::{Error, Limits, NAMED, Named, Parameters, Reader, expand, socket_columns};
+use text::units::{display_duration, parse_duration};
+
+/// Where the quickstart keeps its history.
+const QUICKSTART_FOLDER: &str = "weir-data/history";
+
+/// What `--around` adds on both sides.
+const AROUND: Duration = Duration::from_secs(15 * 60);
+
+/// Ask this machine's history: by name, or in SQL
+///
+/// Without a question it lists those that have a name. Reads the files of a sink `store:/folder`, whether a daemon runs or not, and can
+/// change nothing. In SQL, {since}, {until} and {limit} stand for the flags. The data goes to standard output, how many rows there were
+/// and how long it took to standard error.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A question's name, a SELECT, or - for standard input
+    #[arg(value_name = "NAME|SQL")]
+    question: Option<String>,
+    /// Read the SQL from a file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "question")]
+    file: Option<PathBuf>,
+    /// The store; else the one that the configuration names, else weir-data/history
+    #[arg(long, value_name = "FOLDER", env = "WEIR_STORE")]
+    store: Option<PathBuf>,
+    /// The configuration that names the store
+    #[arg(short, long, value_name = "FILE", env = "WEIR_CONFIG", default_value = "weir.toml")]
+    config: PathBuf,
+    /// From when on: how long ago (1h), a time (14:05) or a date (2026-11-25T14:05), in UTC
+    #[arg(long, value_name = "WHEN", default_value = "1h")]
+    since: String,
+    /// Until when, likewise; else now
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// A quarter of an hour before and after this moment
+    #[arg(long, value_name = "WHEN", conflicts_with_all = ["since", "until"])]
+    around: Option<String>,
+    /// Rows that a named question answers with
+    #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT)]
+    limit: u32,
+    /// The connection's number, for connection
+    #[arg(long, value_name = "NUMBER")]
+    cookie: Option<u64>,
+    /// The inode of its network namespace
+    #[arg(long, value_name = "INODE")]
+    namespace: Option<u64>,
+    /// table, json, jsonl, csv or tsv
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse)]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// List the tables and their columns, with unit and meaning
+    #[arg(long, conflicts_with_all = ["question", "file"])]
+    schema: bool,
+    /// Print the SQL and how it is gone about, instead of the answer
+    #[arg(long)]
+    explain: bool,
+    /// Longest time for the answer
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    timeout: Duration,
+    /// Most rows of an answer
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    max_rows: usize,
+}
+
+/// What is asked.
+struct Question {
+    named: Option<&'static Named>,
+    statement: String,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.schema {
+        return exit::print_and_end(&schema(), ExitCode::SUCCESS);
+    }
+    let Some(text) = text_of(args)? else {
+        return exit::print_and_end(&list(), ExitCode::SUCCESS);
+    };
+    let question = question(args, &text)?;
+    let reader = Reader::open(&folder(args)?).map_err(failed)?;
+
+    if args.explain {
+        let mut text = format!("{}\n\n", question.statement.trim());
+        for line in reader.explain(&question.statement).map_err(failed)? {
+            let _ = writeln!(text, "{line}");
+        }
+        return exit::print_and_end(&text, ExitCode::SUCCESS);
+    }
+
+    let limits = Limits { time: args.timeout, rows_max: args.max_rows };
+    let answer = reader.ask(&question.statement, limits).map_err(failed)?;
+    let answer = with_units(answer, question.named);
+    let format = if args.json { Format::Json } else { args.format };
+    let code = exit::print_and_end(&print::answer(&answer, format), ExitCode::SUCCESS)?;
+    super::sockets::tell(format_args!("{}", print::footer(&answer)));
+    Ok(code)
+}
+
+/// What was written, wherever it was; `None` if nothing was.
+fn text_of(args: &Args) -> anyhow::Result<Option<String>> {
+    if let Some(path) = &args.file {
+        let read = std::fs::read_to_string(path);
+        let read = read.with_context(|| format!("cannot read {}", path.display()));
+        return read.map(Some).map_err(|error| Failure::InputMissing.error(format!("{error:#}")));
+    }
+    match args.question.as_deref() {
+        Some("-") => {
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+            Ok(Some(text))
+        }
+        text => Ok(text.map(str::to_owned)),
+    }
+}
+
+fn question(args: &Args, text: &str) -> anyhow::Result<Question> {
+    let parameters = parameters(args)?;
+    let is_word = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !is_word {
+        return Ok(Question { named: None, statement: expand(text, &parameters) });
+    }
+    let Some(named) = Named::find(text) else {
+        let nearest = NAMED
+            .iter()
+            .max_by(|a, b| strsim::jaro(a.name, text).total_cmp(&strsim::jaro(b.name, text)));
+        let nearest = nearest.map_or("", |named| named.name);
+        return Err(Failure::Usage.error(format!(
+            "no question is called {text}; did you mean {nearest}? `weir query` lists them, and SQL begins with SELECT"
+        )));
+    };
+    let statement = named.statement(&parameters).map_err(|error| Failure::Usage.error(error))?;
+    Ok(Question { named: Some(named), statement })
+}
+
+fn parameters(args: &Args) -> anyhow::Result<Parameters> {
+    let now = sys::clock::realtime_ns();
+    let read = |text: &str| moment(text, now).map_err(|why| Failure::Usage.error(why));
+    let (since_unix_ns, until_unix_ns) = match &args.around {
+        Some(around) => {
+            let (around, side) = (read(around)?, AROUND.as_nanos() as u64);
+            (around.saturating_sub(side), around.saturating_add(side))
+        }
+        None => (read(&args.since)?, args.until.as_deref().map_or(Ok(now), read)?),
+    };
+    if since_unix_ns >= until_unix_ns {
+        return Err(Failure::Usage.error("--until lies before --since"));
+    }
+    Ok(Parameters {
+        since_unix_ns,
+        until_unix_ns,
+        limit: args.limit,
+        cookie: args.cookie,
+        namespace: args.namespace,
+    })
+}
+
+/// Where the store is.
+fn folder(args: &Args) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = &args.store {
+        return Ok(folder.clone());
+    }
+    if !args.config.is_file() {
+        return Ok(PathBuf::from(QUICKSTART_FOLDER));
+    }
+    let config = super::run::load(&args.config)?;
+    served_store(&config).map(Path::to_owned).ok_or_else(|| {
+        Failure::Config.error(format!(
+            "{} has no store. Fix: add a [[sink]] with from = [\"sockets\"] and to = \"store:/var/lib/weir/history\", or name one \
+             with --store",
+            args.config.display()
+        ))
+    })
+}
+
+fn failed(error: Error) -> anyhow::Error {
+    let failure = match &error {
+        Error::NoStore(_) => Failure::InputMissing,
+        Error::Statement(_) | Error::Refused(_) => Failure::Usage,
+        Error::Timeout { .. } => Failure::Unavailable,
+        Error::Newer { .. } | Error::Foreign(_) => Failure::BadData,
+        _ => Failure::Io,
+    };
+    let text = format!("{:#}", anyhow::Error::new(error));
+    failure.error(match failure {
+        Failure::InputMissing => {
+            format!("{text}. Fix: name one with --store, or start a daemon that has a sink store:/folder")
+        }
+        _ => text,
+    })
+}
+
+/// The questions that have a name.
+fn list() -> String {
+    let width = NAMED.iter().map(|named| named.name.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for named in NAMED {
+        let flags: Vec<String> = named.parameters().map(|name| format!("--{name}")).collect();
+        let _ = writeln!(text, "{:width$}  {}", named.name, named.title());
+        let _ = writeln!(text, "{:width$}    {}", "", flags.join(" "));
+    }
+    let _ = writeln!(
+        text,
+        "\nThe last {} unless --since says otherwise. `weir query --schema` lists tables for SQL of your own.",
+        display_duration(SINCE_DEFAULT)
+    );
+    text
+}
+
+/// Tables and columns.
+fn schema() -> String {
+    let mut text =
+        String::from("sockets: raw rows, one for each socket and poll, and one for each close\n");
+    for field in socket_columns() {
+        let unit = if field.unit.is_empty() { String::new() } else { format!(" ({})", field.unit) };
+        let _ = writeln!(text, "  {}{unit}: {}", field.name, field.meaning);
+    }
+    text.push_str(TABLES);
+    text
+}
+
+/// The other tables. Their columns are those of records, or named here.
+const TABLES: &str = "
+sockets_minute, sockets_hour: sums of records by dimension (all, unit, peer, service, path)
+  dimension, time_unix_ns, unit, service (port), peer (network), records, bytes_sent, bytes_received, bytes_retrans, segs_out,
+  retrans_segments, busy_time_us, rwnd_limited_us, sndbuf_limited_us, zero_windows, closes, aborts,
+  rtt, rttvar (sketches: sketch_merge(rtt), sketch_quantile(SKETCH, 0.99), sketch_count(SKETCH), sketch_between(SKETCH, LOW, HIGH))
+
+ledger: what was added at each hop, every 10 s
+  time_unix_ns, hop, origin, target, way (received, delivered, dropped, skipped because a setting asks for it, rejected, uncertain, kept), reason, count, bytes
+
+closes: closing records, with the fields that say how a connection ended
+polls, datagrams, flows, counters, flow_totals: those records, with all their fields (docs/records.md)
+
+Functions: ts(UNIX_NS) is a time as text; quantile(COLUMN, 0.99) is that of numbers. Times are nanoseconds since 1970, UTC.
+";

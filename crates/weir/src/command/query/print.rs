@@ -1,0 +1,139 @@
+//! An answer, for people and for programs.
+
+use crate::question::{as_json, as_text, value};
+use serde_json::{Map, Value as Json};
+use store::{Answer, Value};
+use text::{cut_middle, escaped, plural};
+
+/// Widest cell of a table.
+const CELL_MAX: usize = 64;
+
+/// How an answer is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    Table,
+    Json,
+    Jsonl,
+    Csv,
+    Tsv,
+}
+
+impl Format {
+    /// Reads the word.
+    pub(super) fn parse(text: &str) -> Result<Format, String> {
+        match text {
+            "table" => Ok(Format::Table),
+            "json" => Ok(Format::Json),
+            "jsonl" => Ok(Format::Jsonl),
+            "csv" => Ok(Format::Csv),
+            "tsv" => Ok(Format::Tsv),
+            _ => Err("it is none of table, json, jsonl, csv and tsv".to_owned()),
+        }
+    }
+}
+
+/// The whole text.
+pub(super) fn answer(answer: &Answer, format: Format) -> String {
+    match format {
+        Format::Table => table(answer),
+        Format::Json => format!("{}\n", as_json(answer)),
+        Format::Jsonl => answer.rows.iter().map(|row| object(answer, row)).collect(),
+        Format::Csv => delimited(answer, ',', csv),
+        Format::Tsv => delimited(answer, '\t', tsv),
+    }
+}
+
+/// How many rows, and how long it took.
+pub(super) fn footer(answer: &Answer) -> String {
+    let count = answer.rows.len() as u64;
+    let rows = plural(count, "row", "rows");
+    let time = format!("{:.1} ms", answer.elapsed.as_secs_f64() * 1_000.0);
+    match answer.is_truncated {
+        true => format!("{rows}, and there are more (--max-rows); {time}"),
+        false => format!("{rows}; {time}"),
+    }
+}
+
+fn object(answer: &Answer, row: &[Value]) -> String {
+    let names = answer.columns.iter().map(|column| column.name.clone());
+    let object: Map<String, Json> = names.zip(row.iter().map(value)).collect();
+    format!("{}\n", Json::Object(object))
+}
+
+fn delimited(answer: &Answer, separator: char, quote: fn(&str) -> String) -> String {
+    let separator = separator.to_string();
+    let line = |cells: Vec<String>| cells.join(&separator) + "\n";
+    let head = line(answer.columns.iter().map(|column| quote(&column.name)).collect());
+    let rows = answer.rows.iter();
+    let rows = rows.map(|row| line(row.iter().map(|value| quote(&as_text(value))).collect()));
+    std::iter::once(head).chain(rows).collect()
+}
+
+/// RFC 4180.
+fn csv(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+/// Backslashes before what would end a cell or a line.
+fn tsv(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r")
+}
+
+/// Numbers stand right, everything else left; nothing is a dash.
+fn table(answer: &Answer) -> String {
+    let heads = answer.columns.iter().map(|column| match column.unit.as_str() {
+        // Its unit is in the name, or it is shown as a time.
+        unit if unit.is_empty() || column.name.ends_with("_unix_ns") => column.name.clone(),
+        unit if unit.len() > 12 || says_unit(&column.name, unit) => column.name.clone(),
+        unit => format!("{} ({unit})", column.name),
+    });
+    let heads: Vec<String> = heads.collect();
+    let rows: Vec<Vec<String>> = answer
+        .rows
+        .iter()
+        .map(|row| row.iter().zip(&answer.columns).map(|(v, c)| cell(v, &c.name)).collect())
+        .collect();
+
+    let is_number = |at: usize| {
+        let mut values = answer.rows.iter().filter_map(|row| row.get(at)).peekable();
+        values.peek().is_some()
+            && values.all(|v| matches!(v, Value::Integer(_) | Value::Real(_) | Value::Null))
+    };
+    let width = |(at, head): (usize, &String)| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).chain([head]);
+        (cells.map(|cell| cell.chars().count()).max().unwrap_or_default(), is_number(at))
+    };
+    let widths: Vec<(usize, bool)> = heads.iter().enumerate().map(width).collect();
+
+    let line = |cells: &Vec<String>| {
+        let cells = cells.iter().zip(&widths).map(|(cell, &(width, is_number))| match is_number {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    std::iter::once(&heads).chain(&rows).map(line).collect()
+}
+
+/// Whether a name says its unit.
+fn says_unit(name: &str, unit: &str) -> bool {
+    let ends = |end: &&str| name.ends_with(*end);
+    name.contains(unit)
+        || name.starts_with("bytes_")
+        || ["_us", "_ns", "_ms", "_per_sec"].iter().any(ends)
+}
+
+fn cell(value: &Value, name: &str) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Integer(unix_ns) if name.ends_with("_unix_ns") && *unix_ns >= 0 => {
+            text::date(*unix_ns as u64)
+        }
+        Value::Real(number) if number.fract() == 0.0 => format!("{number:.0}"),
+        Value::Real(number) => format!("{number:.4}"),
+        value => cut_middle(&escaped(&as_text(value)), CELL_MAX),
+    }
+}

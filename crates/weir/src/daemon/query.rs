@@ -1,0 +1,166 @@
+//! `GET /query` and what is below it: the history that a store of this daemon has, as JSON.
+
+use super::flow_pages::on_a_thread;
+use crate::question::{LIMIT_DEFAULT, as_json, moment, with_units};
+use admin::service::{Answer, Asked, Service, Told, pairs};
+use serde_json::{Value as Json, json};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use store::{Error, Limits, NAMED, Named, Parameters, Reader};
+use tokio::sync::Semaphore;
+
+/// Answers that may be worked on at one time: each reads files, beside the data loops.
+const QUESTIONS_MAX: usize = 2;
+/// Those that may wait for their turn.
+const WAITING_MAX: usize = 32;
+/// With the wait, it stays below the life of a connection ([`admin::CONNECTION_LIFETIME_MAX`]).
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// Rows of an answer.
+const ROWS_MAX: usize = 10_000;
+
+struct Pages {
+    folder: PathBuf,
+    /// Readers that are open and have nothing to do.
+    readers: Mutex<Vec<Reader>>,
+    turns: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+}
+
+/// The pages of a store, for the admin server.
+pub(super) fn pages(folder: &Path) -> Service {
+    let pages = Arc::new(Pages {
+        folder: folder.to_owned(),
+        readers: Mutex::default(),
+        turns: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+        waiting: Arc::new(Semaphore::new(WAITING_MAX)),
+    });
+    Arc::new(move |asked| answer(Arc::clone(&pages), asked))
+}
+
+fn answer(pages: Arc<Pages>, asked: Asked) -> Answer {
+    Box::pin(async move {
+        let Ok(_waiting) = Arc::clone(&pages.waiting).try_acquire_owned() else {
+            return Told::text(429, "too many questions wait");
+        };
+        let Ok(turn) = Arc::clone(&pages.turns).acquire_owned().await else {
+            return Told::text(503, "the server is being stopped");
+        };
+        on_a_thread(move || {
+            // Held by the thread: a client that goes away does not make room for another question before this one has ended.
+            let _turn = turn;
+            pages.told(&asked)
+        })
+        .await
+    })
+}
+
+impl Pages {
+    fn told(&self, asked: &Asked) -> Result<Told, Told> {
+        let now = sys::clock::realtime_ns();
+        let given = Given::read(&asked.query, now).map_err(|why| Told::text(400, &why))?;
+        let name = asked.path.strip_prefix("/query").unwrap_or_default().trim_matches('/');
+        let (named, statement) = match (name, &given.sql) {
+            ("", None) => return Ok(Told::json(format!("{}\n", list()))),
+            ("", Some(sql)) => (None, store::expand(sql, &given.parameters)),
+            (_, Some(_)) => {
+                return Err(Told::text(400, "a question has a name or is SQL, not both"));
+            }
+            (name, None) => {
+                let unknown = || Told::text(404, "no question has this name; /query lists them");
+                let named = Named::find(name).ok_or_else(unknown)?;
+                (Some(named), named.statement(&given.parameters).map_err(|error| refusal(&error))?)
+            }
+        };
+        let answer = self.ask(&statement).map_err(|error| refusal(&error))?;
+        Ok(Told::json(format!("{}\n", as_json(&with_units(answer, named)))))
+    }
+
+    fn ask(&self, statement: &str) -> Result<store::Answer, Error> {
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let reader = idle.map_or_else(|| Reader::open(&self.folder), Ok)?;
+        let answer = reader.ask(statement, Limits { time: TIME_MAX, rows_max: ROWS_MAX });
+        // One that failed is not trusted again: the store may have been replaced.
+        if answer.is_ok() {
+            self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        }
+        answer
+    }
+}
+
+/// What a request gives.
+struct Given {
+    sql: Option<String>,
+    parameters: Parameters,
+}
+
+impl Given {
+    fn read(query: &str, now: u64) -> Result<Given, String> {
+        let parameters = Parameters {
+            since_unix_ns: now.saturating_sub(crate::question::SINCE_DEFAULT.as_nanos() as u64),
+            until_unix_ns: now,
+            limit: LIMIT_DEFAULT,
+            cookie: None,
+            namespace: None,
+        };
+        let mut given = Given { sql: None, parameters };
+        for (name, value) in pairs(query)? {
+            let parameters = &mut given.parameters;
+            match name.as_str() {
+                "sql" => given.sql = Some(value),
+                "since" => parameters.since_unix_ns = moment(&value, now)?,
+                "until" => parameters.until_unix_ns = moment(&value, now)?,
+                "limit" => parameters.limit = number(&name, &value)?,
+                "cookie" => parameters.cookie = Some(number(&name, &value)?),
+                "namespace" => parameters.namespace = Some(number(&name, &value)?),
+                other => {
+                    return Err(format!(
+                        "\"{}\" is not a parameter; they are since, until, limit, cookie, namespace and sql",
+                        other.escape_debug()
+                    ));
+                }
+            }
+        }
+        Ok(given)
+    }
+}
+
+fn number<N: std::str::FromStr>(name: &str, text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{name}: \"{}\" is not such a number", text.escape_debug()))
+}
+
+fn list() -> Json {
+    let named = NAMED.iter().map(|named| {
+        let parameters: Vec<&str> = named.parameters().collect();
+        json!({ "name": named.name, "title": named.title(), "parameters": parameters })
+    });
+    json!({ "queries": named.collect::<Vec<_>>() })
+}
+
+fn refusal(error: &Error) -> Told {
+    let status = match error {
+        Error::Statement(_) | Error::Refused(_) => 400,
+        Error::NoStore(_) | Error::Timeout { .. } => 503,
+        _ => 500,
+    };
+    let source = std::error::Error::source(error);
+    let text = match source {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    Told::text(status, &text)
+}
+
+/// Whether a question shows single sockets, or anything at all: where sockets of other namespaces are for known users alone, so is it.
+pub(super) fn shows_sockets(path: &str, query: &str) -> bool {
+    const SUMS: [&str; 7] = [
+        "/query",
+        "/query/losses",
+        "/query/ledger-rates",
+        "/query/rtt-heat",
+        "/query/closes-by-end",
+        "/query/top-flows",
+        "/query/flow-drops",
+    ];
+    !query.is_empty() && path == "/query" || !SUMS.contains(&path.trim_end_matches('/'))
+}
