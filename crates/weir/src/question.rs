@@ -31,6 +31,10 @@ pub(crate) fn moment(text: &str, now_unix_ns: u64) -> Result<u64, String> {
         return Ok(now_unix_ns.saturating_sub(ago_ns));
     }
 
+    if text.is_empty() {
+        return Err(refusal(text));
+    }
+
     let now_seconds = now_unix_ns / SECOND_NS;
     let (date, time) = text.split_once(['T', ' ']).unwrap_or_else(|| match text.contains(':') {
         true => ("", text),

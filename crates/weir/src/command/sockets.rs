@@ -17,7 +17,9 @@ mod summary;
 mod table;
 mod write;
 
-pub(crate) use args::{Args, tell};
+pub(crate) use args::Args;
+#[cfg(feature = "store")]
+pub(crate) use args::tell;
 
 use crate::exit::{self, Failure};
 use crate::live::{Next, wait};
