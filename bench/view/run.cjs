@@ -158,7 +158,7 @@ async function main() {
   report.browser_blank = await shareOf(server.process().pid, SECONDS);
   for (const [name, query] of [["overview", "/"], ["sockets", "/?page=sockets"]]) {
     await page.goto(url + query);
-    await page.waitForSelector(name === "sockets" ? "#sockets tbody tr" : "#ledger, #stream svg");
+    await page.waitForSelector(name === "sockets" ? "#sockets tbody a" : "#stream svg");
     await pause(5_000);
     report[`browser_${name}`] = await shareOf(server.process().pid, SECONDS);
     report[`memory_${name}`] = await memory();
