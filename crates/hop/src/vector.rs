@@ -135,7 +135,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 #[test]
 fn generated_packets_are_in_the_document_and_a_second_reader_reads_them() {
     let (packets, mut said) = packets();
-    let mut text = format!("```\nsecret {}\n", hexadecimal(&SECRET));
+    let mut text = format!("```text\nsecret {}\n", hexadecimal(&SECRET));
     for (packet, said) in packets.iter().zip(&said) {
         text.push_str(&format!("\npacket {}\n{said}\n", hexadecimal(packet)));
     }

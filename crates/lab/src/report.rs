@@ -78,7 +78,7 @@ impl<'a> Report<'a> {
         Report { experiment, about, summaries, bootstrap, points }
     }
 
-    /// The tables, in lines of at most this many columns but for sentences; 120 if it is not said.
+    /// The tables, in lines of at most this many columns but for sentences; of any length if it is not said.
     pub fn terminal(&self, columns: Option<usize>, ink: Ink) -> String {
         terminal::render(self, columns, ink)
     }

@@ -1,8 +1,8 @@
 //! Numbers and quantities for people: one way to parse each, one way to print each.
 //!
-//! [`units`] parses sizes, durations, counts and rates, and writes them so that they parse back exactly. The functions
-//! here print for people: three digits, in the best-fitting unit. Sizes in bytes have binary units (KiB, MiB), rates
-//! have decimal ones (kbit/s, Mbit/s).
+//! [`units`] reads sizes, durations, counts and rates, and writes them so that they are read back exactly. The functions
+//! here print for people: three digits, and the unit that needs no more. Sizes in bytes have binary units (KiB, MiB),
+//! rates have decimal ones (kbit/s, Mbit/s). [`Table`], [`folded`] and [`cut`] fit texts to a terminal, [`Ink`] colors them.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ pub fn cut(line: &str, columns: usize) -> String {
     while let Some(c) = rest.next() {
         if c == '\x1b' {
             kept.push(c);
-            while let Some(c) = rest.next() {
+            for c in rest.by_ref() {
                 kept.push(c);
                 if c.is_ascii_alphabetic() {
                     break;

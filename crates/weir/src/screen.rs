@@ -91,9 +91,9 @@ impl Room {
 #[cfg(test)]
 pub(crate) fn check(name: &str, text: impl Fn(Room) -> String) {
     testkit::screens("crates/weir/tests/weir/screens", name, |columns| {
-        let sizes = testkit::TERMINALS.iter();
-        let rows = sizes.filter(|(width, _)| *width == columns).map(|(_, rows)| (*rows).into());
-        let room = Room { columns: Some(columns.into()), rows: rows.last() };
+        let size = testkit::TERMINALS.iter().find(|(width, _)| *width == columns);
+        let rows = size.map(|(_, rows)| (*rows).into());
+        let room = Room { columns: Some(columns.into()), rows };
         room.folded(&text(room))
     });
 }

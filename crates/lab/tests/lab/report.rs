@@ -122,14 +122,14 @@ fn charts_render() {
 #[test]
 fn the_table_fits_a_terminal() {
     let experiment = small();
-    let table = Report::new(&experiment, QUICK).terminal(None, Ink::Plain);
+    let table = Report::new(&experiment, QUICK).terminal(Some(120), Ink::Plain);
     println!("{table}");
     let widest = table.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 120, "{widest} columns");
     for word in ["tcp-cubic, closed loop", "3 runs × 20 s", "≥", "100 resamples"] {
         assert!(table.contains(word), "{word} is missing");
     }
-    let colors = Report::new(&experiment, QUICK).terminal(None, Ink::Color);
+    let colors = Report::new(&experiment, QUICK).terminal(Some(120), Ink::Color);
     assert_eq!(strip(&colors), table, "color changes nothing else");
 }
 

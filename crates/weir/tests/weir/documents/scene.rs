@@ -234,12 +234,16 @@ impl Scene {
         self.streams.extend(ends);
     }
 
-    /// A daemon of a host of this name, whose records go to port 9465.
+    /// A daemon of a host of this name, whose records go to port 9465 as soon as somebody listens there.
     fn send_records(&mut self) {
-        let file = "[sockets]\ninterval = \"1s\"\nhost = \"web-1\"\n\n[[sink]]\nname = \"near\"\nfrom = [\"sockets\"]\n\
+        self.connect();
+        let file = "[sockets]\ninterval = \"1s\"\nhost = \"web-1\"\nnamespaces = \"own\"\n\n[[sink]]\nname = \"near\"\nfrom = [\"sockets\"]\n\
                     to = \"udp://127.0.0.1:9465\"\n";
         std::fs::write(self.folder.file("records.toml"), file).unwrap();
-        self.start(&format!("{WEIR} run -c records.toml"));
+        let is_awaited = format!("{WEIR} sockets -ul sport = :9465 | grep -q 9465");
+        self.start(&format!(
+            "until {is_awaited}; do sleep 0.05; done; exec {WEIR} run -c records.toml"
+        ));
     }
 
     fn start(&mut self, line: &str) {
