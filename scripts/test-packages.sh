@@ -141,12 +141,14 @@ check_rpm() {
 
 same_files() { diff <(cd "$work/tree" && find usr etc -type f | sed 's|^usr/||' | sort) <(cd "$1" && find . -type f | sed 's|^\./||' | sort); }
 check_archive() {
-    local archives=("$folder"/weir-*.tar.gz) unpacked
+    local archives=("$folder"/weir-*.tar.gz) unpacked took is_fast=true
     mkdir "$work/archive"
     unpacked="$work/archive/$(basename "${archives[0]}" .tar.gz)"
     check "archive: unpacks" tar -xzf "${archives[0]}" -C "$work/archive"
     check "archive: the same files as the packages" same_files "$unpacked"
     check "archive: the program runs" "$unpacked/bin/weir" --version
+    took=$(scripts/newcomer.sh package "${archives[0]}" 2>&1) || is_fast=false
+    check "archive: $took" "$is_fast"
 }
 
 check_bill() {

@@ -148,6 +148,15 @@ step_demo() {
     finish
 }
 
+# A clean clone is built with nothing there, which takes minutes of two idle processors: only where that is asked for.
+step_newcomer() {
+    [ "${WEIR_NEWCOMER:-}" = 1 ] || { echo "not asked for: WEIR_NEWCOMER=1 builds a clean clone, and times it"; return; }
+    local took is_fast=true
+    took=$(scripts/newcomer.sh clone 2>&1 | tail -n 2) || is_fast=false
+    check "clone: $took" "$is_fast"
+    finish
+}
+
 step_scripts() { scripts/test-scripts.sh; }
 step_units() { scripts/test-units.sh; }
 step_manifests() { scripts/test-manifests.sh; }
@@ -179,7 +188,7 @@ sum_up() {
 
 "$ROOT/scripts/install-tools.sh" "$([ "${REQUIRE_ALL:-}" = 1 ] && echo fuzz || echo test)"
 keep_servers
-[ "$#" -gt 0 ] || set -- scripts unit lean benches demo unprivileged units manifests chart image+packages+loom+miri fuzz
+[ "$#" -gt 0 ] || set -- scripts unit lean benches demo unprivileged units manifests chart image+packages+loom+miri fuzz newcomer
 for name in "$@"; do
     case $name in
         *+*) IFS=+ read -ra together <<<"$name"; steps_together "${together[@]}" ;;

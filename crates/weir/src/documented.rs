@@ -143,7 +143,8 @@ fn place(page: &Path, at: usize) -> String {
 fn command(line: &str) -> Option<Vec<String>> {
     let line = line.strip_prefix("$ ").unwrap_or(line);
     let line = line.strip_prefix("sudo ").unwrap_or(line);
-    let line = line.strip_prefix("target/release/").unwrap_or(line);
+    let built = ["target/release/", "target/quick/"];
+    let line = built.iter().find_map(|folder| line.strip_prefix(folder)).unwrap_or(line);
     // What stands in a column of its own explains the command.
     let line = line.split_once("   ").map_or(line, |(line, _)| line);
     // Dots are for what is left out, a bar for one of several.

@@ -95,7 +95,8 @@ fn list(place: String, inside: &[&str]) -> Block {
         let line = line.trim();
         assert!(!line.starts_with("$ weir"), "{place}: output belongs into a fence of console");
         let line = line.strip_prefix("sudo ").unwrap_or(line);
-        let line = line.strip_prefix("target/release/").unwrap_or(line);
+        let built = ["target/release/", "target/quick/"];
+        let line = built.iter().find_map(|folder| line.strip_prefix(folder)).unwrap_or(line);
         // What stands in a column of its own explains the command.
         let line = line.split_once("   ").map_or(line, |(line, _)| line);
         let is_ours = line.starts_with("weir ") && !line.contains('…');
