@@ -19,6 +19,8 @@ pub enum Unit {
     Flag,
     /// A number that encodes something.
     Code,
+    /// Parts of a whole, in millionths.
+    Millionths,
 }
 
 impl Unit {
@@ -31,6 +33,7 @@ impl Unit {
             Unit::Microseconds => "µs",
             Unit::Flag => "0 or 1",
             Unit::Code => "code",
+            Unit::Millionths => "ppm",
         }
     }
 }
@@ -290,6 +293,8 @@ figures! {
             "How much of the receive buffer waits to be read, as the kernel charges it.";
         OldestAgeMs = "oldest_age_ms", Milliseconds,
             "Age of the oldest datagram that waits for the target, or of the oldest record inside the sink.";
+        RingHeldPpm = "ring_held_ppm", Millionths,
+            "Share of the ring that is held for the target: of its bytes or of its places for datagrams, whichever is more. Above seven eighths the target loses its oldest datagrams.";
         Gso = "gso", Flag,
             "1 while runs of equal length leave as one message (UDP_SEGMENT).";
         Up = "up", Flag,

@@ -237,7 +237,7 @@ impl Pump for FileTarget {
     }
 
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
-        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.note_oldest(self.reader.oldest(), realtime_ns);
         self.meter.check_law(&self.reader);
         self.meter.reports_all.set(1);
         self.meter.note_state(now_ns);

@@ -8,7 +8,7 @@ mod standing;
 pub(crate) use members::MemberMeter;
 
 use crate::TargetKind;
-use crate::ring::Reader;
+use crate::ring::{Oldest, Reader};
 use crate::socket::{CountedDrops, ListenSocket};
 use ledger::{
     Accounting, Amount, Counters, DelayHistogram, Event, EventCounter, Gauge, HopBuilder, HopKind,
@@ -339,7 +339,8 @@ pub(crate) struct TargetMeter {
     pub(crate) sender_turnover: EventCounter,
     pub(crate) retries: EventCounter,
     oldest_age_ms: EventCounter,
-    /// Difference between the cursor and the counts at the last check. Positive when something was not counted.
+    ring_held_ppm: EventCounter,
+    /// By how much the cursor and what was counted differed at the last look; positive: something was not counted.
     mismatch: AtomicI64,
     /// Files that ended in a partial record, which was cut off, or in a line without a line feed, which was added.
     pub(crate) tails_mended: EventCounter,
@@ -385,6 +386,7 @@ impl TargetMeter {
             sender_turnover: EventCounter::default(),
             retries: EventCounter::default(),
             oldest_age_ms: EventCounter::default(),
+            ring_held_ppm: EventCounter::default(),
             mismatch: AtomicI64::new(0),
             tails_mended: EventCounter::default(),
             files_set_aside: EventCounter::default(),
@@ -409,10 +411,11 @@ impl TargetMeter {
         self.icmp[error as usize].add(1);
     }
 
-    /// Records the age of the oldest waiting datagram, received at `received_ns`.
-    pub(crate) fn note_age(&self, received_ns: Option<u64>, realtime_ns: u64) {
-        let age_ns = received_ns.map_or(0, |received_ns| realtime_ns.saturating_sub(received_ns));
+    /// Notes how long the oldest datagram has waited, and how much of the ring is held from it on.
+    pub(crate) fn note_oldest(&self, oldest: Option<Oldest>, realtime_ns: u64) {
+        let age_ns = oldest.map_or(0, |oldest| realtime_ns.saturating_sub(oldest.received_ns));
         self.oldest_age_ms.set(age_ns / 1_000_000);
+        self.ring_held_ppm.set(oldest.map_or(0, |oldest| oldest.held_ppm));
     }
 
     /// Compares the counts with the ring's own number: everything below the cursor was offered to the target and has left. Called
@@ -530,6 +533,7 @@ impl TargetMeter {
                 .event(Event::FileTailsMended, self.tails_mended.load())
                 .event(Event::FilesSetAside, self.files_set_aside.load())
                 .gauge(Gauge::OldestAgeMs, self.oldest_age_ms.load())
+                .gauge(Gauge::RingHeldPpm, self.ring_held_ppm.load())
                 .gauge(Gauge::Gso, self.gso.load());
         hop = self.link.add_to(hop);
         let inside = offered_before.saturating_sub(hop.left_so_far()).count;

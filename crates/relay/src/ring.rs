@@ -71,6 +71,15 @@ pub(crate) struct Descriptor {
     len: u32,
 }
 
+/// The oldest datagram that a reader has not dealt with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Oldest {
+    /// When the batch that brought it was read, in nanoseconds since 1970.
+    pub(crate) received_ns: u64,
+    /// How much of the ring is held from it on, in millionths.
+    pub(crate) held_ppm: u64,
+}
+
 #[repr(align(128))]
 struct Padded<T>(T);
 
@@ -175,6 +184,22 @@ impl<'a> View<'a> {
         }
 
         low
+    }
+
+    /// How much of the ring everything from `oldest` on takes, in millionths: of the bytes or of the descriptors, whichever is more.
+    ///
+    /// # Safety
+    /// As for [`first_within_reach`](Self::first_within_reach).
+    unsafe fn held_ppm(self, oldest: u64, head: u64) -> u64 {
+        // SAFETY: the caller's promise covers every number that is asked for here.
+        let descriptor = |number| unsafe { self.descriptor(number) };
+        let newest = descriptor(head - 1);
+        let end = newest.position.wrapping_add(u64::from(newest.len));
+        let bytes = end.wrapping_sub(descriptor(oldest).position);
+
+        // A ring of 64 GiB times a million is 2^56.
+        let share = |part: u64, whole: usize| part * 1_000_000 / whole as u64;
+        share(bytes, self.shared.turn_bytes).max(share(head - oldest, self.shared.slots.len()))
     }
 
     /// How many datagrams from `first` on one claim may cover: at least one, and at most [`CLAIM_MAX`].

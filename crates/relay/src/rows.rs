@@ -286,7 +286,7 @@ impl Pump for RowsTarget {
         if !self.handover.is_paused(now_ns) {
             self.handover.flush(now_ns);
         }
-        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.note_oldest(self.reader.oldest(), realtime_ns);
         self.meter.check_law(&self.reader);
         self.meter.reports_all.set(1);
         self.meter.note_state(now_ns);

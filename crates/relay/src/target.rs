@@ -173,7 +173,7 @@ impl<O: Outlet + Send> Pump for Target<O> {
 
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
         self.settle(now_ns);
-        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.note_oldest(self.reader.oldest(), realtime_ns);
         self.meter.check_law(&self.reader);
 
         let can_run = self.outlet.run_datagram_bytes_max(now_ns) > 0;

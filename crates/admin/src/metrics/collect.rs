@@ -216,11 +216,11 @@ fn add_rejections<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSn
     }
 }
 
-/// Metrics are in seconds, whatever the ledger counts in.
+/// Metrics are in seconds and ratios, whatever the ledger counts in.
 pub(super) fn in_base_unit(value: u64, unit: Unit) -> Value {
     match unit {
         Unit::Milliseconds => Value::Number(value as f64 / 1e3),
-        Unit::Microseconds => Value::Number(value as f64 / 1e6),
+        Unit::Microseconds | Unit::Millionths => Value::Number(value as f64 / 1e6),
         Unit::Count | Unit::Bytes | Unit::Flag | Unit::Code => Value::Whole(value),
     }
 }

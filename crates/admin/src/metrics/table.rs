@@ -201,6 +201,7 @@ families! {
         "Datagrams that wait for the target.";
     TargetQueueCapacity Gauge "weir_relay_target_queue_capacity_datagrams" = Target Capacity ["origin", "target"]
         "Most datagrams that can wait for the target.";
+    TargetRingHeld Gauge "weir_relay_target_ring_held_ratio" = Target Gauge::RingHeldPpm ["origin", "target"];
     TargetOldestAge Gauge "weir_relay_target_queue_oldest_age_seconds" = Target Gauge::OldestAgeMs ["origin", "target"];
     TargetDelay Histogram "weir_relay_target_delay_seconds" = Target Delay ["origin", "target"]
         "Time from receiving a datagram to sending it.";

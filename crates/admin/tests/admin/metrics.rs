@@ -195,6 +195,7 @@ fn values() {
         format!("weir_relay_target_offered_datagrams_total{{{target}}} 1000"),
         format!("weir_relay_target_sent_datagrams_total{{{target}}} 982"),
         format!("weir_relay_target_queue_oldest_age_seconds{{{target}}} 1.5"),
+        format!("weir_relay_target_ring_held_ratio{{{target}}} 0.25"),
         format!("weir_relay_target_send_errors_total{{{target},errno=\"ENOBUFS\"}} 4"),
         format!("weir_relay_target_send_errors_total{{{target},errno=\"other\"}} 1"),
         format!("weir_relay_target_icmp_errors_total{{{target},code=\"3/3\"}} 5"),

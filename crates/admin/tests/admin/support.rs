@@ -184,6 +184,7 @@ fn busy_receive(hop: HopBuilder) -> HopSnapshot {
 fn busy_target(hop: HopBuilder) -> HopBuilder {
     hop.capacity(65_536)
         .gauge(Gauge::OldestAgeMs, 1_500)
+        .gauge(Gauge::RingHeldPpm, 250_000)
         .gauge(Gauge::Gso, 1)
         .gauge(Gauge::Up, 0)
         .event(Event::SendCalls, 60)

@@ -492,7 +492,7 @@ impl Pump for LinkTarget {
     fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
         self.count();
         self.note_way(now_ns);
-        self.meter.note_age(self.reader.oldest_received_ns(), realtime_ns);
+        self.meter.note_oldest(self.reader.oldest(), realtime_ns);
         self.meter.check_link(self.offered, self.near.open());
         self.meter.reports_all.set(1);
         self.meter.gso.set(self.runs.into());

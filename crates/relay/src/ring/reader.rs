@@ -1,6 +1,6 @@
 //! The reading ends.
 
-use super::{CLAIMED, Cursor, Descriptor, GONE, Shared, View};
+use super::{CLAIMED, Cursor, Descriptor, GONE, Oldest, Shared, View};
 use crate::sync::{Arc, Ordering, yield_now};
 use ledger::{Amount, Counters, Reason};
 
@@ -98,14 +98,16 @@ impl Reader {
         self.head().min(self.until)
     }
 
-    /// When the oldest datagram that this reader has not handled was received, in nanoseconds since 1970. `None` if there is
-    /// none. Drops no datagram.
-    pub(crate) fn oldest_received_ns(&mut self) -> Option<u64> {
-        let (oldest, _) = self.set_claim()?;
+    /// The oldest datagram that this reader has not dealt with; `None` if there is none. No datagram is dropped for it.
+    pub(crate) fn oldest(&mut self) -> Option<Oldest> {
+        let (oldest, published) = self.set_claim()?;
+        let view = self.view();
         // SAFETY: the claim covers it.
-        let received_ns = unsafe { self.view().descriptor(oldest) }.received_ns;
+        let received_ns = unsafe { view.descriptor(oldest) }.received_ns;
+        // SAFETY: the claim covers everything from `oldest` to `published`, and there is something.
+        let held_ppm = unsafe { view.held_ppm(oldest, published) };
         self.cursor.word.0.store(oldest << 1, Ordering::Release);
-        Some(received_ns)
+        Some(Oldest { received_ns, held_ppm })
     }
 
     /// Claims up to [`CLAIM_MAX`](super::CLAIM_MAX) of the oldest datagrams that this reader has not handled. `None` if there are

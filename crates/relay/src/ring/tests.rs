@@ -113,12 +113,28 @@ fn what_a_claim_has_dealt_with_is_the_writers_again() {
 fn looking_at_the_age_gives_nothing_up() {
     let mut writer = ring_with_slots(4_096, 64).unwrap();
     let mut reader = writer.reader(tally());
-    assert_eq!(reader.oldest_received_ns(), None);
+    assert_eq!(reader.oldest(), None);
     for number in 0..64 {
         put(&mut writer, number, 10).unwrap();
     }
-    assert_eq!(reader.oldest_received_ns(), Some(0));
+    assert_eq!(reader.oldest(), Some(Oldest { received_ns: 0, held_ppm: 1_000_000 }));
     assert_eq!(reader.cursor(), 0);
+}
+
+#[test]
+fn what_is_held_is_the_larger_share_of_bytes_and_descriptors() {
+    let check = |datagrams: u64, len: usize, expected| {
+        let mut writer = ring_with_slots(4_096, 64).unwrap();
+        let mut reader = writer.reader(tally());
+        for number in 0..datagrams {
+            put(&mut writer, number, len).unwrap();
+        }
+        assert_eq!(reader.oldest().map(|oldest| oldest.held_ppm), expected);
+    };
+    check(0, 64, None);
+    check(32, 8, Some(500_000));
+    check(2, 1_024, Some(500_000));
+    check(3, 1_024, Some(750_000));
 }
 
 #[test]

@@ -220,13 +220,12 @@ const WAITING: Row = Row {
             )],
         ),
         lines(
-            "Ring in use, estimated",
+            "Ring in use",
             "percentunit",
-            "How much of the ring waits for each target, by the mean size of datagrams. Above seven eighths a target loses its oldest.",
-            // The ring has a descriptor for every 128 bytes, and the capacity is five quarters of the descriptors.
+            "How much of the ring is held for each target. Above seven eighths a target loses its oldest.",
             &[(
                 "{{origin}} to {{target}}",
-                "1.25 * sum by (instance, origin, target) (weir_relay_target_queue_datagrams{at target}) / sum by (instance, origin, target) (weir_relay_target_queue_capacity_datagrams{at target}) * on (instance, origin) group_left () clamp_min(sum by (instance, origin) (rate(weir_relay_received_bytes_total{at origin}[rate])) / sum by (instance, origin) (rate(weir_relay_received_datagrams_total{at origin}[rate])) / 128, 1)",
+                "max by (instance, origin, target) (weir_relay_target_ring_held_ratio{at target})",
             )],
         ),
         lines(
