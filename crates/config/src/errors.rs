@@ -75,6 +75,7 @@ fn fix(path: &Path, error: &io::Error) -> String {
                 ". Fix: iconv -f latin1 -t utf8 {path} > utf8.toml, if `file {path}` says ISO-8859"
             )
         }
+        io::ErrorKind::FileTooLarge => ". Fix: name a file of at most 16MiB".to_owned(),
         _ => String::new(),
     }
 }

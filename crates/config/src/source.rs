@@ -2,7 +2,7 @@
 
 use crate::errors::LoadError;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// What a configuration is read from: one file, or all of a folder.
@@ -96,10 +96,22 @@ impl Places {
 
 fn read_text(path: &Path) -> Result<String, LoadError> {
     let text = match is_standard_input(path) {
-        true => io::read_to_string(io::stdin().lock()),
-        false => fs::read_to_string(path),
+        true => bounded(io::stdin().lock()),
+        false => fs::File::open(path).and_then(bounded),
     };
     text.map_err(|error| LoadError::Read { path: path.to_owned(), error })
+}
+
+/// Longest configuration, in bytes: far above any, and an end to what has none, such as /dev/urandom.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+fn bounded(source: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    let bytes = source.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match bytes as u64 > FILE_BYTES_MAX {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
+    }
 }
 
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {

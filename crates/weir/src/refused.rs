@@ -87,12 +87,23 @@ fn reason(wanted: Wanted<'_>, error: &io::Error) -> Option<(Failure, String)> {
         (io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused, Wanted::SendUnix) => {
             (Failure::Unavailable, "nobody listens there. Fix: start the receiver first".to_owned())
         }
-        _ if error.raw_os_error() == Some(sys::Errno::NODEV.0) => (
+        (_, Wanted::Udp(group)) if group.ip().is_multicast() && is_no_device(error) => (
+            Failure::Unavailable,
+            format!(
+                "no route leads to the group, so an interface has to be named. Fix: add multicast_interface, as in \
+                 '{group}?multicast_interface=NAME', with a NAME that `ip link` lists"
+            ),
+        ),
+        _ if is_no_device(error) => (
             Failure::Unavailable,
             "there is no such interface. Fix: name one that `ip link` lists".to_owned(),
         ),
         _ => return None,
     })
+}
+
+fn is_no_device(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(sys::Errno::NODEV.0)
 }
 
 fn holder(wanted: Wanted<'_>) -> String {

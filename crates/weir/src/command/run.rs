@@ -6,6 +6,7 @@ use crate::progress::ProgressMode;
 use config::{
     AdminListen, Config, ConfigError, LoadError, LogFormat, LogLevel, Overrides, drain_grace, list,
 };
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -59,7 +60,11 @@ impl Common {
         log_format.into_iter().for_each(crate::log::choose);
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for (name, meant) in config::mistyped_variables(names) {
-            tracing::warn!("{name} is not a variable that Weir reads. Fix: did you mean {meant}?");
+            // The log does not begin before its level is known, which such a variable may be about.
+            let _ = writeln!(
+                io::stderr(),
+                "weir: {name} is not a variable that Weir reads. Fix: did you mean {meant}?"
+            );
         }
         Ok(Overrides {
             log_format,
