@@ -144,7 +144,8 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
     if let Some(token) = &state.token {
         let is_shown = request.headers().get(header::AUTHORIZATION);
         let is_known = is_shown.is_some_and(|shown| token.is_in(shown.as_bytes()));
-        return (!is_known && !OPEN.contains(&path)).then(without_token);
+        let is_open = OPEN.contains(&path) || path.starts_with(assets::BELOW);
+        return (!is_known && !is_open).then(without_token);
     }
 
     let asks_about_sockets = match &state.query {
@@ -169,7 +170,7 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
     None
 }
 
-/// Pages that hold nothing of what is counted: they are answered without the token.
+/// Pages that hold nothing of what is counted: they and the files of the page for browsers are answered without the token.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 fn without_token() -> Response {
