@@ -2,7 +2,7 @@
 
 use crate::sketch::Sketch;
 use record::{CloseReason, ConnectionRole, RecordKind, SocketRecord, SocketState};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Statement, params};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -100,6 +100,7 @@ impl Rollup {
         admitted: &mut Admitted,
     ) -> rusqlite::Result<()> {
         for (table, span_ns) in [("sockets_minute", MINUTE_NS), ("sockets_hour", HOUR_NS)] {
+            let mut upsert = connection.prepare_cached(&upsert(table))?;
             for dimension in Dimension::ALL {
                 let mut rows: BTreeMap<(i64, Key), Sums> = BTreeMap::new();
                 for ((minute, path), sums) in &self.sums {
@@ -107,7 +108,7 @@ impl Rollup {
                     rows.entry((span, dimension.of(path))).or_default().merge(sums);
                 }
                 for ((span, key), sums) in admitted.bound((table, dimension), rows) {
-                    sums.write(connection, table, (dimension, span, &key))?;
+                    sums.write(&mut upsert, (dimension, span, &key))?;
                 }
             }
         }
@@ -160,23 +161,11 @@ impl Sums {
 
     fn write(
         &self,
-        connection: &Connection,
-        table: &str,
+        upsert: &mut Statement<'_>,
         (dimension, span, key): (Dimension, i64, &Key),
     ) -> rusqlite::Result<()> {
         let number = |at: usize| i64::try_from(self.numbers[at]).unwrap_or(i64::MAX);
-        let upsert = format!(
-            "INSERT INTO {table} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
-             ON CONFLICT DO UPDATE SET records = records + excluded.records, bytes_sent = bytes_sent + excluded.bytes_sent,
-             bytes_received = bytes_received + excluded.bytes_received, bytes_retrans = bytes_retrans + excluded.bytes_retrans,
-             segs_out = segs_out + excluded.segs_out, retrans_segments = retrans_segments + excluded.retrans_segments,
-             busy_time_us = busy_time_us + excluded.busy_time_us, rwnd_limited_us = rwnd_limited_us + excluded.rwnd_limited_us,
-             sndbuf_limited_us = sndbuf_limited_us + excluded.sndbuf_limited_us, zero_windows = zero_windows + excluded.zero_windows,
-             closes = closes + excluded.closes, aborts = aborts + excluded.aborts,
-             rtt = sketch_add(rtt, excluded.rtt), rttvar = sketch_add(rttvar, excluded.rttvar)"
-        );
-        let mut statement = connection.prepare_cached(&upsert)?;
-        statement.execute(params![
+        upsert.execute(params![
             dimension.name(),
             span,
             key.unit,
@@ -199,6 +188,20 @@ impl Sums {
         ])?;
         Ok(())
     }
+}
+
+/// Adds a row to the one of its key.
+fn upsert(table: &str) -> String {
+    format!(
+            "INSERT INTO {table} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+             ON CONFLICT DO UPDATE SET records = records + excluded.records, bytes_sent = bytes_sent + excluded.bytes_sent,
+             bytes_received = bytes_received + excluded.bytes_received, bytes_retrans = bytes_retrans + excluded.bytes_retrans,
+             segs_out = segs_out + excluded.segs_out, retrans_segments = retrans_segments + excluded.retrans_segments,
+             busy_time_us = busy_time_us + excluded.busy_time_us, rwnd_limited_us = rwnd_limited_us + excluded.rwnd_limited_us,
+             sndbuf_limited_us = sndbuf_limited_us + excluded.sndbuf_limited_us, zero_windows = zero_windows + excluded.zero_windows,
+             closes = closes + excluded.closes, aborts = aborts + excluded.aborts,
+             rtt = sketch_add(rtt, excluded.rtt), rttvar = sketch_add(rttvar, excluded.rttvar)"
+        )
 }
 
 fn path_of(record: &SocketRecord<'_>) -> Key {
