@@ -123,7 +123,7 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
 
     match request.extensions().get::<Peer>() {
         Some(Peer::Unencrypted) => {
-            let text = "this address speaks TLS; write https:// in front of it\n";
+            let text = "this address speaks TLS. Fix: write https:// in front of it\n";
             return Some((StatusCode::BAD_REQUEST, text).into_response());
         }
         // Whom the kernel vouches for needs no further look: no web page gets at a unix socket.

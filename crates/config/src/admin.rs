@@ -83,7 +83,7 @@ impl AdminConfig {
         let is_exposed = self.token_file.is_some() && self.certificate.is_none();
         is_exposed.then(|| {
             format!(
-                "{addr} is reached from other machines, and a token sent to it in plain HTTP can be read on the way; add tls_cert and \
+                "{addr} is reached from other machines, and a token sent to it in plain HTTP can be read on the way. Fix: add tls_cert and \
                  tls_key, or listen at 127.0.0.1:{}",
                 addr.port()
             )

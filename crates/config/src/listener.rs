@@ -418,7 +418,7 @@ pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
         let place = format!("listener[{at}]");
         let listener = read(report, table, &place);
         if let Some(one) = listener.as_ref().filter(|one| one.thing.listen == Listen::Stdin) {
-            let message = "a file's daemon does not end with its input; write weir relay --listen stdin: --to …";
+            let message = "a file's daemon does not end with its input. Fix: write weir relay --listen stdin: --to …";
             one.error(report, &ListenerConfig::listen, message);
         }
         let targets = target::read_all(report, table, &place);

@@ -113,7 +113,7 @@ impl Named {
         let body: Vec<&str> = self.text.lines().filter(|line| !line.starts_with("-- ")).collect();
         if self.parameters().any(|name| name == "cookie") && parameters.cookie.is_none() {
             return Err(Error::Statement(format!(
-                "{} needs a connection; add --cookie NUMBER, as `weir sockets --json` or recent-closes has it",
+                "{} needs a connection. Fix: add --cookie NUMBER, as `weir sockets --json` or recent-closes has it",
                 self.name
             )));
         }

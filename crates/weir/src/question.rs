@@ -53,7 +53,7 @@ pub(crate) fn moment(text: &str, now_unix_ns: u64) -> Result<u64, String> {
 
 fn refusal(text: &str) -> String {
     format!(
-        "\"{}\" is not a moment; write how long ago it was (1h), a time (14:05), or a date and time (2026-11-25T14:05), in UTC",
+        "\"{}\" is not a moment. Fix: write how long ago it was (1h), a time (14:05), or a date and time (2026-11-25T14:05), in UTC",
         text.escape_debug()
     )
 }

@@ -196,15 +196,15 @@ fn unknown(error: &clap::Error, word: &str, path: &str, root: &Command) -> Strin
     if path == "ledger" && !word.starts_with('-') {
         return format!("weir ledger --admin {word}");
     }
-    if let Some(near) = nearest(error, path) {
-        return format!("did you mean {near}?");
-    }
-
+    // Before what is merely similar: whoever types a whole option means that one.
     let option = word.trim_start_matches('-');
     let owners = owners(root, "weir", option);
     if word.starts_with("--") && !owners.is_empty() {
         let shown = owners.iter().take(OWNERS_MAX).cloned().collect::<Vec<_>>().join(", ");
         return format!("leave it out; it is an option of {shown}");
+    }
+    if let Some(near) = nearest(error, path) {
+        return format!("did you mean {near}?");
     }
     match example(path) {
         Some(example) if !word.starts_with('-') => example,

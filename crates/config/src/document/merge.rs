@@ -34,7 +34,8 @@ impl Entry {
                 report.error(other.line, path, message);
             }
             _ => {
-                let message = format!("it is set at {} already; keep one", report.words(self.line));
+                let message =
+                    format!("it is set at {} already. Fix: keep one", report.words(self.line));
                 report.error(other.line, path, message);
             }
         }

@@ -103,7 +103,7 @@ fn value_of(
     if !is_name {
         let name = name.escape_debug();
         return Err(format!(
-            "\"{name}\" is not the name of a variable, which is letters, digits and _; write ${{NAME}} or ${{NAME:-default}}"
+            "\"{name}\" is not the name of a variable, which is letters, digits and _. Fix: write ${{NAME}} or ${{NAME:-default}}"
         ));
     }
     if default.is_some_and(|default| default.contains('$')) {
@@ -122,7 +122,7 @@ fn value_of(
             Ok(default.to_owned())
         }
         (None, None) => Err(format!(
-            "the variable {name} of the environment is not set; set it where this is started, or write ${{{name}:-default}}"
+            "the variable {name} of the environment is not set. Fix: set it where this is started, or write ${{{name}:-default}}"
         )),
     }
 }

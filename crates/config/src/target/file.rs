@@ -21,7 +21,7 @@ keys! {
         /// The file is set aside as `.1` before it would grow beyond this; a datagram that is
         /// larger has a file of its own.
         rotate_size => rotate_bytes: Option<u64> = OrOff(size(64 << 10, 1 << 44)), default(None)
-            where |file| file.path.is_some(), "standard output is not rotated; remove the key";
+            where |file| file.path.is_some(), "standard output is not rotated. Fix: remove the key";
         /// How many files that were set aside are kept; older ones are deleted. Needs `rotate_size`.
         rotate_keep => rotate_keep: u32 = whole(1, 9_999), default(4)
             where |file| file.rotate_bytes.is_some(),

@@ -89,7 +89,7 @@ fn every_variable_that_is_not_set_is_named_with_its_key_and_line() {
                 [sockets]\ntags = { site = '${D}' }\n[[sink]]\nname = 's'\nfrom = [\n'sockets',\n'${E}']\nto = 'null:'\n";
     let errors = config::list(&one(text).unwrap_err());
     let expected = [
-        "weir.toml:2: listener.listen: the variable A of the environment is not set; set it where this is started, or write ${A:-default}",
+        "weir.toml:2: listener.listen: the variable A of the environment is not set. Fix: set it where this is started, or write ${A:-default}",
         "weir.toml:4: listener.target.to: the variable B of ",
         "weir.toml:5: listener.target.ttl: a $ begins the name of a variable: write ${NAME}, or ${NAME:-default}, or $$ for a dollar",
         "weir.toml:7: sockets.tags.site: the variable D of ",
@@ -147,8 +147,11 @@ fn a_key_that_two_files_set_is_a_mistake_that_names_both() {
         ("c.toml", "[[listener.target]]\nto = 'null:'\n"),
     ]);
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[0], "b.toml:3: admin.listen: it is set at a.toml:2 already; keep one");
-    assert_eq!(lines[1], "b.toml:5: metrics.statsd.to: it is set at a.toml:4 already; keep one");
+    assert_eq!(lines[0], "b.toml:3: admin.listen: it is set at a.toml:2 already. Fix: keep one");
+    assert_eq!(
+        lines[1],
+        "b.toml:5: metrics.statsd.to: it is set at a.toml:4 already. Fix: keep one"
+    );
     assert!(
         lines[2].starts_with("c.toml:1: listener: it is written in another way at a.toml:5"),
         "{said}"

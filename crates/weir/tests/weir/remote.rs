@@ -149,7 +149,7 @@ fn nobody_is_answered_without_the_token_and_no_token_goes_to_a_stranger() {
         "there is none of its kind in it",
     );
     let plain = format!("127.0.0.1:{}", remote.port);
-    check(&["--admin", &plain], 69, "this address speaks TLS; write https://");
+    check(&["--admin", &plain], 69, "this address speaks TLS. Fix: write https://");
     let beyond = format!("http://192.0.2.1:{}", remote.port);
     check(&["--admin", &beyond, "--token-file", &token], 64, "is not sent to http://192.0.2.1");
 }

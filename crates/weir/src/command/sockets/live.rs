@@ -216,7 +216,7 @@ impl Unseen {
         if self.closed > 0 {
             let capability = capability_name(self.capability).unwrap_or("a capability");
             lines.push(("closed".to_owned(), format!(
-                "{} cannot be entered: this takes {capability}; run it as root, or see docs/sockets.md",
+                "{} cannot be entered: this takes {capability}. Fix: run it as root, or see docs/sockets.md",
                 plural(self.closed, "network namespace", "network namespaces")
             )));
         }
