@@ -465,7 +465,7 @@ fn the_budget_adds_up() {
     assert!(held > 4 << 20 && cgroups > 4 << 20, "{held} {cgroups}");
     // One batch waits, one is in flight, and two are in the encoder.
     let sink = (32 << 20) + (680 << 10) + 4 * (64 << 10);
-    let rest = held + cgroups + (4 << 20);
+    let rest = held + cgroups + (13 << 20);
     assert_eq!(small.process_bytes(), 131_072 * 228 + sink + rest);
     assert_eq!((small.kernel_bytes(), small.disk_bytes()), (8 << 20, 0));
 }

@@ -186,6 +186,6 @@ fn every_mistake_names_its_own_file_and_line() {
 fn a_folder_without_files_says_so() {
     assert!(
         mistakes(&[("weir.conf", LISTENER)])
-            .contains("a folder without a file whose name ends in .toml")
+            .contains("no file whose name ends in .toml")
     );
 }
