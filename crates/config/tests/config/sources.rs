@@ -184,8 +184,5 @@ fn every_mistake_names_its_own_file_and_line() {
 
 #[test]
 fn a_folder_without_files_says_so() {
-    assert!(
-        mistakes(&[("weir.conf", LISTENER)])
-            .contains("no file whose name ends in .toml")
-    );
+    assert!(mistakes(&[("weir.conf", LISTENER)]).contains("no file whose name ends in .toml"));
 }
