@@ -80,7 +80,8 @@ pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
         return None;
     }
 
-    let who = "sockets of other network namespaces are shown to root, to this daemon's user and to those of admin.socket_users";
+    let who = "sockets of other network namespaces are shown to those who have the token of admin.token_file; and to root, to this \
+               daemon's user and to those of admin.socket_users";
     Some(match &config.admin.socket {
         Some(path) => format!(
             "{who}, at a unix socket: curl --unix-socket {} http://localhost/sockets",
