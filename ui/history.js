@@ -145,4 +145,4 @@ export function noHistory() {
     h("pre", null, lines(HISTORY_LINES)));
 }
 
-const HISTORY_LINES = '[[sink]]\nname = "history"\nfrom = ["sockets"]\nto = "store:/var/lib/weir"';
+const HISTORY_LINES = '[[sink]]\nname = "history"\nfrom = ["sockets"]\nto = "store:/var/lib/weir/history"';

@@ -121,7 +121,7 @@ function readPast([rates = [], losses = [], heat = []], rangeMs) {
     if (way === "received" && hop === "socket") point.arrived += perSecond;
     if (way === "delivered" && (hop === "egress" || (hop === "target" && !egress.has(`${row["origin"]} ${row["target"]}`)))) point.sent += perSecond;
     if (way === "delivered" && hop === "sink") point.stored += perSecond;
-    if (way !== "received" && way !== "delivered" && hop !== "member" && hop !== "poll" && hop !== "close") point.lost += perSecond;
+    if (["dropped", "rejected", "uncertain"].includes(way) && hop !== "member") point.lost += perSecond;
   }
   const all = [...points.values()];
   const begins = (all.at(-1)?.timeMs ?? 0) - rangeMs;
@@ -187,9 +187,9 @@ function showLost(body, looked, past, rangeMs) {
 
 /** @param {Past} past @param {Context} context */
 function storedLosses({ losses }, context) {
-  const all = losses.filter((row) => row["hop"] !== "member" && !context.words()[row["reason"] ?? row["way"]]?.intended);
+  const all = losses.filter((row) => row["hop"] !== "member" && !context.words()[row["reason"] || row["way"]]?.intended);
   if (all.length === 0) return `In the last ${context.address.range}, nothing was lost.`;
-  return `In the last ${context.address.range}, lost: ${all.slice(0, 3).map((row) => `${grouped(row["lost"])} ${row["reason"] ?? row["way"]} at ${row["hop"]} of ${[row["origin"], row["target"]].filter(Boolean).join(" → ")}`).join("; ")}.`;
+  return `In the last ${context.address.range}, lost: ${all.slice(0, 3).map((row) => `${grouped(row["lost"])} ${row["reason"] || row["way"]} at ${row["hop"]} of ${[row["origin"], row["target"]].filter(Boolean).join(" → ")}`).join("; ")}.`;
 }
 
 /** @param {Context} context @param {number} rangeMs */

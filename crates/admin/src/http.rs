@@ -188,8 +188,15 @@ fn refuse_foreign_page(request: &Request) -> Option<Response> {
         !host.is_some_and(|(_, host)| named.iter().any(|name| name.eq_ignore_ascii_case(host)))
     };
 
+    // What a foreign page embeds, an image for example, comes without an Origin. A link from there to the page is fine.
+    let path = request.uri().path();
+    let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let is_embedded = site.is_some_and(|site| !matches!(site, b"none" | b"same-origin"))
+        && path != "/"
+        && !path.starts_with(assets::BELOW);
+
     let mut origins = request.headers().get_all(header::ORIGIN).iter();
-    origins.any(is_foreign).then(|| {
+    (is_embedded || origins.any(is_foreign)).then(|| {
         let text =
             "the Origin header names another server: no page but this server's own may ask here\n";
         (StatusCode::FORBIDDEN, text).into_response()

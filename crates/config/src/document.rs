@@ -114,7 +114,10 @@ fn parse_text(text: &str, lines_before: usize, report: &Report) -> Table {
     for mistake in mistakes {
         let line = mistake.span().map(|span| lines.number(span.start));
         let message = mistake.message().trim().replace('\n', ", ");
-        let fix = match (message.as_str(), line.and_then(|line| text.lines().nth(line - 1))) {
+        let fix = match (
+            message.as_str(),
+            line.and_then(|line| text.lines().nth(line - 1 - lines_before)),
+        ) {
             ("duplicate key", _) => "keep one".to_owned(),
             (_, Some(wrong)) => not_toml::fix(wrong),
             (_, None) => not_toml::fix(""),

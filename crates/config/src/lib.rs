@@ -240,7 +240,7 @@ impl Config {
     }
 }
 
-const NO_FILE: &str = "the folder has no file whose name ends in .toml, and only those are read. Fix: weir config example > FOLDER/weir.toml";
+const NO_FILE: &str = "the folder has no file whose name ends in .toml, and only those are read. Fix: put one there, or name a file";
 
 const NO_LISTENER: &str = "there is no listener and no [sockets]. Fix: add [[listener]] with listen = \"127.0.0.1:5514\" and a \
                            [[listener.target]] with to = \"…\" (weir config example shows a whole file)";

@@ -35,4 +35,4 @@ pub use query::{Answer, Column, Limits, Reader, Value};
 pub use schema::SCHEMA_VERSION;
 pub use sketch::Sketch;
 pub use sockets::socket_columns;
-pub use writer::{Figures, Inserted, Options, Writer};
+pub use writer::{Figures, Inserted, Options, Stepped, Writer};

@@ -18,15 +18,17 @@ use std::time::{Duration, Instant};
 
 /// A value of an answer.
 pub use rusqlite::types::Value;
+use rusqlite::types::ValueRef;
 
 /// Steps of SQLite's machine between two looks at the clock.
 const STEPS: i32 = 1_000;
 
-/// What SQLite refuses beyond: (limit, value).
+/// What SQLite refuses beyond: (limit, value). The first two bound the memory of one row, 32 MiB, and with the length what one call
+/// of `instr` or `replace` can take, in which the clock is not looked at.
 const LIMITS: &[(Limit, i32)] = &[
-    (Limit::SQLITE_LIMIT_LENGTH, 16 << 20),
+    (Limit::SQLITE_LIMIT_LENGTH, 256 << 10),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
-    (Limit::SQLITE_LIMIT_COLUMN, 256),
+    (Limit::SQLITE_LIMIT_COLUMN, 128),
     (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
     (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 50),
     (Limit::SQLITE_LIMIT_FUNCTION_ARG, 32),
@@ -38,7 +40,7 @@ const LIMITS: &[(Limit, i32)] = &[
 ];
 
 /// Memory that the rows of an answer may take.
-const ANSWER_MAX_BYTES: usize = 64 << 20;
+const ANSWER_MAX_BYTES: usize = 8 << 20;
 
 /// What a statement may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +89,8 @@ impl Reader {
     /// There is none, or a newer Weir wrote it.
     pub fn open(folder: &Path) -> Result<Reader, Error> {
         let mut connection = schema::open_reader(folder)?;
-        let source = Arc::new(Source::open(folder)?);
         let deadline_ns = Arc::new(AtomicU64::new(u64::MAX));
+        let source = Arc::new(Source::open(folder, Arc::clone(&deadline_ns))?);
         confine(&mut connection, &source, &deadline_ns)
             .map_err(sqlite("cannot prepare the store for questions"))?;
         Ok(Reader { connection, source, deadline_ns })
@@ -140,13 +142,18 @@ impl Reader {
         let (mut all, mut bytes) = (Vec::new(), 0);
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            if all.len() == limits.rows_max || bytes > ANSWER_MAX_BYTES {
+            if all.len() == limits.rows_max {
+                return Ok((columns, all, true));
+            }
+            // Before anything of it is copied.
+            for at in 0..columns.len() {
+                bytes += bytes_of(row.get_ref(at)?);
+            }
+            if bytes > ANSWER_MAX_BYTES {
                 return Ok((columns, all, true));
             }
             let values = (0..columns.len()).map(|at| row.get::<_, Value>(at));
-            let values = values.collect::<rusqlite::Result<Vec<_>>>()?;
-            bytes += values.iter().map(bytes_of).sum::<usize>();
-            all.push(values);
+            all.push(values.collect::<rusqlite::Result<Vec<_>>>()?);
         }
         Ok((columns, all, false))
     }
@@ -234,11 +241,10 @@ fn unit_of(name: &str) -> &'static str {
     }
 }
 
-fn bytes_of(value: &Value) -> usize {
+fn bytes_of(value: ValueRef<'_>) -> usize {
     size_of::<Value>()
         + match value {
-            Value::Text(text) => text.len(),
-            Value::Blob(blob) => blob.len(),
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
             _ => 0,
         }
 }

@@ -2,10 +2,12 @@
 
 use crate::catalog::{self, Segment};
 use crate::error::{Error, sqlite};
+use crate::rollup::{HOUR_NS, MINUTE_NS};
 use crate::schema;
 use crate::tables;
 use rusqlite::{Connection, Transaction};
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,9 @@ const ROWS_MAX: i64 = 2_000;
 
 /// How long one step deletes at most while there are too many rows: a batch waits meanwhile.
 const PRUNE_MAX: Duration = Duration::from_millis(100);
+
+/// How much of the past goes at a time where there is too much.
+const WINDOW_NS: i64 = 2 * MINUTE_NS;
 
 /// Pages that one step gives back to the file system: 14 ms.
 const PAGES_MAX: i64 = 500;
@@ -86,7 +91,12 @@ pub(crate) fn step(
     // No reader begins with them any more; one that has them open keeps what it has.
     for file in dropped.iter().filter_map(|segment| segment.file.as_deref()) {
         let path = schema::raw(folder).join(file);
-        fs::remove_file(&path).map_err(|source| Error::File { path, source })?;
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::File { path, source });
+            }
+            _ => {}
+        }
     }
     give_back(connection).map_err(sqlite("cannot shrink the store"))?;
     Ok(dropped.len() as u64)
@@ -114,23 +124,35 @@ fn prune_once(connection: &mut Connection, bounds: Bounds) -> Result<bool, Error
     let is_crowded =
         tables_max.is_some_and(|max| size.database_bytes.saturating_sub(size.hot_bytes) > max);
     let work = |transaction: Transaction<'_>| {
-        prune(&transaction, bounds.oldest_unix_ns, is_crowded)?;
+        let cutoff = match is_crowded {
+            true => oldest(&transaction)?.map(|oldest| oldest.saturating_add(WINDOW_NS)),
+            false => bounds.oldest_unix_ns,
+        };
+        if let Some(cutoff) = cutoff {
+            prune(&transaction, cutoff)?;
+        }
         transaction.commit()
     };
     connection.transaction().and_then(work).map_err(sqlite("cannot remove what is old"))?;
     Ok(is_crowded)
 }
 
-fn prune(
-    connection: &Connection,
-    oldest_unix_ns: Option<i64>,
-    is_crowded: bool,
-) -> rusqlite::Result<()> {
-    let cutoff = match (is_crowded, oldest_unix_ns) {
-        (true, _) => i64::MAX,
-        (false, Some(oldest)) => oldest,
-        (false, None) => return Ok(()),
-    };
+/// The oldest moment of which there is something, but for sums of an hour, which go with their last minute.
+fn oldest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let all = tables::NAMES.iter().map(|table| format!("SELECT min(time_unix_ns) FROM {table}"));
+    let minutes = "SELECT min(time_unix_ns) FROM sockets_minute WHERE dimension = 'all'".to_owned();
+    let ledger = "SELECT min(time_unix_ns) FROM ledger".to_owned();
+    let mut oldest: Option<i64> = None;
+    for statement in all.chain([minutes, ledger]) {
+        let found: Option<i64> =
+            connection.prepare_cached(&statement)?.query_row([], |row| row.get(0))?;
+        oldest = [oldest, found].into_iter().flatten().min();
+    }
+    Ok(oldest)
+}
+
+/// Deletes some of what is before a moment, the same for all tables: a full one does not cost the others their past.
+fn prune(connection: &Connection, cutoff: i64) -> rusqlite::Result<()> {
     for table in tables::NAMES {
         let delete = format!(
             "DELETE FROM {table} WHERE rowid IN
@@ -140,13 +162,16 @@ fn prune(
     }
 
     // The keys of these begin with the dimension: one time after another.
-    for (table, spans_max) in [("sockets_minute", 1), ("sockets_hour", 1)] {
+    for (table, span_ns) in [("sockets_minute", MINUTE_NS), ("sockets_hour", HOUR_NS)] {
+        let whole_before = cutoff.saturating_sub(span_ns);
         for dimension in ["all", "unit", "peer", "service", "path"] {
             let delete = format!(
-                "DELETE FROM {table} WHERE dimension = ?1 AND time_unix_ns < ?2 AND time_unix_ns IN
-                 (SELECT DISTINCT time_unix_ns FROM {table} WHERE dimension = ?1 ORDER BY time_unix_ns LIMIT {spans_max})"
+                "DELETE FROM {table} WHERE dimension = ?1 AND time_unix_ns <= ?2 AND time_unix_ns IN
+                 (SELECT DISTINCT time_unix_ns FROM {table} WHERE dimension = ?1 ORDER BY time_unix_ns LIMIT 1)"
             );
-            connection.prepare_cached(&delete)?.execute(rusqlite::params![dimension, cutoff])?;
+            connection
+                .prepare_cached(&delete)?
+                .execute(rusqlite::params![dimension, whole_before])?;
         }
     }
     let delete = "DELETE FROM ledger WHERE time_unix_ns < ?1 AND time_unix_ns IN

@@ -6,8 +6,8 @@ use rusqlite::{Connection, Statement, params};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-const MINUTE_NS: i64 = 60_000_000_000;
-const HOUR_NS: i64 = 3_600_000_000_000;
+pub(crate) const MINUTE_NS: i64 = 60_000_000_000;
+pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// Spans whose keys are remembered, in each table: the one that fills, and those that rows of a late batch may fall into.
 const SPANS_KEPT: usize = 4;

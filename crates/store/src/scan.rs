@@ -12,9 +12,10 @@ use crate::schema;
 use crate::sockets::{COOKIE_COLUMN, TIME_COLUMN, socket_columns};
 use file::FilePart;
 use hot::HotPart;
-use rusqlite::Connection;
+use rusqlite::{Connection, ffi};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The number of a row: its segment, and its place there.
@@ -60,15 +61,19 @@ pub(crate) struct Source {
     folder: PathBuf,
     connection: Mutex<Connection>,
     segments: Mutex<Arc<[Segment]>>,
+    /// When the running statement has to end, in nanoseconds of the monotonic clock. One step of SQLite's machine, between which it
+    /// looks at the clock, may open thousands of files here.
+    deadline_ns: Arc<AtomicU64>,
 }
 
 impl Source {
-    pub(crate) fn open(folder: &Path) -> Result<Source, Error> {
+    pub(crate) fn open(folder: &Path, deadline_ns: Arc<AtomicU64>) -> Result<Source, Error> {
         let connection = schema::open_reader(folder)?;
         Ok(Source {
             folder: folder.to_owned(),
             connection: Mutex::new(connection),
             segments: Mutex::default(),
+            deadline_ns,
         })
     }
 
@@ -89,6 +94,19 @@ impl Source {
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_time(&self) -> Result<(), Error> {
+        match sys::clock::monotonic_ns() > self.deadline_ns.load(Ordering::Relaxed) {
+            true => Err(Error::Sqlite {
+                context: "stopped",
+                source: rusqlite::Error::SqliteFailure(
+                    ffi::Error::new(ffi::SQLITE_INTERRUPT),
+                    None,
+                ),
+            }),
+            false => Ok(()),
+        }
     }
 
     fn segments(&self) -> Arc<[Segment]> {
@@ -143,6 +161,7 @@ impl Scan {
     pub(crate) fn next(&mut self, batch: &mut Batch) -> Result<bool, Error> {
         batch.columns.resize_with(socket_columns().len(), Values::default);
         loop {
+            self.source.check_time()?;
             let is_there = match &mut self.part {
                 Some(Part::Hot(part)) => {
                     part.next(&self.source.lock(), &self.bounds, &self.used, batch)?

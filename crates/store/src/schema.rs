@@ -3,8 +3,8 @@
 use crate::error::{Error, file, sqlite};
 use crate::tables;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use std::fs::{self, DirBuilder, File, TryLockError};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, File, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// The owner writes, the group reads: rows name processes, addresses and users.
 const FOLDER_MODE: u32 = 0o750;
+
+const FILE_MODE: u32 = 0o640;
 
 /// Where the database lies.
 pub(crate) fn database(folder: &Path) -> PathBuf {
@@ -46,20 +48,29 @@ pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
 /// Opens the store for the one writer that it has.
 pub(crate) fn open_writer(folder: &Path) -> Result<Connection, Error> {
     let path = database(folder);
-    let is_new = !fs::metadata(&path).is_ok_and(|found| found.len() > 0);
-
+    // SQLite gives its log the permissions of the database.
+    let mut options = File::options();
+    options.create(true).append(true).mode(FILE_MODE).open(&path).map_err(file(&path))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection =
         Connection::open_with_flags(&path, flags).map_err(sqlite("cannot open the store"))?;
     connection.busy_timeout(BUSY_WAIT).map_err(sqlite("cannot open the store"))?;
-    if !is_new {
+    if !is_empty(&connection).map_err(sqlite("cannot read the store's version"))? {
         check_version(&connection, &path)?;
     }
 
     prepare(&mut connection).map_err(sqlite("cannot prepare the store"))?;
     Ok(connection)
+}
+
+/// Whether there is nothing in it, as after a first start that was interrupted.
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let things: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(id == 0 && things == 0)
 }
 
 /// Opens it to read, and makes nothing.

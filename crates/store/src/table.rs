@@ -258,6 +258,13 @@ fn module_error(text: &str) -> rusqlite::Error {
 }
 
 fn from_scan(error: Error) -> rusqlite::Error {
+    // As SQLite's own look at the clock ends a statement.
+    if let Error::Sqlite { source: source @ rusqlite::Error::SqliteFailure(failure, _), .. } =
+        &error
+        && failure.code == rusqlite::ErrorCode::OperationInterrupted
+    {
+        return rusqlite::Error::SqliteFailure(*failure, Some(source.to_string()));
+    }
     rusqlite::Error::ModuleError(match std::error::Error::source(&error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

@@ -48,6 +48,15 @@ pub struct Inserted {
     pub unreadable: Vec<usize>,
 }
 
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// Nothing: it is too early, or a sealing that failed is to be tried again.
+    NotDue,
+    /// All that was due.
+    Done,
+}
+
 /// What a store counts and measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -157,9 +166,9 @@ impl Writer {
     ///
     /// # Errors
     /// The disk, mostly. It is tried again.
-    pub fn step(&mut self, now_unix_ns: u64) -> Result<(), Error> {
+    pub fn step(&mut self, now_unix_ns: u64) -> Result<Stepped, Error> {
         if self.step_due > Instant::now() {
-            return Ok(());
+            return Ok(Stepped::NotDue);
         }
         self.step_due = Instant::now() + STEP_INTERVAL;
         let open = self.open.take_if(|(segment, began)| is_full(segment, *began, &self.options));
@@ -177,7 +186,8 @@ impl Writer {
         let removed = retention::step(&mut self.connection, &self.options.folder, bounds)?;
         self.figures.files_removed += removed;
         self.figures.bytes = retention::size(&self.connection)?.total();
-        Ok(())
+        // While a segment waits after a failure, it is not known to have passed.
+        Ok(if self.seal_due > Instant::now() { Stepped::NotDue } else { Stepped::Done })
     }
 
     /// What it counts and measures.
@@ -204,6 +214,8 @@ impl Writer {
     fn seal_next(&mut self) -> Result<(), Error> {
         if let Some(ended) = self.sealing.take_if(|sealing| sealing.has_ended()) {
             self.seal_due = Instant::now() + SEAL_PAUSE;
+            // One that cannot be sealed does not hold up those after it.
+            self.full.rotate_left(1);
             self.take_sealed(ended)?;
             self.seal_due = Instant::now();
         }

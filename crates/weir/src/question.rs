@@ -12,7 +12,7 @@ pub(crate) const SINCE_DEFAULT: Duration = Duration::from_secs(3_600);
 pub(crate) const LIMIT_DEFAULT: u32 = 100;
 
 /// Numbers beyond this are not exact in JavaScript.
-const EXACT_MAX: i64 = 1 << 53;
+const EXACT_MAX: u64 = 1 << 53;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_SECONDS: u64 = 86_400;
@@ -113,7 +113,7 @@ pub(crate) fn as_json(answer: &Answer) -> Json {
 pub(crate) fn value(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
-        Value::Integer(number) if number.abs() > EXACT_MAX => number.to_string().into(),
+        Value::Integer(number) if number.unsigned_abs() > EXACT_MAX => number.to_string().into(),
         Value::Integer(number) => (*number).into(),
         Value::Real(number) => (*number).into(),
         Value::Text(text) => text.as_str().into(),

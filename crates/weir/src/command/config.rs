@@ -206,9 +206,12 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
             ));
         }
         Some(max) => line(format_args!(
-            "sysctl: the receive buffers need net.core.rmem_max = {needed} and it is {max}: sudo sysctl -w net.core.rmem_max={needed}"
+            "sysctl: without CAP_NET_ADMIN the receive buffers need net.core.rmem_max = {needed} and it is {max}. Fix: sudo sysctl -w \
+             net.core.rmem_max={needed}"
         )),
-        None => line(format_args!("sysctl: the receive buffers need net.core.rmem_max = {needed}")),
+        None => line(format_args!(
+            "sysctl: without CAP_NET_ADMIN the receive buffers need net.core.rmem_max = {needed}"
+        )),
     }
     out
 }
@@ -343,8 +346,8 @@ mod tests {
         assert!(text.starts_with("weir.toml: correct; 1 listener and 2 targets\n"), "{text}");
         assert!(
             text.ends_with(
-                "sysctl: the receive buffers need net.core.rmem_max = 8388608 and it is 212992: \
-                 sudo sysctl -w net.core.rmem_max=8388608\n"
+                "sysctl: without CAP_NET_ADMIN the receive buffers need net.core.rmem_max = 8388608 and it is 212992. \
+                 Fix: sudo sysctl -w net.core.rmem_max=8388608\n"
             ),
             "{text}"
         );

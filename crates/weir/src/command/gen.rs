@@ -322,6 +322,13 @@ fn report_text(report: &Report) -> String {
             }
         }
         text.push('\n');
+        if target.errors.iter().any(|(name, _)| name == "ECONNREFUSED") {
+            let _ = writeln!(
+                text,
+                "  nobody listens at {}: what was refused is lost. Fix: start the receiver, or correct the address",
+                target.to
+            );
+        }
     }
 
     text

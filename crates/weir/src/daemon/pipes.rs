@@ -23,6 +23,8 @@ const LINE_BYTES_MAX: u64 = 100_000;
 pub(crate) struct Pipes {
     /// Whether every line of standard input has been handed to its listener, if it has one.
     input_has_ended: Option<Arc<AtomicBool>>,
+    /// Whether standard input could not be read.
+    input_has_failed: Arc<AtomicBool>,
     /// Why nothing can be written to standard output any more, where it is a target.
     pub(crate) output: Option<OutputEnded>,
 }
@@ -36,10 +38,14 @@ impl Pipes {
     ) -> io::Result<()> {
         let Some(socket) = socket else { return Ok(()) };
         let ended = Arc::clone(self.input_has_ended.get_or_insert_default());
+        let failed = Arc::clone(&self.input_has_failed);
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             match send_lines(io::stdin(), &socket) {
                 Ok(()) => ended.store(true, Ordering::Release),
-                Err(Ended::Input(error)) => tracing::error!("cannot read standard input: {error}"),
+                Err(Ended::Input(error)) => {
+                    failed.store(true, Ordering::Release);
+                    tracing::error!("cannot read standard input: {error}");
+                }
                 // The daemon stops already, and says what this means.
                 Err(Ended::Listener) => return,
             }
@@ -52,6 +58,11 @@ impl Pipes {
     /// Finds out whether standard output still takes something.
     pub(crate) fn look(&mut self, config: &Config, snapshot: &Snapshot) {
         self.output = self.output.or_else(|| output_ended(config, snapshot));
+    }
+
+    /// Whether the daemon ends because of either.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.output == Some(OutputEnded::Failed) || self.input_has_failed.load(Ordering::Acquire)
     }
 
     /// Says at a stop what the ledger cannot.

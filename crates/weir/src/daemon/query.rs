@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::{Error, Limits, NAMED, Named, Parameters, Reader};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// Answers that may be worked on at one time: each reads files, beside the data loops.
 const QUESTIONS_MAX: usize = 2;
 /// Those that may wait for their turn.
 const WAITING_MAX: usize = 32;
-/// With the wait, it stays below the life of a connection ([`admin::CONNECTION_LIFETIME_MAX`]).
+/// How long a question may wait for its turn, and then take. Both together stay below the life of a connection ([`admin::CONNECTION_LIFETIME_MAX`]).
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// Rows of an answer.
 const ROWS_MAX: usize = 10_000;
@@ -43,8 +44,9 @@ fn answer(pages: Arc<Pages>, asked: Asked) -> Answer {
         let Ok(_waiting) = Arc::clone(&pages.waiting).try_acquire_owned() else {
             return Told::text(429, "too many questions wait");
         };
-        let Ok(turn) = Arc::clone(&pages.turns).acquire_owned().await else {
-            return Told::text(503, "the server is being stopped");
+        let turn = timeout(TIME_MAX, Arc::clone(&pages.turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Told::text(503, "other questions take all the time that there is; ask again");
         };
         on_a_thread(move || {
             // Held by the thread: a client that goes away does not make room for another question before this one has ended.
@@ -162,5 +164,7 @@ pub(super) fn shows_sockets(path: &str, query: &str) -> bool {
         "/query/top-flows",
         "/query/flow-drops",
     ];
-    !query.is_empty() && path == "/query" || !SUMS.contains(&path.trim_end_matches('/'))
+    // As the page's own reading of it, so that no spelling of a path is refused as one thing and answered as another.
+    let path = path.trim_end_matches('/');
+    !query.is_empty() && path == "/query" || !SUMS.contains(&path)
 }

@@ -1,7 +1,6 @@
 //! The end: drain within the grace period, and say what became of everything.
 
 use super::http::Bound;
-use super::pipes::OutputEnded;
 use super::progress::say_folded;
 use super::{Daemon, Ending, Event};
 use crate::exit::{self, Failure};
@@ -59,7 +58,6 @@ impl Daemon {
     pub(super) fn stop(mut self) -> anyhow::Result<ExitCode> {
         let last = self.last_ledger;
         live::end();
-        self.pipes.say_why_they_end();
         self.health.set_phase(Phase::Draining);
         self.service.stopping();
         tracing::info!(
@@ -72,6 +70,9 @@ impl Daemon {
         self.drain();
         self.ways.refresh();
         let snapshot = self.ledger.check();
+        // What was written last may be what could not be.
+        self.pipes.look(&self.config, &snapshot);
+        self.pipes.say_why_they_end();
         let left = left(&before, &snapshot);
 
         self.admin_bound.remove_file(&Bound::default());
@@ -84,7 +85,7 @@ impl Daemon {
             LedgerForm::Json => serde_json::to_string(&snapshot)? + "\n",
         };
         let code = match exit_code(&snapshot, &left, last.on_loss) {
-            0 if self.pipes.output == Some(OutputEnded::Failed) => Failure::Io as u8,
+            0 if self.pipes.has_failed() => Failure::Io as u8,
             code => code,
         };
         let ended = exit::print_and_end(&json, ExitCode::from(code));

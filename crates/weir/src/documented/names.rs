@@ -9,20 +9,19 @@ use std::path::{Path, PathBuf};
 
 /// Options of other programs that documents show.
 const OPTIONS_OF_OTHERS: &str = "active-connections api-hosts app-specific bench build-arg check data-urlencode database debug \
-     dport features idle-connections log-format max-msg-size mem-queue-size multiquery network no-clobber nocapture now only \
+     dport features idle-connections log-format max-msg-size mem-queue-size multiquery network no-clobber nocapture now only profile \
      read-only reconnect release rm set set-file short skip-tokens sync-every system target test time unix-socket uuid";
 
 /// Words that start as names of metrics do and are others: tags, columns, tables, files.
 const NO_METRICS: &str = "weir_check weir_kafka weir_0 weir_store weir_version";
 
 /// Variables of the environment that are read, and those that the build, the tests and deployments have.
-const VARIABLES: &str = "WEIR_CONFIG WEIR_ADMIN WEIR_LOG_LEVEL WEIR_DRAIN_GRACE WEIR_COMMIT WEIR_NEWCOMERS \
+const VARIABLES: &str = "WEIR_CONFIG WEIR_ADMIN WEIR_ADMIN_LISTEN WEIR_TOKEN_FILE WEIR_CA_FILE WEIR_LOG_LEVEL WEIR_LOG_FORMAT WEIR_DRAIN_GRACE WEIR_COMMIT WEIR_NEWCOMERS \
      WEIR_LINK_CRASHES WEIR_SIM_SEEDS";
 
 /// Words that had another meaning, or another name: each with what it is now.
 const FORMER: &[(&str, &str)] = &[
     ("WEIR_URL", "WEIR_ADMIN"),
-    ("WEIR_ADMIN_LISTEN", "WEIR_ADMIN"),
     ("--ledger http", "--admin"),
     ("weir ledger --url", "--admin"),
     ("weir lab telemetry", "weir lab udp-vs-tcp"),

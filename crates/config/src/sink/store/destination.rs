@@ -8,7 +8,7 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Error, Options, Writer};
+use store::{Error, Options, Stepped, Writer};
 
 /// Time between two looks at the ledger.
 const LEDGER_INTERVAL: Duration = Duration::from_secs(10);
@@ -72,13 +72,13 @@ struct Store {
 }
 
 impl Store {
-    fn step(&mut self) -> Result<(), Error> {
-        self.writer.step(sys::clock::realtime_ns())?;
+    fn step(&mut self) -> Result<Stepped, Error> {
+        let stepped = self.writer.step(sys::clock::realtime_ns())?;
         if Instant::now() >= self.ledger_due {
             self.ledger_due = Instant::now() + LEDGER_INTERVAL;
             self.record_ledger()?;
         }
-        Ok(())
+        Ok(stepped)
     }
 
     fn record_ledger(&mut self) -> Result<(), Error> {
@@ -127,8 +127,12 @@ impl Destination for Store {
 
     fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
         done.append(&mut self.done);
-        let step = self.step();
-        self.trouble = step.err().map(|error| trouble(&self.folder, &error));
+        match self.step() {
+            // Between two steps that are due nothing is tried, and what was wrong still is.
+            Ok(Stepped::NotDue) => {}
+            Ok(Stepped::Done) => self.trouble = None,
+            Err(error) => self.trouble = Some(trouble(&self.folder, &error)),
+        }
     }
 
     fn figures(&self) -> OwnFigures {

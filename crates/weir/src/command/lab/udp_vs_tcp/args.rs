@@ -19,7 +19,7 @@ use text::units::{parse_bit_rate, parse_count, parse_duration, parse_size};
 /// Ctrl-C ends it with a report of what was measured until then.
 #[derive(clap::Args)]
 pub(in crate::command::lab) struct Args {
-    /// Five losses, three transports, 60 seconds: the order and the direction, not the tail
+    /// Five losses, three transports, 65 seconds: the order and the direction, not the tail
     #[arg(long, conflicts_with = "article")]
     quick: bool,
     /// The article's two transports, in runs of 20 minutes: long enough for its delays of many seconds
