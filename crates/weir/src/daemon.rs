@@ -1,8 +1,8 @@
 //! The daemon's life: open what the configuration names, run, reload, stop.
 //!
-//! The main thread is the control loop. It waits for signals, resolved names and the next tick, and never for the data:
-//! the data loops are the relay's own threads. The order of a start is the order of what matters: sockets, then data
-//! loops, then everything that shows them.
+//! The main thread is the control loop. It waits for signals, resolved names and the next tick, and never for data: the data
+//! loops are the relay's own threads. A start goes in order of importance: sockets, then data loops, then everything that
+//! reports on them.
 
 mod banner;
 mod collector;
@@ -81,18 +81,18 @@ use std::time::{Duration, Instant};
 use troubles::Troubles;
 use ways::Ways;
 
-/// Time between two checks of the ledger, and of everything else that changes without an event.
+/// Time between two checks of the ledger and of everything else that changes without an event.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a start or a reload waits for names: a target whose name takes longer starts without an address.
+/// How long a start or a reload waits for names to resolve. A target whose name takes longer starts without an address.
 const NAMES_WAIT: Duration = Duration::from_secs(1);
 /// How often the name of a listener's address is resolved again.
 const LISTENER_RESOLVE_INTERVAL: Duration = Duration::from_secs(3_600);
-/// Time between two attempts to open targets that have an address and could not be opened.
+/// Time between two attempts to open targets that have an address but could not be opened.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
-/// A data loop that has not turned for so long is stuck.
+/// A data loop that has not turned for this long is stuck.
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a daemon is started with.
+/// What a daemon starts from.
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) source: Source,
@@ -100,9 +100,9 @@ pub(crate) struct Setup {
     pub(crate) last_ledger: LastLedger,
 }
 
-/// Where the configuration came from, and so whether it can be read again.
+/// Where the configuration came from, which decides whether a reload can read it again.
 pub(crate) enum Source {
-    /// From flags, or from standard input.
+    /// From flags or from standard input.
     ReadOnce,
     File {
         path: PathBuf,
@@ -113,31 +113,31 @@ pub(crate) enum Source {
 /// What the control loop waits for.
 pub(crate) enum Event {
     Signal(i32),
-    /// A name has another answer, or its first.
+    /// A name resolved for the first time, or to a different answer.
     Name,
-    /// Standard input has ended, and every line of it is with its listener.
+    /// Standard input has ended, and its listener has every line.
     InputEnded,
 }
 
-/// A listener and what it was made of.
+/// A running listener and what it was built from.
 pub(crate) struct Running {
     config: ListenerConfig,
     listener: Listener,
-    /// Who counts datagrams that are received together, where this process may not.
+    /// The helper that counts what the kernel drops of aggregated datagrams, where this process may not.
     helper: Option<PathBuf>,
     file: Option<SocketFile>,
-    /// Where each UDP target's socket is connected to; `None` while none is open.
+    /// The address each UDP target's socket is connected to; `None` while no socket is open.
     addresses: BTreeMap<String, Option<SocketAddr>>,
-    /// The sinks that it feeds.
+    /// The sinks it feeds.
     fed: Vec<Fed>,
-    /// The analysis that it feeds, if any.
+    /// The analysis it feeds, if any.
     tapped: Option<Arc<Shared>>,
 }
 
-/// A listener that a reload took out of service and that still drains.
+/// A listener that a reload took out of service and that is still draining.
 struct Retiring {
     listener: Listener,
-    /// Where it listened.
+    /// The address it listened on.
     listen: ListenAddress,
 }
 
@@ -158,18 +158,18 @@ pub(crate) struct Daemon {
     mitigations: Arc<Mitigations>,
     /// The collector that a reload took out of service, until its thread has ended.
     ending: Option<Ending>,
-    /// The collector that starts when that has ended.
+    /// The collector to start once `ending` is gone.
     prepared: Option<Prepared>,
     asked: Asked,
     last_ledger: LastLedger,
     inherited: Inherited,
     drops: Drops,
     http: Option<Http>,
-    /// The admin server's sockets, for a server that a reload restarts.
+    /// The admin server's sockets, kept for the server that a reload restarts.
     admin_bound: Bound,
-    /// The flows that have metrics.
+    /// The flow definitions exported as metrics.
     exported: Arc<Exported>,
-    /// What scripts of sFlow-RT talk to.
+    /// The REST API for sFlow-RT scripts.
     rest: Option<Arc<Site>>,
     statsd: Arc<statsd::Counts>,
     service: Service,
@@ -180,14 +180,14 @@ pub(crate) struct Daemon {
     broken: Repeated,
     refused: Repeated,
     crowding: Crowding,
-    /// Moments at which the law did not hold, as last logged.
+    /// Number of ledger violations when we last logged them.
     violations: u64,
     troubles: Troubles,
     files: Files,
     pipes: Pipes,
 }
 
-/// Runs a daemon until a signal ends it.
+/// Runs a daemon until a signal, or the end of its input or output, stops it.
 ///
 /// # Errors
 /// It cannot start with this configuration; the message says what to do.
@@ -205,20 +205,20 @@ impl Daemon {
         forward_signals(sender.clone())?;
         let names = names_of(&config, sender.clone())?;
 
-        // Before a socket is open, which would take datagrams that nothing reads.
+        // Before any socket is open: an open socket would take datagrams that nothing reads.
         refuse_what_cannot_run(&config, last_ledger)?;
         let (mut inherited, drops) = Inherited::take()?;
         let (sockets, input) = open_listeners(&config, &mut inherited, &names)?;
         let bound = Bound::open(&config)?;
 
-        // The sockets are open and hold what arrives: now there is time for names.
+        // The sockets are open and the kernel queues what arrives, so there is time to wait for names.
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let prepared = collector::prepare(&config)?;
 
         let (ways, run_id) = (Ways::start(), run_id());
         let ledger = new_ledger(&run_id, &config);
 
-        // Before everything that feeds them.
+        // Before everything that feeds the sinks.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
         let mitigations = Mitigations::start(&config)?;
         let flows = Flows::start(&config, sinks.of_flows(&mitigations), &ledger)?;
@@ -278,12 +278,12 @@ impl Daemon {
         daemon.start_http(bound)?;
         daemon.hold_drops();
         daemon.pipes.feed(input, sender)?;
-        // Last: what is started after this daemon may send to it at once.
+        // Last: a program that starts after this daemon may send to it at once.
         daemon.service.ready();
         Ok(daemon)
     }
 
-    /// Has the service manager hold what is counted at its sockets, if there are any.
+    /// Asks the service manager to keep the drop counts of the sockets it owns, if there are any.
     fn hold_drops(&self) {
         let is_theirs = |one: &Running| one.owner() == SocketOwner::ServiceManager;
         if let Some(file) = self.drops.file().filter(|_| self.running.iter().any(is_theirs)) {
@@ -311,7 +311,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// What is shown of flows. What scripts have defined so far is forgotten.
+    /// What the HTTP server shows of flows. Discards everything that scripts have defined so far.
     fn shown_flows(&mut self) -> Option<ShownFlows> {
         self.forget_scripts();
         let config = self.config.flows.as_ref()?;
@@ -324,12 +324,12 @@ impl Daemon {
         Some(ShownFlows { shared, exported: Arc::clone(&self.exported), rest })
     }
 
-    /// Forgets what scripts have defined.
+    /// Discards everything that scripts have defined.
     fn forget_scripts(&self) {
         self.rest.iter().for_each(|site| site.forget());
     }
 
-    /// Waits for one event or tick and handles it. Returns whether to go on.
+    /// Waits for one event or tick and handles it. Returns whether to continue.
     fn turn(&mut self) -> bool {
         match self.events.recv_timeout(TICK) {
             Ok(Event::Signal(SIGHUP)) if matches!(self.source, Source::File { .. }) => {
@@ -341,7 +341,7 @@ impl Daemon {
                 self.follow_names(Instant::now());
                 self.sinks.follow_names(&self.names);
             }
-            // The names hold a sender for as long as the daemon lives.
+            // `names` holds a sender for as long as the daemon lives, so the channel never disconnects.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
 
@@ -361,13 +361,13 @@ impl Daemon {
         self.pipes.output.is_none()
     }
 
-    /// Checks the law, and reports that all is well to the health page, the service manager and the screen.
+    /// Checks the ledger, and reports the result to the health page, the service manager and the screen.
     fn observe(&mut self, now: Instant) {
         let snapshot = self.ledger.check();
         self.note_violations(now, &snapshot);
         self.pipes.look(&self.config, &snapshot);
         if self.pipes.output.is_none() {
-            // A reader that has had enough is no trouble.
+            // A reader that closed the pipe is not a problem to report.
             self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
         }
         self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
@@ -395,7 +395,7 @@ impl Daemon {
         self.progress.show(now, &snapshot);
     }
 
-    /// The ledger as it stands, when a signal asks for it.
+    /// Prints the current ledger, on SIGUSR1.
     fn say_ledger(&self) {
         say_folded(&format!("\n{}", ledger::waterfall(&self.ledger.check())));
     }
@@ -419,8 +419,8 @@ impl Daemon {
         }
     }
 
-    /// Tells the supervisors that the daemon lives while a step of a reload takes long. `entering` are listeners that are not
-    /// among the running ones at this moment.
+    /// Tells the supervisors that the daemon is alive during a long reload step. `entering` are listeners that are not in
+    /// `running` at the moment.
     fn keep_alive(&self, entering: &[&Listener]) {
         let running = self.running.iter().map(|one| &one.listener);
         for listener in running.chain(entering.iter().copied()) {
@@ -433,7 +433,7 @@ impl Daemon {
         self.running.iter().filter_map(Running::address).collect()
     }
 
-    /// Closes the account of listeners that have drained after a reload.
+    /// Closes the ledger accounts of listeners that have drained after a reload.
     fn finish_retired(&mut self) {
         for at in (0..self.retiring.len()).rev() {
             if self.retiring[at].listener.has_ended() {
@@ -443,7 +443,7 @@ impl Daemon {
     }
 }
 
-/// Refuses a configuration that is right and cannot run here.
+/// Refuses a configuration that is valid but cannot run here.
 fn refuse_what_cannot_run(config: &Config, last_ledger: LastLedger) -> anyhow::Result<()> {
     pipes::refuse_two_writers(config, last_ledger)?;
     memory::refuse_rings_that_do_not_fit(config, |_| true, 0, memory::Limits::at_start())
@@ -456,7 +456,7 @@ fn new_ledger(run_id: &str, config: &Config) -> Arc<Ledger> {
     Arc::new(ledger)
 }
 
-/// Has the ledger show everything in the order of the configuration.
+/// Makes the ledger list everything in the order of the configuration.
 fn arrange(ledger: &Ledger, config: &Config) {
     let targets = config.listeners.iter().flat_map(|listener| {
         listener.targets.iter().map(|target| (listener.name.clone(), target.name.as_str()))
@@ -466,13 +466,13 @@ fn arrange(ledger: &Ledger, config: &Config) {
         let sources = sink.from.iter().map(|source| (source.to_string(), sink.name.as_str()));
         own.into_iter().chain(sources)
     });
-    // A listener that feeds only sinks has its place among the listeners too.
+    // A listener that feeds only sinks also has its place among the listeners.
     let listeners = config.listeners.iter().map(|listener| (listener.name.clone(), ""));
     let all: Vec<_> = listeners.chain(targets).chain(fed).collect();
     ledger.arrange(all.iter().map(|(origin, target)| (origin.as_str(), *target)));
 }
 
-/// Says what runs, and what does not yet.
+/// Prints what runs, and warns about unix targets that nobody listens at yet.
 fn tell_start(run_id: &str, running: &[Running], config: &Config, bound: &Bound) {
     let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
     say_folded(&banner::banner(run_id, running, config, admin_addr));
@@ -487,8 +487,8 @@ fn names_of(config: &Config, events: Sender<Event>) -> anyhow::Result<Names> {
     Ok(names)
 }
 
-/// Opens the sockets of all listeners, or takes over those that a service manager handed over. Returns where the lines of standard
-/// input go, too, if one of them takes those.
+/// Opens the sockets of all listeners, or takes over the ones that a service manager passed in. Also returns the socket to
+/// write lines of standard input to, if a listener reads them.
 fn open_listeners(
     config: &Config,
     inherited: &mut Inherited,
@@ -510,7 +510,7 @@ fn open_listeners(
     Ok((sockets, input))
 }
 
-/// Opens the targets of all listeners, whose sockets are these.
+/// Opens the targets of all listeners. `sockets` are the listeners' own sockets, to detect loops.
 fn open_targets(
     listeners: &[ListenerConfig],
     names: &Names,
@@ -542,7 +542,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Gives the listener so many sockets.
+    /// Changes the number of sockets of the listener to `count`.
     fn set_sockets(&mut self, count: usize, keep_alive: &mut dyn FnMut()) -> anyhow::Result<()> {
         let Some(addr) = self.address().filter(|_| count != self.listener.socket_count()) else {
             return Ok(());
@@ -559,7 +559,7 @@ impl Running {
         Ok(())
     }
 
-    /// The UDP address that it listens on.
+    /// The UDP address it listens on.
     fn address(&self) -> Option<SocketAddr> {
         match sys::socket::local_address(self.listener.socket()) {
             Some(sys::socket::LocalAddress::Inet(addr)) => Some(addr),
@@ -572,7 +572,7 @@ impl Running {
     }
 }
 
-/// The targets of a listener, opened.
+/// A listener's targets, opened.
 #[derive(Default)]
 struct Targets {
     destinations: Vec<(TargetOptions, TargetKind)>,
@@ -597,7 +597,7 @@ impl Targets {
         Ok(targets)
     }
 
-    /// Adds the sinks that the listener feeds, and the analysis.
+    /// Adds the sinks and the analysis that the listener feeds.
     fn feed(
         &mut self,
         config: &Config,
@@ -614,7 +614,7 @@ impl Targets {
     }
 }
 
-/// Every name in a configuration, with the shortest interval that anybody wants for it.
+/// Every name in a configuration, with the shortest resolve interval that any use of it asks for.
 fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
     let listeners = config.listeners.iter().filter_map(|listener| listener.listen.port());
     let listeners = listeners.map(|addr| (addr, LISTENER_RESOLVE_INTERVAL));

@@ -1,5 +1,5 @@
-//! The socket collector in the daemon: prepared while nothing changes yet, started, and ended so that what it has made is
-//! with its sinks.
+//! The socket collector in the daemon: prepared without changing anything, started, and ended so that its sinks get everything
+//! it has made.
 
 mod outlet;
 mod page;
@@ -21,31 +21,31 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How much longer than its deadline an end waits for the collector's thread, before it gives it up.
+/// How long past its deadline an end waits for the collector's thread before giving it up.
 const RETURN_GRACE: Duration = Duration::from_secs(1);
 
-/// A collector that nothing keeps from starting any more.
+/// A collector that is checked and ready to start.
 pub(crate) struct Prepared {
     config: SocketsConfig,
     options: Options,
-    /// Opens what this process may not; `None`: this process opens everything itself.
+    /// Opens sockets in namespaces that this process may not enter; `None`: this process opens everything itself.
     helper: Option<Remote>,
 }
 
 /// Checks everything about a collector that can fail, and changes nothing.
 ///
 /// # Errors
-/// It can never work as it is configured on this host; the message says what to do.
+/// It can never work as configured on this host; the message says what to do.
 pub(crate) fn prepare(config: &Config) -> anyhow::Result<Option<Prepared>> {
     let Some(sockets) = config.sockets.clone() else { return Ok(None) };
     let options = options(config, &sockets)?;
-    // One that is not there costs other namespaces only, and may come later.
+    // A missing helper costs only the other namespaces, and may appear later.
     let helper = sockets.helper.as_deref().map(Remote::new);
     Ok(Some(Prepared { config: sockets, options, helper }))
 }
 
 impl Daemon {
-    /// Starts the collector that was prepared, if there is one.
+    /// Starts the prepared collector, if there is one.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -65,7 +65,7 @@ impl Daemon {
         self.ending = Some(collecting.begin_stop());
     }
 
-    /// Goes on with the end of a collector that was replaced, and then starts the next.
+    /// Finishes the end of a replaced collector, and then starts the next.
     pub(super) fn follow_collector(&mut self) {
         if let Some(ending) = self.ending.take_if(|ending| ending.thread.is_finished()) {
             ending.retire(&self.ledger);
@@ -80,7 +80,7 @@ impl Daemon {
     }
 }
 
-/// A collector that runs.
+/// A running collector.
 pub(crate) struct Collecting {
     collector: Collector,
     meter: Arc<dyn Meter>,
@@ -90,7 +90,7 @@ impl Collecting {
     /// Starts the thread.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The thread cannot be started.
     fn start(prepared: Prepared, fanout: &Fanout, ledger: &Ledger) -> anyhow::Result<Collecting> {
         let Prepared { config, options, helper } = prepared;
         let outlet = Box::new(Outlet(fanout.writer(source_id())));
@@ -112,7 +112,7 @@ impl Collecting {
         Ok(Collecting { collector, meter })
     }
 
-    /// Asks the kernel for what its sinks want from now on.
+    /// Switches the collector to the fields that its sinks want from now on.
     pub(super) fn change_fields(&self, prepared: &Prepared) {
         self.collector.change_fields(&prepared.options);
     }
@@ -125,19 +125,19 @@ impl Collecting {
         self.collector.questions()
     }
 
-    /// Begins the end.
+    /// Starts to end the collector.
     fn begin_stop(self) -> Ending {
         let Collecting { collector, meter } = self;
-        // The thread ends after what it is doing, which may be a walk: nobody waits for that here.
+        // The thread first finishes what it is doing, which may be a whole walk of the sockets. Do not wait for that here.
         let thread = thread::spawn(move || {
-            // What it has made is handed on with that. A thread that panicked has said so on standard error.
+            // `stop` also hands on what the collector has made. A panic was reported on standard error.
             drop(collector.stop());
         });
         Ending { thread, meter }
     }
 }
 
-/// What the collector of a configuration is told.
+/// The collector options of a configuration.
 ///
 /// # Errors
 /// Its filter cannot be used on this host.
@@ -172,14 +172,14 @@ pub(super) fn options(whole: &Config, config: &SocketsConfig) -> anyhow::Result<
     })
 }
 
-/// The kernel's random id of this boot; zero where it does not say.
+/// The kernel's random id of this boot; all zeros if it is not available.
 pub(super) fn source_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).map_or([0; 16], u128::to_be_bytes)
 }
 
-/// A collector that ends.
+/// A collector that is ending.
 pub(crate) struct Ending {
     thread: JoinHandle<()>,
     meter: Arc<dyn Meter>,
@@ -190,7 +190,7 @@ impl Ending {
         self.thread.is_finished()
     }
 
-    /// Gives the thread a moment to come back.
+    /// Waits for the thread to return, until the deadline plus a second.
     pub(super) fn finish(&self, deadline: Instant) {
         let limit = deadline.max(Instant::now()) + RETURN_GRACE;
         while !self.thread.is_finished() && Instant::now() < limit {
@@ -198,7 +198,7 @@ impl Ending {
         }
     }
 
-    /// Keeps the final counts, and no more.
+    /// Keeps only the final counts in the ledger.
     fn retire(self, ledger: &Ledger) {
         ledger.retire(&self.meter);
     }

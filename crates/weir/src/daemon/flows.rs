@@ -1,10 +1,10 @@
-//! The analysis of sFlow in the daemon: what listeners receive goes into one [`Analysis`], which a thread of its own ticks.
+//! The sFlow analysis in the daemon: what listeners receive goes into one [`Analysis`], which is ticked by its own thread.
 //!
 //! # Time
-//! Datagrams may wait in a listener's ring, and a figure is about when traffic was, not about when somebody came to count it.
-//! So each datagram counts at the time at which it was received, and figures are read at the time up to which datagrams have been
-//! taken: an analysis that is behind shows traffic late, and not too low. Receive stamps are of the wall clock, which people set;
-//! how old a stamp is, is all that is taken of it.
+//! Datagrams may wait in a listener's ring, and a figure must describe when the traffic flowed, not when we counted it. So each
+//! datagram counts at the time it was received, and figures are read at the time up to which datagrams have been processed: an
+//! analysis that is behind shows traffic late, but not too low. Receive stamps use the wall clock, which people may set, so we
+//! use a stamp only to compute a datagram's age.
 
 mod losses;
 mod reading;
@@ -33,34 +33,34 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tap::Tap;
 
-/// Time between two looks at what has ended and what has passed a threshold.
+/// Time between two checks for flows that have ended and thresholds that have been crossed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long the thread rests after a panic, which may have written to the log.
+/// How long the thread rests after a panic, so that repeated panics do not flood the log.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where what it makes goes: to the sinks that take it.
+/// Where the analysis sends its output.
 #[derive(Clone, Copy)]
 pub(super) struct Outlets<'a> {
     /// Records of flows, counters and totals.
     pub(super) rows: &'a Fanout,
-    /// What thresholds tell.
+    /// Threshold events.
     pub(super) events: &'a Fanout,
     /// Routes that events start.
     pub(super) mitigations: &'a Arc<Mitigations>,
 }
 
-/// The analysis of the daemon, if it has one, and former ones.
+/// The daemon's analysis, if any, and former ones.
 #[derive(Default)]
 pub(super) struct Flows {
     running: Option<Flowing>,
-    /// Taken out of service by reloads, until listeners have given them what they have for them.
+    /// Analyses that reloads took out of service, until listeners have handed over what they still hold for them.
     ending: Vec<Flowing>,
     losses: Losses,
 }
 
 impl Flows {
-    /// Starts what a configuration asks for. `events`: who takes them.
+    /// Starts the analysis that a configuration asks for.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -75,17 +75,17 @@ impl Flows {
         Ok(Flows { running, ..Flows::default() })
     }
 
-    /// What has the figures, if there is an analysis.
+    /// The shared analysis, if there is one.
     pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
         self.running.as_ref().map(|one| &one.shared)
     }
 
-    /// How often the thread that hands events on has turned, if there is one.
+    /// Heartbeat of the thread that hands events on, if there is one.
     pub(super) fn events_heartbeat(&self) -> Option<u64> {
         self.running.as_ref()?.telling.as_ref().map(Telling::heartbeat)
     }
 
-    /// Starts what a configuration asks for and is not there; nobody sees it yet.
+    /// Starts the analysis that a configuration asks for if there is none yet. It is not visible until [`apply`](Self::apply).
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -98,7 +98,7 @@ impl Flows {
         wanted.map(|flows| Flowing::start(flows, config, outlets)).transpose()
     }
 
-    /// Goes on as another configuration has it. What is the same there keeps its figures.
+    /// Switches to another configuration. Whatever is the same in both keeps its figures.
     pub(super) fn apply(
         &mut self,
         prepared: Option<Flowing>,
@@ -117,7 +117,7 @@ impl Flows {
                     shared.set_export_every(next.export_every);
                 }
             }
-            // What listeners have for it in their rings comes first.
+            // It first takes what listeners still hold for it in their rings.
             (_, None) => {
                 let former = self.running.take();
                 former.iter().flat_map(|one| &one.telling).for_each(Telling::silence);
@@ -131,7 +131,7 @@ impl Flows {
         }
     }
 
-    /// Takes over the files that say where addresses are, as they are now. Those that cannot be read stay as they were.
+    /// Reads the files that locate addresses again. If one cannot be read, all locations stay as they were.
     fn read_places(&self, config: &Config) {
         let (Some(shared), Some(flows)) = (self.shared(), &config.flows) else { return };
         match places(flows) {
@@ -142,7 +142,7 @@ impl Flows {
         }
     }
 
-    /// Notes what was lost before the analysis, by a snapshot of the ledger.
+    /// Notes what was lost before the analysis, from a snapshot of the ledger.
     pub(super) fn look(&mut self, config: &Config, snapshot: &Snapshot) {
         let Some(shared) = self.running.as_ref().map(|one| &one.shared) else { return };
         let from = config.flows.iter().flat_map(|flows| &flows.from);
@@ -159,14 +159,15 @@ impl Flows {
         }
     }
 
-    /// Hands on the events and rows that there are, and no others: sinks are about to close. Nothing may be tapped any more.
+    /// Hands on all pending events and rows, and nothing after that: sinks are about to close. No tap may feed the analysis any
+    /// more.
     pub(super) fn tell_all(&mut self) {
         for one in self.running.iter_mut().chain(&mut self.ending) {
             one.tell_all();
         }
     }
 
-    /// Ends all; the ledger goes on to show what they have.
+    /// Ends all analyses. The ledger continues to show their counts.
     pub(super) fn finish(&mut self) {
         self.running
             .take()
@@ -176,13 +177,13 @@ impl Flows {
     }
 }
 
-/// Whether the analysis takes the datagrams of this listener.
+/// Whether the analysis takes this listener's datagrams.
 pub(super) fn is_source(config: &Config, listener: &str) -> bool {
     let from = config.flows.iter().flat_map(|flows| &flows.from);
     from.into_iter().any(|name| name == listener)
 }
 
-/// What takes a listener's datagrams for an analysis.
+/// The relay target that feeds a listener's datagrams to an analysis.
 pub(super) fn tap(analysis: &Arc<Shared>) -> (TargetOptions, TargetKind) {
     let options = TargetOptions {
         name: FLOWS_NAME.to_owned(),
@@ -193,17 +194,17 @@ pub(super) fn tap(analysis: &Arc<Shared>) -> (TargetOptions, TargetKind) {
     (options, TargetKind::Rows(Box::new(Tap::new(Arc::clone(analysis)))))
 }
 
-/// An analysis, and the thread that ticks it.
+/// An analysis and the thread that ticks it.
 pub(super) struct Flowing {
     shared: Arc<Shared>,
-    /// Ends the thread when it is dropped.
+    /// Dropping it ends the thread.
     _stop: Sender<()>,
     thread: JoinHandle<()>,
     /// Hands on its events, until sinks close.
     telling: Option<Telling>,
 }
 
-/// Where addresses are, by the files of a configuration.
+/// Where addresses are located, according to a configuration's files.
 fn places(config: &FlowsConfig) -> anyhow::Result<Groups> {
     let mut groups = Groups::default();
     for path in &config.mmdb {
@@ -212,7 +213,7 @@ fn places(config: &FlowsConfig) -> anyhow::Result<Groups> {
     Ok(groups)
 }
 
-/// Makes an analysis that was begun with one configuration that of another. What others have defined meanwhile stays.
+/// Switches an analysis from one configuration to another. What scripts have defined meanwhile stays.
 fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
     analysis.set_limits(new.limits(), new.built_internal());
     analysis.set_events_max(new.events_max);
@@ -223,7 +224,7 @@ fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
 
     for former in &old.definitions {
         let next = new.definitions.iter().find(|one| one.name == former.name);
-        // Groups are numbers in what was counted.
+        // Flows store groups by number, and the numbers have changed.
         let is_stale = has_new_groups && former.names_groups();
         if next.is_none() || is_stale {
             analysis.undefine(&former.name);
@@ -234,7 +235,7 @@ fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
     }
 }
 
-/// Watches what a configuration asks for. A threshold that is the same goes on; one that is gone or another is cleared.
+/// Sets the thresholds of a configuration. An unchanged threshold continues; a removed or changed one is cleared.
 fn change_thresholds(analysis: &mut Analysis, old: &Config, new: &Config) {
     let gone =
         old.thresholds.iter().filter(|old| new.thresholds.iter().all(|one| one.name != old.name));
@@ -248,7 +249,7 @@ fn watch(analysis: &mut Analysis, config: &Config) {
     let Some(flows) = &config.flows else { return };
     let groups = flows.built_groups();
     for one in &config.thresholds {
-        // What cannot be watched was a mistake in the file.
+        // Configuration checks reject thresholds that cannot be watched, so this always matches.
         if let (Some(of), Ok(threshold)) = (one.watched(), one.threshold(&groups)) {
             analysis.watch(of, threshold);
         }
@@ -256,7 +257,7 @@ fn watch(analysis: &mut Analysis, config: &Config) {
 }
 
 impl Flowing {
-    /// Begins to analyze what taps give.
+    /// Starts to analyze what taps feed.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -283,7 +284,7 @@ impl Flowing {
         let turn = move || {
             let mut wait = TICK;
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
-                // A panic has said so on standard error; what is taken does not depend on ticks.
+                // The panic was reported on standard error. Datagrams are taken whether or not ticks happen.
                 let outcome = catch_unwind(AssertUnwindSafe(|| ticked.tick()));
                 wait = if outcome.is_ok() { TICK } else { PANIC_PAUSE };
             }
@@ -293,21 +294,21 @@ impl Flowing {
         Ok(Flowing { shared, _stop: stop, thread, telling })
     }
 
-    /// What has the figures.
+    /// The shared analysis.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Enters it into the ledger.
+    /// Registers it in the ledger.
     fn register(&self, ledger: &Ledger) {
         let meter: Arc<dyn Meter> = Arc::clone(&self.shared) as _;
         ledger.register(meter);
     }
 
-    /// Hands on what there is to tell, and then nothing more.
+    /// Hands on everything pending, and nothing after that.
     fn tell_all(&mut self) {
         let shared = &self.shared;
-        // A panic has said so on standard error.
+        // The panic was reported on standard error.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             shared.tick();
             shared.tell_all();
@@ -315,13 +316,13 @@ impl Flowing {
         self.telling.take().into_iter().for_each(Telling::finish);
     }
 
-    /// Ends the thread. Nothing may be tapped any more.
+    /// Ends the thread. No tap may feed the analysis any more.
     fn end(mut self) -> Arc<Shared> {
-        // What came after the last tick is in the account too.
+        // Account for what arrived after the last tick.
         self.tell_all();
         let Flowing { shared, _stop: stop, thread, .. } = self;
         drop(stop);
-        // A panic has said so on standard error.
+        // A panic was reported on standard error.
         let _ = thread.join();
         shared
     }

@@ -1,4 +1,4 @@
-//! The admin server and the StatsD push, on a thread of their own: no data passes there.
+//! The admin server and the StatsD push, on their own thread; no data passes through it.
 
 mod access;
 
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 use sys::socket::{listen_unix_stream, share_socket_file};
 use tokio::sync::watch;
 
-/// Longest wait for the end of the thread: answers under way and the last push have a second each, side by side.
+/// Longest wait for the thread to end: answers under way and the last push have one second each, in parallel.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// Threads for pages that wait: one question is answered, eight wait, and each that is turned away takes one for a moment.
+/// Threads for pages that wait: one query is being answered, eight wait, and each rejected one takes a thread for a moment.
 const BLOCKING_THREADS_MAX: usize = 32;
-/// Time between two looks at whether it has ended.
+/// Time between two checks whether the thread has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A running admin thread.
@@ -38,11 +38,11 @@ pub(crate) struct Http {
     thread: JoinHandle<()>,
 }
 
-/// What became of the thread at a stop.
+/// Whether the thread ended at a stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stopped {
     Ended,
-    /// It still runs.
+    /// The thread still runs.
     LeftBehind,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct Shown {
     pub(crate) health: Arc<Health>,
     /// The file that SIGHUP reads again.
     pub(crate) config_file: Option<String>,
-    /// Outlives the thread, so that a reload does not take counts back.
+    /// Outlives the thread, so that a reload does not reset the counts.
     pub(crate) statsd: Arc<statsd::Counts>,
     /// `None` without a socket collector.
     pub(crate) sockets: Option<Page>,
-    /// The refusal to users that are not known, when they ask about sockets; `None` if they are answered.
+    /// The refusal for unknown users who ask about sockets; `None` if everybody gets an answer.
     pub(crate) sockets_elsewhere: Option<String>,
     /// `None` without an analysis.
     pub(crate) flows: Option<ShownFlows>,
@@ -64,16 +64,16 @@ pub(crate) struct Shown {
     pub(crate) query: Option<admin::Query>,
 }
 
-/// What is shown of flows.
+/// What the server shows of flows.
 pub(crate) struct ShownFlows {
     pub(crate) shared: Arc<Shared>,
     pub(crate) exported: Arc<Exported>,
-    /// What scripts of sFlow-RT talk to, and whether they may change things; `None` when it is off.
+    /// The REST API for sFlow-RT scripts, and whether scripts may change things; `None` when it is off.
     pub(crate) rest: Option<(Arc<Site>, Changes)>,
 }
 
-/// The refusal to a request that comes to an address and asks about sockets of other namespaces than the daemon's own.
-/// `None` where the daemon collects from its own alone, whose sockets every process in it can list.
+/// The refusal for a request over TCP that asks about sockets of namespaces other than the daemon's own. `None` if the daemon
+/// collects only from its own namespace, whose sockets every process in it can list.
 pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
     let sockets = config.sockets.as_ref()?;
     if sockets.namespaces == Namespaces::Own {
@@ -94,16 +94,16 @@ pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
     })
 }
 
-/// Where the admin server listens.
+/// The admin server's listening sockets.
 #[derive(Default)]
 pub(crate) struct Bound {
     /// `None` when it is off.
     pub(crate) tcp: Option<TcpListener>,
     /// For known users; `None` without `admin.socket`.
     pub(crate) local: Option<Local>,
-    /// For scripts of sFlow-RT; `None` without `flows.rest`.
+    /// For sFlow-RT scripts; `None` without `flows.rest`.
     pub(crate) rest: Option<TcpListener>,
-    /// Who is answered at `tcp`.
+    /// Who may ask at `tcp`.
     access: Access,
 }
 
@@ -115,15 +115,15 @@ pub(crate) struct Local {
 }
 
 impl Bound {
-    /// Binds what the configuration names.
+    /// Binds the addresses that the configuration names.
     ///
     /// # Errors
-    /// It cannot be had; the message says what to do.
+    /// An address is not available; the message says what to do.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Bound> {
         Bound::default().reopen((&AdminConfig::off(), None), config)
     }
 
-    /// The same for another configuration: what that has in common with the one in force goes on.
+    /// Binds the addresses of another configuration. Sockets that both configurations have stay open.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -156,7 +156,7 @@ impl Bound {
         let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
 
         let local = match &self.local {
-            // The file may have been removed: then it is bound again.
+            // If somebody has removed the file, bind it again.
             Some(local)
                 if now.socket.as_ref() == Some(path) && SocketFile::of(path) == local.file =>
             {
@@ -169,26 +169,27 @@ impl Bound {
             }
         };
 
-        // Who may ask is decided by who connects; the mode only keeps out of the queue whom nobody named.
+        // Access is checked when a client connects. The mode only keeps everybody else out of the queue when no users are
+        // configured.
         let mode = if wanted.socket_users.is_empty() { 0o600 } else { 0o666 };
         share_socket_file(path, mode, None).map_err(|error| cannot_listen(path, &error))?;
         Ok(Bound { tcp, local: Some(local), rest, access })
     }
 
-    /// Whether another one was read of files that hold something else.
+    /// Whether the files that `[admin]` names held something else when `other` was read.
     pub(crate) fn has_other_files(&self, other: &Bound) -> bool {
         self.access != other.access
     }
 
-    /// Whether the files that `[admin]` names hold the same as when they were read.
+    /// Whether the files that `[admin]` names still hold what they did when they were read.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// A file cannot be read.
     pub(crate) fn has_the_same_files(&self, config: &AdminConfig) -> anyhow::Result<bool> {
         Ok(Access::read(config)? == self.access)
     }
 
-    /// The same sockets once more, for a server that a reload restarts.
+    /// Duplicates the sockets, for a server that a reload restarts.
     pub(crate) fn try_clone(&self) -> io::Result<Bound> {
         let local = |local: &Local| {
             let Local { listener, file, allowed } = local;
@@ -206,7 +207,7 @@ impl Bound {
         })
     }
 
-    /// Removes the file of the unix socket, unless it is that of the sockets which follow these.
+    /// Removes the file of the unix socket, unless `next` uses the same file.
     pub(crate) fn remove_file(&self, next: &Bound) {
         let file = |bound: &Bound| bound.local.as_ref().and_then(|local| local.file.clone());
         if let Some(file) = file(self).filter(|one| file(next).as_ref() != Some(one)) {
@@ -220,13 +221,13 @@ fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
     refused(what, Wanted::Unix(path), error)
 }
 
-/// What of flows a server that runs cannot change: whether there are any, and how scripts are served.
+/// The flow settings that a running server cannot change: whether there are any flows, and how scripts are served.
 pub(crate) fn served_flows(config: &Config) -> Option<(Option<SocketAddr>, bool, usize)> {
     let flows = config.flows.as_ref()?;
     Some((flows.rest, flows.takes_changes(), flows.rest_flows_max))
 }
 
-/// Where the history is that a server shows.
+/// The folder of the history that a server shows.
 pub(crate) fn served_store(config: &Config) -> Option<&Path> {
     config.sinks.iter().find_map(|sink| match &sink.to {
         config::Sink::Store(store) => Some(store.folder.as_path()),
@@ -234,12 +235,12 @@ pub(crate) fn served_store(config: &Config) -> Option<&Path> {
     })
 }
 
-/// Where scripts of sFlow-RT are served.
+/// The address at which sFlow-RT scripts are served.
 pub(crate) fn rest_address(config: &Config) -> Option<SocketAddr> {
     config.flows.as_ref().and_then(|flows| flows.rest)
 }
 
-/// `key`: the setting that asks for it.
+/// Binds a TCP listener. `key` is the setting that asks for it.
 fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(addr).and_then(|listener| {
         listener.set_nonblocking(true)?;
@@ -273,7 +274,7 @@ impl Http {
         let pid = std::process::id();
         state.process = Process {
             pid,
-            // Without /proc nobody can tell it from another: then nobody signals it.
+            // Without /proc nobody can tell this process from a later one with its id, so nobody signals it.
             started: sys::process::started(pid).unwrap_or_default(),
             config_file: shown.config_file.clone(),
         };
@@ -305,17 +306,17 @@ impl Http {
 
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            // Where it is forbidden, requests compete with the data loops.
+            // If this fails, requests compete with the data loops.
             sys::process::lower_thread_priority();
             runtime.block_on(work(bound, push, Arc::new(state), rest, stopped));
-            // A name that is still being looked up must not hold up the end.
+            // A name lookup that still runs must not hold up the end.
             runtime.shutdown_background();
         })?;
         Ok(Some(Http { stop, thread }))
     }
 
-    /// Ends the thread; answers under way and the last push have a moment. One that hangs all the same is left behind: it
-    /// goes with the process.
+    /// Ends the thread. Answers under way and the last push get a moment to finish. A thread that hangs is left behind and ends
+    /// with the process.
     pub(crate) fn stop(self, mut keep_alive: impl FnMut()) -> Stopped {
         drop(self.stop);
         let give_up_at = Instant::now() + STOP_LIMIT;
@@ -326,7 +327,7 @@ impl Http {
         if !self.thread.is_finished() {
             return Stopped::LeftBehind;
         }
-        // A thread that panicked has said so on standard error.
+        // A panic was reported on standard error.
         let _ = self.thread.join();
         Stopped::Ended
     }
@@ -374,7 +375,7 @@ async fn work(
     }
 
     if let Some(pushing) = pushing {
-        // It limits itself. One that panicked has said so on standard error.
+        // The push limits its own time. A panic was reported on standard error.
         let _ = pushing.await;
     }
 }

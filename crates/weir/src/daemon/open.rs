@@ -1,4 +1,4 @@
-//! Opening what the configuration names: the sockets of listeners, the ways out of targets.
+//! Opens what the configuration names: the sockets of listeners and the destinations of targets.
 
 use super::inherited::Inherited;
 use super::link;
@@ -24,22 +24,22 @@ use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::{Egress, Ends};
 use sys::socket::{self, Joining, ListenOptions, LocalAddress};
 
-/// A listener's socket, bound.
+/// A listener's bound socket.
 pub(crate) struct OpenSocket {
     pub(crate) socket: OwnedFd,
     pub(crate) owner: SocketOwner,
     pub(crate) receive: Receive,
-    /// Who counts, where this process may not.
+    /// The helper that counts what the kernel drops of aggregated datagrams, where this process may not.
     pub(crate) helper: Option<PathBuf>,
     pub(crate) file: Option<SocketFile>,
-    /// It is for other Weirs.
+    /// Options of a listener that receives from other Weirs.
     pub(crate) link: Option<LinkListenOptions>,
-    /// The other end, into which the lines of standard input go.
+    /// The other end of the socket pair, which lines of standard input are written to.
     pub(crate) input: Option<UnixDatagram>,
 }
 
 impl OpenSocket {
-    /// The UDP address that it is bound to.
+    /// The UDP address it is bound to.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         udp_address(self.socket.as_fd())
     }
@@ -52,7 +52,7 @@ fn udp_address(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     }
 }
 
-/// The file of a unix socket that we bound. It is removed at the end, if it is still ours.
+/// The file of a unix socket that we bound. Removed at the end, if it is still ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -61,13 +61,13 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// What is at this path now.
+    /// The file at this path now.
     pub(crate) fn of(path: &Path) -> Option<SocketFile> {
         let metadata = fs::symlink_metadata(path).ok()?;
         Some(SocketFile { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() })
     }
 
-    /// Removes the file, unless another program has put its own in its place.
+    /// Removes the file, unless another program has replaced it with its own.
     pub(crate) fn remove(&self) {
         if SocketFile::of(&self.path).as_ref() == Some(self)
             && let Err(error) = fs::remove_file(&self.path)
@@ -77,19 +77,19 @@ impl SocketFile {
     }
 }
 
-/// What is known of the address that a listener is to have.
+/// What we know about the address that a listener should bind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// Nobody should have it.
+    /// No socket should be bound there.
     Free,
-    /// A listener of ours that drains is bound there, and shares it (see [`socket::share_address`]).
+    /// One of our own draining listeners is bound there and shares the address (see [`socket::share_address`]).
     LeftByFormer,
 }
 
-/// Opens a listener's socket, or finds it among those handed over.
+/// Opens a listener's socket, or finds it among the inherited ones.
 ///
 /// # Errors
-/// The address cannot be had; the message says what to do.
+/// The address is not available; the message says what to do.
 pub(crate) fn listener(
     config: &ListenerConfig,
     place: Place,
@@ -102,7 +102,7 @@ pub(crate) fn listener(
     let link = link::listen_options(config)?;
     if let Some(socket) = inherited.find(&at) {
         if config.sockets() > 1 {
-            // It stays for a file that says otherwise: nobody else could have the port.
+            // Put it back for a corrected file: nobody else could get the port.
             inherited.put_back(socket);
             return Err(stays_alone(config));
         }
@@ -169,10 +169,10 @@ pub(crate) fn listener(
     })
 }
 
-/// Where a listener's socket is to be.
+/// The address that a listener's socket should bind.
 fn place_of(listen: &Listen, names: &Names) -> anyhow::Result<LocalAddress> {
     Ok(match listen {
-        // Nowhere, so that nobody else can send to it.
+        // An unnamed socket, so that nobody else can send to it.
         Listen::Stdin => LocalAddress::Unix(PathBuf::new()),
         Listen::Unix(path) => LocalAddress::Unix(path.clone()),
         Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
@@ -189,10 +189,10 @@ fn own_address(host_port: &HostPort, names: &Names) -> anyhow::Result<SocketAddr
     })
 }
 
-/// Opens one more socket for a listener of several, which is bound there, as `first` is.
+/// Opens one more socket for a listener with several sockets, bound to the same address as `first`.
 ///
 /// # Errors
-/// Any of `socket(2)`, or of having what arrives together counted where that of the others is.
+/// Any error of `socket(2)`, or drops of aggregated datagrams cannot be counted on this socket as they are on `first`.
 pub(crate) fn joining(
     config: &ListenerConfig,
     at: SocketAddr,
@@ -210,7 +210,8 @@ pub(crate) fn joining(
     Ok((joining, receive))
 }
 
-/// A service manager's socket is another user's, which others cannot join.
+/// The error for a service manager's socket with `sockets` above 1: it belongs to another user, and other sockets cannot join
+/// it.
 pub(crate) fn stays_alone(config: &ListenerConfig) -> anyhow::Error {
     Failure::Config.error(format!(
         "listener {}: its socket is the service manager's, which others cannot join. Fix: remove sockets, or the .socket unit",
@@ -218,10 +219,10 @@ pub(crate) fn stays_alone(config: &ListenerConfig) -> anyhow::Error {
     ))
 }
 
-/// Fails where a listener's threads are to run on processors that this process may not use.
+/// Fails if a listener's threads are pinned to processors that this process may not use.
 ///
 /// # Errors
-/// The message says which, and what helps.
+/// The message says which processors, and what helps.
 pub(crate) fn refuse_cpus(config: &ListenerConfig) -> anyhow::Result<()> {
     match config.missing_cpus() {
         Some(why) => Err(Failure::Config.error(format!("listener {}: {why}", config.name))),
@@ -229,10 +230,10 @@ pub(crate) fn refuse_cpus(config: &ListenerConfig) -> anyhow::Result<()> {
     }
 }
 
-/// Has receive calls look at the device before they sleep, where that is wanted.
+/// Turns on busy polling for the socket's receive calls, if configured.
 ///
 /// # Errors
-/// It needs a privilege; the message says which.
+/// Busy polling needs a privilege; the message says which.
 pub(crate) fn busy_poll(config: &ListenerConfig, socket: BorrowedFd<'_>) -> anyhow::Result<()> {
     let Some(time) = config.udp().and_then(|udp| udp.busy_poll) else { return Ok(()) };
     socket::set_busy_poll(socket, time).map_err(|error| {
@@ -241,13 +242,13 @@ pub(crate) fn busy_poll(config: &ListenerConfig, socket: BorrowedFd<'_>) -> anyh
     })
 }
 
-/// Asks for a receive buffer; what was granted is for the banner to say.
+/// Asks for a receive buffer. The banner reports what the kernel granted.
 pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) {
-    // It fails for a bad descriptor only, and then the socket would not have been bound.
+    // This fails only for a bad descriptor, and then the socket could not have been bound.
     let _ = socket::set_receive_buffer(socket, bytes);
 }
 
-/// As [`set_receive_buffer`], but never smaller than it is: a service manager may grant more than this process can.
+/// As [`set_receive_buffer`], but never shrinks the buffer: a service manager may grant more than this process can.
 pub(crate) fn enlarge_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) {
     let granted = socket::receive_buffer(socket).unwrap_or(usize::MAX);
     let may_exceed = effective_capabilities().is_some_and(|set| set & (1 << CAP_NET_ADMIN) != 0);
@@ -263,16 +264,16 @@ pub(crate) fn rmem_max() -> usize {
     text.trim().parse().unwrap_or(0)
 }
 
-/// An address with the name in brackets, if that is not the address itself.
+/// An address with the name in brackets, unless the name is the address itself.
 fn named(address: &impl ToString, kind: &str, name: &str) -> String {
     let address = address.to_string();
     if address == name { address } else { format!("{address} ({kind} {name})") }
 }
 
-/// A target's way out.
+/// A target's opened destination.
 pub(crate) struct OpenTarget {
     pub(crate) destination: TargetKind,
-    /// Where its socket is connected to; `None` for other kinds, and while no address is known.
+    /// The address its socket is connected to; `None` for other kinds, and while no address is known.
     pub(crate) address: Option<SocketAddr>,
 }
 
@@ -282,13 +283,13 @@ impl OpenTarget {
     }
 }
 
-/// Opens a target's way out. One whose name does not resolve, or that no route leads to, takes nothing for now, so that the
-/// others start; it is tried again.
+/// Opens a target's destination. A target whose name does not resolve, or that has no route, receives nothing for now and is
+/// tried again, so that the others can start.
 ///
-/// `listen_addrs` are all addresses that we listen on, `origin` the listener whose target it is.
+/// `listen_addrs` are all addresses that we listen on; `origin` is the listener that the target belongs to.
 ///
 /// # Errors
-/// It is one of our own listeners, or this host can never open it as it is configured.
+/// The target is one of our own listeners, or this host can never open it as configured.
 pub(crate) fn target(
     config: &TargetConfig,
     origin: &str,
@@ -302,7 +303,7 @@ pub(crate) fn target(
             return match choose(&known, udp) {
                 Some(addr) => udp_or_nowhere(config, udp, addr, ways, listen_addrs),
                 None => {
-                    // A failure was written already, by the one who looked it up.
+                    // The resolver thread has already logged a failed lookup.
                     if !names.has_answer(&udp.addr) {
                         tracing::warn!(
                             "target {}: the resolver does not answer about {}; what the target gets is dropped as \
@@ -331,7 +332,7 @@ pub(crate) fn target(
     Ok(OpenTarget::without_address(destination))
 }
 
-/// The first address of the family that a fixed source address demands.
+/// The first address of the family that the fixed source address, if any, requires.
 pub(crate) fn choose(addresses: &[SocketAddr], target: &UdpTarget) -> Option<SocketAddr> {
     let source = target.source_address;
     let fits = |addr: &&SocketAddr| source.is_none_or(|ip| ip.is_ipv4() == addr.is_ipv4());
@@ -362,9 +363,9 @@ fn udp_or_nowhere(
 
 /// Why a UDP target was not opened.
 pub(crate) enum CannotSend {
-    /// No route leads there now.
+    /// There is no route at the moment.
     NoRoute(io::Error),
-    /// It will not get better by itself.
+    /// The error will not go away by itself.
     Never(anyhow::Error),
 }
 
@@ -388,7 +389,8 @@ pub(crate) fn udp(
     }
     let source_address = target.seen_from(addr);
     if matches!(source_address, SourceAddress::KeptWithPort(_)) {
-        // Shells start programs with 1,024. What there is must do otherwise: a sender without a descriptor loses its port, and is counted.
+        // Shells start programs with a limit of 1,024 descriptors. If the limit cannot be raised, we run with what there is: a
+        // sender without a descriptor loses its own port, and that is counted.
         let _ = sys::process::raise_open_files_limit();
     }
     let destination = TargetKind::Udp { socket, gso: target.gso, source_address, path };
@@ -415,7 +417,7 @@ fn say_why_no_runs(config: &TargetConfig, egress: &io::Result<Egress>) {
     }
 }
 
-/// Fails when datagrams sent there would come back to one of our listeners.
+/// Fails if datagrams sent there would come back to one of our listeners.
 pub(crate) fn refuse_loop(
     config: &TargetConfig,
     addr: SocketAddr,
@@ -450,7 +452,7 @@ pub(crate) fn check_loop(
     }
 }
 
-/// Why a socket cannot be connected to this address; `target`: with these options.
+/// Why a socket cannot be connected to this address, with the options of `target` if given.
 pub(crate) fn cannot_send(
     config: &TargetConfig,
     target: Option<&UdpTarget>,
@@ -476,17 +478,17 @@ pub(crate) fn cannot_send(
     CannotSend::Never(refused(what, wanted, &error))
 }
 
-/// The owner writes, the group reads.
+/// Owner writes, group reads.
 const FILE_MODE: u32 = 0o640;
 
-/// Makes sure that a file target can be written. Payloads may hold anything: others may not read them.
+/// Makes sure that a file target can be written. Payloads may hold anything, so others may not read them.
 fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
     let target = named(&config.to, "target", &config.name);
     writable(&target, path, &fs::metadata(path))
 }
 
-/// Makes sure that a sink's file can be written. Records name processes and peers: others may not read them, and a link
-/// left at the path by another user is not followed.
+/// Makes sure that a sink's file can be written. Records name processes and peers, so others may not read them. A symbolic link
+/// at the path, which another user may have left there, is refused.
 pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> {
     let sink = named(&config.to, "sink", &config.name);
     let found = fs::symlink_metadata(path);
@@ -498,7 +500,7 @@ pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> 
     writable(&sink, path, &found)
 }
 
-/// Makes sure that the folder is there in which a sink makes files.
+/// Makes sure that the folder exists in which a sink creates files.
 pub(crate) fn sink_folder(config: &SinkConfig, folder: &Path) -> anyhow::Result<()> {
     let sink = named(&config.to, "sink", &config.name);
     make_folder(&folder.join("file")).map_err(|error| cannot_write(&sink, folder, &error))?;
@@ -512,20 +514,20 @@ pub(crate) fn sink_folder(config: &SinkConfig, folder: &Path) -> anyhow::Result<
     }
 }
 
-/// Makes the folder of a file if only the last part of its path is missing; a mistyped path does not grow a tree.
+/// Makes the folder of a file if only the last part of its path is missing, so that a mistyped path does not create a tree.
 ///
 /// # Errors
-/// Any of `mkdir(2)`.
+/// Any error of `mkdir(2)`.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
     match folder.map_or(Ok(()), fs::create_dir) {
-        // Another process was quicker.
+        // Another process created it first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         result => result,
     }
 }
 
-/// Opens a file for appending once, to see that it can be; in a folder that is made if need be.
+/// Checks that a file can be opened for appending by opening it once. Makes its folder if needed.
 fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow::Result<()> {
     make_folder(path).map_err(|error| cannot_write(what, path, &error))?;
 

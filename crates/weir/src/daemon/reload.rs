@@ -1,8 +1,8 @@
 //! SIGHUP: read the file again, and change what differs.
 //!
-//! First everything that the file asks for anew is opened, while nothing changes: whatever fails there refuses the
-//! reload whole. Then the differences are applied. What did not change is not touched, a changed target keeps its place
-//! in the ring, and a changed listener hands its socket on with what waits in it.
+//! First, open everything new that the file asks for, and change nothing: any failure there refuses the whole reload. Then
+//! apply the differences. What did not change is not touched, a changed target keeps its place in the ring, and a changed
+//! listener hands on its socket with the datagrams waiting in it.
 
 mod apply;
 
@@ -27,34 +27,34 @@ use std::sync::Arc;
 use std::time::Instant;
 use sys::socket::share_address;
 
-/// Most listeners that a reload took out of service and that still drain. Each keeps its ring and its threads, and one whose
-/// file target hangs in a disk keeps them for as long as the disk likes.
+/// Most listeners that a reload took out of service and that are still draining. Each keeps its ring and its threads, and one
+/// whose file target hangs on a disk keeps them for as long as the disk hangs.
 const RETIRING_MAX: usize = 8;
 
-/// Everything that a new configuration needs, opened.
+/// Everything that a new configuration needs, already opened.
 struct Plan {
     config: Config,
     /// One for each listener of the configuration.
     fates: Vec<Fate>,
     admin: Admin,
     collector: NextCollector,
-    /// The analysis that begins, if it does.
+    /// The analysis to start, if there is a new one.
     flowing: Option<Flowing>,
     mitigations: Vec<mitigation::Next>,
     sinks: sinks::Plan,
 }
 
-/// What becomes of the socket collector.
+/// What happens to the socket collector.
 enum NextCollector {
-    /// It goes on, and asks the kernel for what this one would. `None`: there is none.
+    /// It continues, and asks the kernel for the fields of the new configuration. `None`: there is no collector.
     Same(Option<Box<Prepared>>),
-    /// It ends; this one follows, if any.
+    /// It ends, and this one follows, if any.
     Replace(Option<Box<Prepared>>),
 }
 
-/// What becomes of a listener. `at` is its place among the running ones.
+/// What happens to a listener. `at` is its index among the running ones.
 enum Fate {
-    /// Goes on; some of its targets may change.
+    /// Continues; some of its targets may change.
     Keep { at: usize, steps: Vec<Step> },
     /// Hands its socket on to a listener with other settings.
     Renew { at: usize, targets: Targets },
@@ -62,30 +62,30 @@ enum Fate {
     Open { socket: Box<OpenSocket>, targets: Targets },
 }
 
-/// What becomes of a target of a listener that goes on.
+/// What happens to one target of a listener that continues.
 enum Step {
     Change(TargetConfig, OpenTarget),
     Add(TargetConfig, OpenTarget),
     Remove(String),
-    /// A sink that is fed from now on.
+    /// Starts to feed a sink.
     Feed(Fed, TargetKind),
-    /// The same sink, with other rows.
+    /// Feeds the same sink, with different rows.
     FeedAnew(Fed, TargetKind),
-    /// The analysis, which is fed from now on.
+    /// Starts to feed the analysis.
     Tap(Arc<Shared>),
-    /// The analysis is fed no longer.
+    /// Stops feeding the analysis.
     Untap,
 }
 
-/// What becomes of the admin server.
+/// What happens to the admin server.
 enum Admin {
     Same,
-    /// Listens there, or nowhere, from now on, or shows something else.
+    /// It moves to these sockets (possibly none), or shows something else.
     Move(Bound),
 }
 
 impl Daemon {
-    /// Reads the file again and applies what differs; a file with any mistake changes nothing.
+    /// Reads the file again and applies the differences. A file with any mistake changes nothing.
     pub(super) fn reload(&mut self) {
         self.service.reloading();
         match self.read_again().and_then(|config| self.prepare(config)) {
@@ -117,14 +117,14 @@ impl Daemon {
         }
     }
 
-    /// Opens everything that is new, and changes nothing.
+    /// Opens everything new, and changes nothing.
     fn prepare(&mut self, config: Config) -> Result<Plan, Vec<String>> {
         let mut opened = Vec::new();
         self.try_prepare(&config, &mut opened).map_err(|error| {
             for socket in opened.into_iter().flatten() {
                 self.give_back(socket);
             }
-            // The names of the refused file are of no interest; the former ones are watched already.
+            // Stop watching the refused file's names. The former ones are watched already.
             let _ = self.names.watch(&watched_names(&self.config));
             vec![format!("{error:#}")]
         })
@@ -147,7 +147,7 @@ impl Daemon {
         self.names.watch_too(&watched_names(config))?;
         self.names.wait_for_answers(Instant::now() + NAMES_WAIT);
 
-        // Sockets first: the loops of targets are looked for with the addresses that listeners have.
+        // Sockets first: the check for target loops needs the listeners' addresses.
         let matches = match_listeners(&self.running, &config.listeners);
         for (listener, at) in config.listeners.iter().zip(&matches) {
             open::refuse_cpus(listener)?;
@@ -211,7 +211,7 @@ impl Daemon {
             }
         };
 
-        // Nothing can fail any more: what was opened goes into the plan.
+        // Nothing can fail from here on: what was opened goes into the plan.
         let fates = ways.into_iter().zip(matches).zip(opened.drain(..));
         let fates = fates.filter_map(|((ways, at), socket)| match (ways, at, socket) {
             (Ways::Steps(steps), Some(at), _) => Some(Fate::Keep { at, steps }),
@@ -225,8 +225,8 @@ impl Daemon {
         Ok(Plan { config, fates, admin, collector, flowing, mitigations, sinks })
     }
 
-    /// Opens the socket of a listener that is new. Where a listener that drains is bound already, the new one is bound beside
-    /// it: the old one has left the port, or takes nothing more.
+    /// Opens the socket of a new listener. If a draining listener is still bound to the address, both share it: the old one has
+    /// left the port or receives nothing more.
     fn open_listener(
         &mut self,
         wanted: &ListenerConfig,
@@ -241,7 +241,7 @@ impl Daemon {
         open::listener(wanted, place, &mut self.inherited, &self.names, helper)
     }
 
-    /// Fails when the rings that a configuration asks for anew cannot be had.
+    /// Fails if there is not enough memory for the new rings that a configuration asks for.
     fn refuse_what_does_not_fit(
         &self,
         config: &Config,
@@ -282,7 +282,8 @@ impl Daemon {
         let is_there =
             self.collecting.is_some() || self.ending.is_some() || self.prepared.is_some();
         let prepared = collector::prepare(config)?.map(Box::new);
-        // Sinks are not its business: they come and go while it runs. The fields of all of them are one union.
+        // Sinks do not matter here: they come and go while the collector runs, and its fields are the union of what they all
+        // take.
         let is_same = collects_the_same(self.config.sockets.as_ref(), config.sockets.as_ref());
         Ok(match is_same && config.sockets.is_some() == is_there {
             true => NextCollector::Same(prepared),
@@ -290,7 +291,7 @@ impl Daemon {
         })
     }
 
-    /// What differs between the targets of a listener that goes on.
+    /// The differences between the targets of a listener that continues.
     fn steps(
         &self,
         one: &Running,
@@ -325,7 +326,7 @@ impl Daemon {
     }
 }
 
-/// What differs between the sinks that a listener feeds and those that it is to feed.
+/// The differences between the sinks that a listener feeds and the ones it should feed.
 fn feeding_steps(
     sinks: &mut Sinks,
     fed: &[Fed],
@@ -348,7 +349,7 @@ fn feeding_steps(
     }
 }
 
-/// What differs in whether a listener feeds the analysis.
+/// Whether a listener should start or stop feeding the analysis.
 fn tap_step(tapped: Option<&Arc<Shared>>, wanted: Option<&Arc<Shared>>) -> Option<Step> {
     match (tapped, wanted) {
         (None, Some(wanted)) => Some(Step::Tap(Arc::clone(wanted))),
@@ -357,7 +358,7 @@ fn tap_step(tapped: Option<&Arc<Shared>>, wanted: Option<&Arc<Shared>>) -> Optio
     }
 }
 
-/// Whether the collector of one configuration is that of another, but for what its sinks write.
+/// Whether two configurations have the same collector, apart from the fields that their sinks write.
 fn collects_the_same(old: Option<&SocketsConfig>, new: Option<&SocketsConfig>) -> bool {
     match (old, new) {
         (Some(old), Some(new)) => {
@@ -367,13 +368,13 @@ fn collects_the_same(old: Option<&SocketsConfig>, new: Option<&SocketsConfig>) -
     }
 }
 
-/// The targets of one listener of a plan.
+/// A listener's targets in a plan.
 enum Ways {
     Steps(Vec<Step>),
     All(Targets),
 }
 
-/// For each wanted listener the running one that has its socket: of the same name first.
+/// For each wanted listener, the index of the running one that owns its socket; one with the same name is preferred.
 fn match_listeners(running: &[Running], wanted: &[ListenerConfig]) -> Vec<Option<usize>> {
     let mut matches = vec![None; wanted.len()];
     let same_name = |one: &Running, listener: &ListenerConfig| one.config.name == listener.name;
@@ -393,7 +394,7 @@ fn match_listeners(running: &[Running], wanted: &[ListenerConfig]) -> Vec<Option
     matches
 }
 
-/// Whether a running listener's socket is the one that is wanted. Another interface for a group needs another socket.
+/// Whether a running listener's socket is the wanted one. A multicast group on another interface needs another socket.
 fn has_its_socket(one: &Running, wanted: &ListenerConfig) -> bool {
     let interface = |config: &ListenerConfig| {
         let udp =
@@ -404,18 +405,19 @@ fn has_its_socket(one: &Running, wanted: &ListenerConfig) -> bool {
         && interface(&one.config) == interface(wanted)
 }
 
-/// Whether a listener goes on as it is: its targets, its receive buffer, and how many sockets it has, can be changed as it runs.
+/// Whether a listener can continue as it is: its targets, its receive buffer and its number of sockets can change while it
+/// runs.
 fn is_same(running: &ListenerConfig, wanted: &ListenerConfig) -> bool {
     let mut wanted = wanted.clone();
     if let (Listen::Udp(running), Listen::Udp(wanted)) = (&running.listen, &mut wanted.listen) {
         wanted.receive_buffer_bytes = running.receive_buffer_bytes;
         wanted.busy_poll = running.busy_poll;
-        // It is the socket's from its opening on.
+        // Fixed when the socket is opened.
         wanted.receive = running.receive;
         let has_group = running.has_group() && wanted.has_group();
         wanted.sockets = running.sockets;
         if !has_group {
-            // What is said of several sockets begins with them, and ends with them.
+            // These settings concern several sockets only; they start and end with them.
             (wanted.balance, wanted.order) = (running.balance, running.order);
             wanted.order_wait = running.order_wait;
         }

@@ -1,6 +1,6 @@
-//! The part of sFlow-RT's REST API that scripts call, on top of the analysis: what `docs/flows-rest.md` lists.
+//! The part of sFlow-RT's REST API that scripts call, on top of the analysis. `docs/flows-rest.md` lists it.
 //!
-//! What scripts define lives in memory, is bounded, and never takes the place of what the file defines.
+//! What scripts define lives in memory, is bounded, and never replaces what the file defines.
 
 mod events;
 mod flows;
@@ -22,15 +22,15 @@ use tokio::sync::Semaphore;
 use wire::sflow::DataSource;
 use words::shown;
 
-/// Clients that may wait for an event at one time.
+/// Clients that may wait for an event at the same time.
 const WAITERS_MAX: usize = 16;
-/// Long answers that may be under way at one time.
+/// Long answers that may be under way at the same time.
 const STREAMS_MAX: usize = 8;
-/// Agents that are looked at together.
+/// Agents that are read during one hold of the analysis.
 const AGENTS_AT_ONCE: usize = 64;
-/// Thresholds that scripts may define.
+/// Most thresholds that scripts may define.
 const THRESHOLDS_MAX: usize = 100;
-/// Collections of groups that scripts may define.
+/// Most collections of groups that scripts may define.
 const COLLECTIONS_MAX: usize = 100;
 
 /// What scripts have defined.
@@ -39,19 +39,19 @@ struct Made {
     flows: BTreeMap<String, MadeFlow>,
     thresholds: BTreeMap<String, Map<String, Json>>,
     groups: BTreeMap<String, Map<String, Json>>,
-    /// The groups of the file, to which those of scripts are added.
+    /// The file's groups, to which those of scripts are added.
     file_groups: Option<Groups>,
-    /// Flows that Prometheus has asked for so far.
+    /// Flows that Prometheus scrapes have defined so far.
     scraped: u64,
 }
 
 struct MadeFlow {
     spec: Map<String, Json>,
-    /// When it was last scraped, for one that a scrape has defined.
+    /// When it was last scraped, for a flow that a scrape defined.
     scraped: Option<Instant>,
 }
 
-/// The interface.
+/// The REST API.
 pub(crate) struct Site {
     shared: Arc<Shared>,
     made: Mutex<Made>,
@@ -63,7 +63,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// An interface through which at most `flows_max` flows can be defined.
+    /// Makes an API that lets scripts define at most `flows_max` flows.
     pub(crate) fn new(shared: &Arc<Shared>, flows_max: usize) -> Arc<Site> {
         Arc::new(Site {
             shared: Arc::clone(shared),
@@ -76,13 +76,13 @@ impl Site {
         })
     }
 
-    /// The same as a service.
+    /// The API as an HTTP service.
     pub(crate) fn service(self: &Arc<Site>) -> Service {
         let site = Arc::clone(self);
         Arc::new(move |asked| answer(Arc::clone(&site), asked))
     }
 
-    /// Forgets all that scripts have defined: the file's groups may have other numbers now.
+    /// Discards everything that scripts have defined: the file's groups may have other numbers now.
     pub(crate) fn forget(&self) {
         let made = std::mem::take(&mut *self.made());
         self.shared.with(|analysis| {
@@ -147,7 +147,7 @@ impl Site {
         }
     }
 
-    /// Flows, thresholds and groups: all of them, one, a new one, one less.
+    /// Flows, thresholds and groups: list all, show one, define one, delete one.
     fn defined(&self, asked: &Asked, segments: &[&str]) -> Result<Told, Told> {
         match (segments, asked.action) {
             (["flow", "json"], Action::Read) => Ok(self.flows()),
@@ -182,7 +182,7 @@ impl Site {
         self.spec(name).map(|spec| told(&Json::Object(spec)))
     }
 
-    /// A definition as a script has put it, or one of the file in Weir's words.
+    /// A definition as a script put it, or one of the file in Weir's terms.
     fn spec(&self, name: &str) -> Option<Map<String, Json>> {
         if let Some(made) = self.made().flows.get(name) {
             return Some(made.spec.clone());
@@ -215,7 +215,7 @@ impl Site {
         scraped: Option<Instant>,
     ) -> Result<(), Told> {
         specs::name(name).map_err(|why| wrong(&why))?;
-        // They have the room of others.
+        // Expired scrape flows take up room that others need.
         self.forget_unscraped(Instant::now());
         let mut made = self.made();
         let is_known = made.flows.contains_key(name);
@@ -310,7 +310,7 @@ impl Site {
         Ok(done())
     }
 
-    /// Puts other groups in force, and defines flows of scripts anew by them: what names no group goes on with its flows.
+    /// Applies other groups, and redefines the flows of scripts accordingly. Flows that name no group keep their figures.
     fn regroup(
         &self,
         made: &mut Made,
@@ -359,7 +359,7 @@ impl Site {
         }))
     }
 
-    /// The agents of a list as `ALL` or `10.0.0.1;10.0.0.2`.
+    /// Parses a list of agents such as `ALL` or `10.0.0.1;10.0.0.2`.
     fn agents(&self, list: &str) -> Result<Vec<AgentId>, Told> {
         let addresses =
             match list {
@@ -396,10 +396,10 @@ impl Site {
     }
 }
 
-/// Where samples were taken, by the number of the sampler in figures.
+/// Where samples were taken, by the sampler's number in figures.
 type Places = HashMap<u32, (IpAddr, DataSource)>;
 
-/// Those of these agents.
+/// The places of these agents' samplers.
 fn places(shared: &Shared, agents: &[AgentId], traffic: Traffic) -> Places {
     let mut places = Places::new();
     for part in agents.chunks(AGENTS_AT_ONCE) {
@@ -414,7 +414,7 @@ fn places(shared: &Shared, agents: &[AgentId], traffic: Traffic) -> Places {
     places
 }
 
-/// A data source as sFlow-RT writes it: an interface by its index alone.
+/// A data source as sFlow-RT writes it: an interface as its bare index.
 fn source_text(source: DataSource) -> String {
     match source.if_index() {
         Some(index) => index.to_string(),
@@ -427,13 +427,13 @@ fn is_watched(analysis: &Analysis, name: &str) -> bool {
 }
 
 fn flow_keys() -> Told {
-    // The time since a key was last seen is not known.
+    // We do not know when a key was last seen.
     let keys: Map<String, Json> =
         words::names().into_iter().map(|name| (name.to_owned(), 0.into())).collect();
     told(&Json::Object(keys))
 }
 
-/// The parameters of a query; those that are not known are passed over, as sFlow-RT does.
+/// The parameters of a query. Unknown ones are ignored, as sFlow-RT does.
 struct Query(Vec<(String, String)>);
 
 impl Query {

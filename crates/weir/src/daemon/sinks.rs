@@ -1,5 +1,5 @@
-//! The sinks that run. They come, are replaced and go while their sources go on: what did not change is not touched, and
-//! what was replaced delivers by itself what it has.
+//! The running sinks. They come, get replaced and go while their sources continue: what did not change is not touched, and a
+//! replaced sink delivers by itself what it still holds.
 
 mod rows;
 mod spools;
@@ -28,13 +28,13 @@ use std::time::{Duration, Instant};
 /// How often the name of a UDP sink is resolved again.
 pub(crate) const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Most sinks that were replaced or removed and still deliver. Each has a queue; the oldest is given up for the next.
+/// Most replaced or removed sinks that are still delivering. Each has a queue. Beyond this, the oldest is given up.
 const DRAINING_MAX: usize = 64;
 
-/// How long a sink waits at a time for those whose place it takes. Most end at once.
+/// How long a sink waits at a time for the sinks it replaces. Most end at once.
 const FORMER_WAIT: Duration = Duration::from_secs(1);
 
-/// How much longer than its deadline a sink's thread is waited for, before it is given up.
+/// How long past its deadline we wait for a sink's thread before giving it up.
 const END_GRACE: Duration = Duration::from_millis(500);
 
 /// All sinks of the daemon.
@@ -45,31 +45,31 @@ pub(super) struct Sinks {
     sockets: Fanout,
     events: Fanout,
     flows: Fanout,
-    /// What feeds a sink with the datagrams of a listener, by the names of both. Each has a ring reader of its own.
+    /// What feeds a listener's datagrams to a sink, by the names of both. Each has its own ring reader.
     listeners: BTreeMap<(String, String), Feed>,
-    /// For sinks that write it down.
+    /// For sinks that record the ledger.
     ledger: Option<Arc<Ledger>>,
 }
 
-/// What one listener gives one sink.
+/// What one listener feeds to one sink.
 #[derive(Clone, Default)]
 struct Feed {
     fanout: Fanout,
-    /// Held by what makes the rows.
+    /// Held by the ring readers that make the rows.
     feeding: Weak<()>,
 }
 
 struct Running {
     config: SinkConfig,
-    /// What its records of sockets are written with, if it takes any.
+    /// The fields of its socket records, if it takes any.
     fields: Option<FieldSet>,
-    /// Where it sends datagrams to, if it is of that kind.
+    /// The address it sends datagrams to, if it is a UDP sink.
     remote: Remote,
     sink: sink::Sink,
     feeds: Vec<(Source, Feed)>,
-    /// Sinks whose place it took, which may still write where it writes.
+    /// Replaced sinks that may still write to the same place.
     formers: Vec<SinkEnd>,
-    /// Whether it was said what its spool had.
+    /// Whether we have reported what its spool held.
     is_spool_told: bool,
 }
 
@@ -78,15 +78,15 @@ struct Draining {
     sink: sink::Sink,
     spool_folder: Option<PathBuf>,
     deadline: Instant,
-    /// What listeners may still hand to it.
+    /// Tokens of the ring readers that may still feed it.
     feeding: Vec<Weak<()>>,
 }
 
-/// What becomes of all sinks, with everything opened that can fail.
+/// What happens to all sinks, with everything that can fail already opened.
 pub(super) struct Plan(Vec<Fate>);
 
 enum Fate {
-    /// Goes on; its place among the running ones.
+    /// Continues; its index among the running ones.
     Keep(usize),
     Open(Box<Opened>),
 }
@@ -102,7 +102,7 @@ impl Sinks {
     /// Starts all sinks of a configuration.
     ///
     /// # Errors
-    /// One of them can never work as it is configured on this host, or its thread cannot be started.
+    /// A sink can never work as configured on this host, or its thread cannot be started.
     pub(super) fn start(
         config: &Config,
         names: &Names,
@@ -117,20 +117,20 @@ impl Sinks {
         }
     }
 
-    /// Where the rows of the socket collector go.
+    /// Where the socket collector's rows go.
     pub(super) fn sockets(&self) -> &Fanout {
         &self.sockets
     }
 
-    /// Where what the analysis of sFlow makes goes.
+    /// Where the output of the sFlow analysis goes.
     pub(super) fn of_flows<'a>(&'a self, mitigations: &'a Arc<Mitigations>) -> Outlets<'a> {
         Outlets { rows: &self.flows, events: &self.events, mitigations }
     }
 
-    /// Opens what a configuration asks for anew, and changes nothing but that empty files may appear.
+    /// Opens what is new in a configuration. Changes nothing, except that empty files may be created.
     ///
     /// # Errors
-    /// A sink can never work as it is configured on this host; the message says what to do.
+    /// A sink can never work as configured on this host; the message says what to do.
     pub(super) fn prepare(
         &self,
         config: &Config,
@@ -147,7 +147,7 @@ impl Sinks {
             let sockets =
                 config.sockets.as_ref().filter(|_| wanted.from.contains(&Source::Sockets));
             let own = sockets.map(|sockets| sockets.fields_of(wanted));
-            // Absent fields are nowhere: with and without them the same is written.
+            // Fields that this host does not have are never written, so they make no difference.
             let present = |fields: Option<FieldSet>| fields.map(|fields| fields.without(&absent));
             let is_same =
                 |one: &Running| one.config == *wanted && present(one.fields) == present(own);
@@ -155,7 +155,7 @@ impl Sinks {
                 Some(at) => Fate::Keep(at),
                 None => {
                     let is_protobuf = wanted.to.encoding() == record::Encoding::Protobuf;
-                    // Protobuf has no trace of what is absent, and is written fastest whole.
+                    // Protobuf leaves no trace of absent fields and is fastest when all fields are written.
                     let whole = |own: FieldSet| if is_protobuf { own.with(&absent) } else { own };
                     let fields = own.map(whole);
                     Fate::Open(Box::new(open_one(
@@ -170,7 +170,7 @@ impl Sinks {
         Ok(Plan(fates))
     }
 
-    /// Puts a plan into force. Returns what failed, in words: a sink that does not start leaves the former one in its place.
+    /// Applies a plan. Returns the failures, in words. If a sink does not start, the former one stays in its place.
     pub(super) fn apply(&mut self, plan: Plan, ledger: &Ledger, grace: Duration) -> Vec<String> {
         let deadline = Instant::now() + grace;
         let mut failures = Vec::new();
@@ -196,17 +196,17 @@ impl Sinks {
         failures
     }
 
-    /// What reads the ring of a listener for a sink.
+    /// The ring reader that feeds a listener's datagrams to a sink.
     pub(super) fn receiver(&mut self, listener: &str, fed: &Fed) -> TargetKind {
         let feed = self.listeners.entry((listener.to_owned(), fed.sink.clone())).or_default();
-        // One token for all that ever feed it: the old reader of a ring may drain beside the new.
+        // One token for all readers that feed this sink: the old reader of a ring may still be draining next to the new one.
         let feeding = feed.feeding.upgrade().unwrap_or_default();
         feed.feeding = Arc::downgrade(&feeding);
         let writer = feed.fanout.writer(collector::source_id());
         TargetKind::Rows(Box::new(Rows::new(writer, listener, fed, feeding)))
     }
 
-    /// Starts a sink, in the place of another if there is one, which stays if that fails.
+    /// Starts a sink, in place of `old` if given. If that fails, `old` stays.
     fn start_one(
         &mut self,
         opened: Opened,
@@ -254,7 +254,7 @@ impl Sinks {
             }
         }
         if let Some(mut old) = old {
-            // What both take goes to the new one alone.
+            // Sources that both take now feed the new one only.
             old.feeds.retain(|(source, _)| !config.from.contains(source));
             self.retire(old, deadline);
         }
@@ -262,7 +262,7 @@ impl Sinks {
         Some(Running { config, fields, remote, sink, feeds, formers, is_spool_told })
     }
 
-    /// The sinks that have the spool of this one before it: those that drain, and the one whose place it takes.
+    /// The sinks that use this one's spool before it: draining ones, and the one it replaces.
     fn with_the_spool_of(&self, config: &SinkConfig, old: Option<&Running>) -> Vec<SinkEnd> {
         let draining = self.draining.iter().map(|one| (&one.spool_folder, &one.sink));
         let old = old.map(|old| (&old.config.spool_folder, &old.sink));
@@ -281,7 +281,7 @@ impl Sinks {
         }
     }
 
-    /// Takes a sink out of service. What listeners still have for it in their rings may come first.
+    /// Takes a sink out of service. It can still receive what listeners hold for it in their rings.
     fn retire(&mut self, one: Running, deadline: Instant) {
         let Running { config, sink, feeds, .. } = one;
         let mut feeding = Vec::new();
@@ -303,7 +303,7 @@ impl Sinks {
         }
     }
 
-    /// Closes the accounts of sinks that have ended, and says what spools have.
+    /// Closes the accounts of sinks that have ended, and reports what spools hold.
     pub(super) fn turn(&mut self, now: Instant, ledger: &Ledger) {
         self.running.iter_mut().for_each(spools::tell);
         for at in (0..self.draining.len()).rev() {
@@ -319,7 +319,7 @@ impl Sinks {
         }
     }
 
-    /// Sends on where names stand for other addresses.
+    /// Redirects UDP sinks whose names resolve to other addresses.
     pub(super) fn follow_names(&self, names: &Names) {
         for one in &self.running {
             let Some(receiver) = one.config.to.receiver() else { continue };
@@ -336,7 +336,7 @@ impl Sinks {
         }
     }
 
-    /// Lets nothing more in; what is inside may leave until the deadline.
+    /// Stops all input. What is queued may leave until the deadline.
     pub(super) fn close(&mut self, deadline: Instant) {
         for mut one in std::mem::take(&mut self.running) {
             spools::tell(&mut one);
@@ -350,17 +350,17 @@ impl Sinks {
         });
     }
 
-    /// Leaves those that end less time.
+    /// Shortens the deadline of sinks that are ending.
     pub(super) fn hurry(&mut self, deadline: Instant) {
         self.draining.iter_mut().for_each(|one| one.hurry(deadline));
     }
 
-    /// Whether all that were to end have.
+    /// Whether all retired sinks have ended.
     pub(super) fn has_drained(&self) -> bool {
         self.draining.iter().all(|one| one.sink.has_ended())
     }
 
-    /// Ends all that were to end, but for a moment for their threads to come back.
+    /// Ends all retired sinks, after a last short wait for their threads.
     pub(super) fn finish(&mut self, ledger: &Ledger) {
         for one in self.draining.drain(..) {
             one.finish(ledger);
@@ -381,8 +381,8 @@ impl Draining {
         }
     }
 
-    /// Closes its account. Waits for half a second beyond the deadline at most, and then gives its thread up. Returns its name,
-    /// its spool, and what that keeps.
+    /// Closes its account. Waits at most half a second past the deadline, then gives the thread up. Returns the sink's name,
+    /// its spool folder, and the amount kept there.
     fn finish(self, ledger: &Ledger) -> (String, Option<PathBuf>, Amount) {
         let name = self.sink.name().to_owned();
         let meter: Arc<dyn Meter> = self.sink.meter();
@@ -432,12 +432,12 @@ fn open_one(
     Ok(Opened { config: wanted.clone(), fields, remote, connector })
 }
 
-/// What a sink's rows come from, in the ledger.
+/// The origin of a sink's rows, as the ledger names it.
 pub(super) fn origin(config: &SinkConfig) -> String {
     config.from.iter().map(Source::to_string).collect::<Vec<_>>().join("+")
 }
 
-/// Connects only when others have ended: two would write into one another.
+/// Delays connecting until the former sinks have ended: two at once would mix their writes.
 fn after(connector: Connector, name: &str, formers: Vec<SinkEnd>) -> Connector {
     let Connector { form, mut destination } = connector;
     let name = name.to_owned();

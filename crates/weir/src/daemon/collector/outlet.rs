@@ -1,11 +1,11 @@
-//! Between the collector and its sinks.
+//! Connects the collector to its sinks.
 
 use config::COLLECTOR_NAME;
 use record::{PollTotals, SocketRecord};
 use sink::ChunkWriter;
 use sockets::{Output, Problem};
 
-/// Takes what the collector makes, on the collector's thread.
+/// Takes the collector's output, on the collector's thread.
 pub(super) struct Outlet(pub(super) ChunkWriter);
 
 impl Output for Outlet {

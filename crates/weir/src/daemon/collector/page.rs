@@ -1,5 +1,5 @@
-//! `GET /sockets?filter=…&limit=…`: the question as it comes over HTTP, and the collector's answer. With `sort` or `group` it is a
-//! ranking: at most 200 sockets, of a walk that everybody shares who asks in the same second.
+//! `GET /sockets?filter=…&limit=…`: parses the HTTP query and renders the collector's answer. With `sort` or `group` the answer
+//! is a ranking: at most 200 sockets, from a walk shared by all who ask within the same second.
 
 use admin::service::pairs;
 use admin::{Page, PageError, Pieces};
@@ -13,15 +13,15 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Sockets in an answer unless the question says otherwise.
+/// Sockets in an answer without `limit`.
 const LIMIT_DEFAULT: usize = 1_000;
-/// Most sockets in an answer: 100,000 of them are some 150 MB of JSON, which is made as it is taken.
+/// Most sockets in an answer: 100,000 of them are some 150 MB of JSON, produced as the client reads it.
 const LIMIT_MAX: usize = 100_000;
-/// Longest wait for the question's turn: others may be before it, or a poll be under way. With the time that an answer may take
-/// it stays below the life of a connection ([`admin::CONNECTION_LIFETIME_MAX`]).
+/// Longest wait for the query's turn: others may be first, or a poll may be under way. Together with the time an answer may
+/// take, it stays below the lifetime of a connection ([`admin::CONNECTION_LIFETIME_MAX`]).
 const TURN_WAIT: Duration = Duration::from_secs(5);
 
-/// Whom to ask, which changes with a reload; `None` while there is no collector.
+/// The collector to ask, which changes with a reload; `None` while there is none.
 #[derive(Clone, Default)]
 pub(crate) struct Asked(Arc<Mutex<Option<Questions>>>);
 
@@ -75,7 +75,7 @@ fn read(text: &str) -> Result<Filter, FilterError> {
     filter.check_known(Needs::ALL.without(Needs::PROCESSES)).map(|()| filter)
 }
 
-/// What is asked.
+/// A parsed query.
 #[derive(Debug, PartialEq)]
 struct Question {
     filter: String,
@@ -93,7 +93,7 @@ struct Ranking {
 }
 
 impl Question {
-    /// Reads what follows the question mark.
+    /// Parses the query string.
     fn parse(query: &str) -> Result<Question, String> {
         let (mut filter, mut limit) = (String::new(), None);
         let (mut sort, mut group, mut fields) = (None, None, None);
@@ -136,7 +136,7 @@ fn limited(text: Option<String>, default: usize, max: usize) -> Result<usize, St
     })
 }
 
-/// A figure, with `-` in front for the largest first.
+/// A figure to sort by, with a leading `-` for the largest first.
 fn sorting(text: &str) -> Result<(Figure, Order), String> {
     let (figure, order) = match text.strip_prefix('-') {
         Some(figure) => (figure, Order::LargestFirst),

@@ -1,19 +1,19 @@
-//! What is lost between a listener's socket and the analysis.
+//! Losses between a listener's socket and the analysis.
 
 use config::FLOWS_NAME;
 use ledger::{HopKind, HopSnapshot, Snapshot};
 use std::collections::BTreeMap;
 
-/// Drops at the listeners of the analysis, as far as they were seen.
+/// Drops seen so far at the listeners that feed the analysis.
 #[derive(Default)]
 pub(super) struct Losses {
-    /// By listener.
+    /// Drop count by listener.
     seen: BTreeMap<String, u64>,
 }
 
 impl Losses {
-    /// Datagrams that were dropped since the last look. What was dropped at a socket before the first look at its listener was
-    /// not for the analysis.
+    /// Datagrams dropped since the last look. Drops before the first look at a listener do not count: those datagrams were not
+    /// for the analysis.
     pub(super) fn since_last<'n>(
         &mut self,
         listeners: impl Iterator<Item = &'n String>,

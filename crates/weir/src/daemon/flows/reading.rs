@@ -1,8 +1,8 @@
-//! Who reads figures while datagrams come in.
+//! Reading figures while datagrams arrive.
 //!
-//! Readers come one at a time, hold the analysis for copies of bounded parts only, and then stay away for nine times as long: whatever they
-//! ask and however many they are, the analysis is theirs for at most a tenth of the time. They may sleep, so they are never on
-//! a thread that others need.
+//! Readers come one at a time, hold the analysis only while they copy bounded parts of it, and then stay away nine times as
+//! long. So readers hold the analysis for at most a tenth of the time, whatever they ask and however many they are. They may
+//! sleep, so they never run on a thread that others need.
 
 use super::Shared;
 use ::flows::{
@@ -16,39 +16,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The share of time that is left to readers: one in this many.
+/// Readers get one part in this many of the time.
 const SHARE: u32 = 10;
-/// What readers that come after a pause may take of that at once: short answers need not wait.
+/// How much of their share readers may save up during a pause and use at once, so that short answers need not wait.
 const SAVED_MAX: Duration = Duration::from_millis(5);
-/// A list of the heaviest flows is made anew when it is older, so that many readers cost as much as one.
+/// A list of the heaviest flows is made again when it is older than this, so that many readers cost as much as one.
 pub(crate) const FRESH: Duration = Duration::from_millis(500);
-/// Lists that are kept for so long, at most.
+/// Most lists kept for that time.
 const KEPT_MAX: usize = 8;
 /// Most flows in a list.
 pub(crate) const FLOWS_MAX: usize = 10_000;
 
-/// The turn of readers, and what they have taken.
+/// The readers' turn, and what they have used.
 #[derive(Default)]
 pub(super) struct Readers {
     turn: Mutex<Turn>,
     tops: Fresh<String, Arc<Top>>,
-    /// Longest copy, in rows of flows.
+    /// Largest copy, in flow rows.
     rows_max: AtomicU64,
     holds: AtomicU64,
     held_ns: AtomicU64,
     longest_ns: AtomicU64,
 }
 
-/// What readers have taken of the analysis so far.
+/// How much readers have used of the analysis so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
-    /// How often one held it.
+    /// Times that a reader held it.
     pub(crate) holds: u64,
-    /// For how long in all, in nanoseconds.
+    /// Total time it was held, in nanoseconds.
     pub(crate) held_ns: u64,
-    /// For how long at a time, at most, in nanoseconds.
+    /// Longest single hold, in nanoseconds.
     pub(crate) longest_ns: u64,
-    /// The most flows that were copied while it was held.
+    /// Most flows copied during one hold.
     pub(crate) rows_max: u64,
 }
 
@@ -57,12 +57,12 @@ pub(crate) struct Taken {
 struct Turn(Option<Instant>);
 
 impl Turn {
-    /// How long one that comes now has to wait.
+    /// How long a reader that comes now has to wait.
     fn wait(&self, now: Instant) -> Duration {
         self.0.map_or(Duration::ZERO, |free_at| free_at.saturating_duration_since(now))
     }
 
-    /// Notes that one has held the analysis for so long, up to now.
+    /// Notes that a reader held the analysis for `held`, until `now`.
     fn held(&mut self, held: Duration, now: Instant) {
         let saved = now.checked_sub(SAVED_MAX + held).unwrap_or(now);
         let from = self.0.map_or(saved, |free_at| free_at.max(saved));
@@ -70,13 +70,13 @@ impl Turn {
     }
 }
 
-/// A definition without its flows, as it was at one moment.
+/// A definition without its flows, as of one moment.
 pub(crate) struct Summary {
     pub(crate) definition: Arc<Definition>,
     pub(crate) totals: DefinitionTotals,
     pub(crate) flows: usize,
     pub(crate) evicted: u64,
-    /// Samples of flows that no threshold could look at, because as many others were heavier as are looked at.
+    /// Samples of flows that no threshold checked, because the limit of checked flows was taken by heavier ones.
     pub(crate) unwatched: u64,
 }
 
@@ -92,8 +92,8 @@ impl Summary {
     }
 }
 
-/// The heaviest flows of a definition, at most [`FLOWS_MAX`], the heaviest first. Each is as it was when its part of the table was
-/// copied: up to as long ago as the list took to be made.
+/// The heaviest flows of a definition, heaviest first, at most [`FLOWS_MAX`]. Each is as of when its part of the table was
+/// copied, which can be as long ago as the list took to make.
 pub(crate) struct Top {
     pub(crate) summary: Summary,
     pub(crate) groups: Arc<Groups>,
@@ -101,8 +101,9 @@ pub(crate) struct Top {
 }
 
 impl Shared {
-    /// Looks at the analysis when it is the reader's turn, with the time of its figures: up to there datagrams have been taken, and rates that are
-    /// read at it are not too low when the analysis is behind. `copy` takes what it needs and does nothing else. Sleeps.
+    /// Calls `copy` on the analysis when it is the reader's turn, with the time of its figures: datagrams have been processed
+    /// up to that time, so rates read at it are not too low when the analysis is behind. `copy` takes what it needs and does
+    /// nothing else. May sleep.
     pub(crate) fn look<R>(&self, copy: impl FnOnce(&Analysis, u64) -> R) -> R {
         let mut turn = self.readers.turn.lock().unwrap_or_else(PoisonError::into_inner);
         thread::sleep(turn.wait(Instant::now()));
@@ -122,7 +123,7 @@ impl Shared {
         result
     }
 
-    /// What readers have taken so far.
+    /// What readers have used so far.
     pub(crate) fn taken_by_readers(&self) -> Taken {
         Taken {
             holds: self.readers.holds.load(Ordering::Relaxed),
@@ -132,12 +133,12 @@ impl Shared {
         }
     }
 
-    /// An agent as it is now. The longest copy of all is that of an agent with very many interfaces.
+    /// A copy of an agent as it is now. The largest copy of all is that of an agent with very many interfaces.
     pub(crate) fn agent(&self, id: &AgentId) -> Option<Agent> {
         self.look(|analysis, _| analysis.engine().agent(id).cloned())
     }
 
-    /// The agents of which this is true, in order.
+    /// The agents that match the predicate, sorted.
     pub(crate) fn agents(&self, is_asked: impl Fn(&AgentId) -> bool) -> Vec<AgentId> {
         let mut agents: Vec<AgentId> =
             self.look(|analysis, _| analysis.engine().agents().map(|(id, _)| *id).collect());
@@ -146,14 +147,14 @@ impl Shared {
         agents
     }
 
-    /// The heaviest flows of the definition of this name; many readers share one list.
+    /// The heaviest flows of the named definition. Many readers share one list.
     pub(crate) fn top(&self, name: &str) -> Option<Arc<Top>> {
         let make = || self.heaviest(name, Across::Max, |_| true).map(Arc::new);
         self.readers.tops.get(name.to_owned(), make)
     }
 
-    /// Makes a list of the heaviest flows at chosen samplers. `None` without a definition of this name, or when another has taken its place
-    /// meanwhile.
+    /// Makes a list of the heaviest flows at chosen samplers. `None` if there is no definition of this name, or if another has
+    /// replaced it meanwhile.
     pub(crate) fn heaviest(
         &self,
         name: &str,
@@ -185,7 +186,8 @@ impl Shared {
     }
 }
 
-/// What was made lately, by what was asked. Who asks for what is not there waits until it is made, and those who come meanwhile get the same.
+/// Recent values by question. A reader that asks for a missing value waits until it is made, and readers that come meanwhile
+/// get the same one.
 pub(crate) struct Fresh<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
 impl<K, V> Default for Fresh<K, V> {
@@ -195,7 +197,7 @@ impl<K, V> Default for Fresh<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Fresh<K, V> {
-    /// What was made for this question in the last [`FRESH`], or what is made now.
+    /// The value made for this question within the last [`FRESH`], or else a new one.
     pub(crate) fn get(&self, asked: K, make: impl FnOnce() -> Option<V>) -> Option<V> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, (made_at, _)| made_at.elapsed() < FRESH);

@@ -1,4 +1,4 @@
-//! What the analysis tells of flows, interfaces and agents, as rows for sinks.
+//! What the analysis reports of flows, interfaces and agents, as rows for sinks.
 
 use ::flows::{
     Accepted, Amounts, Cause, Compared, CounterReading, Engine, Estimate, Field, Measure, Moment,
@@ -13,19 +13,19 @@ use std::net::IpAddr;
 use std::time::Duration;
 use wire::sflow::counter::IfCounters;
 
-/// Most rows of flows, and of interfaces, between two ticks: ten times as many in a second. A row costs about a microsecond with the
-/// analysis held, so that all of them take a tenth of its thread. Flows beyond are told together.
+/// Most rows of flows, and of interfaces, between two ticks; a second has ten ticks. A row costs about a microsecond with the
+/// analysis locked, so the maximum takes a tenth of its thread's time. Flows beyond it are reported merged.
 const ROWS_MAX: u64 = 5_000;
 
-/// Most tags that a host has (`[sockets]`), and most parts of a key.
+/// Most tags of a host (`[sockets]`), and most parts of a key.
 const TAGS_MAX: usize = 16;
 
-/// Makes rows. Their run is that of the writer.
+/// Makes rows. Their run id is the writer's.
 pub(crate) struct Rows {
     writer: ChunkWriter,
     host: Host,
     every: Duration,
-    /// Whether the analysis tells of its flows: since a sink was there for the first time.
+    /// Whether the analysis reports its flows, which it does from the first time a sink was attached.
     is_told: bool,
     /// Whether the last rows were made.
     is_over: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Rows {
     made: Made,
 }
 
-/// What the run has made.
+/// Counts of what the run has made.
 #[derive(Default)]
 struct Made {
     flows: u64,
@@ -67,13 +67,13 @@ impl Rows {
         }
     }
 
-    /// Every so long a flow that goes on is told of, and the agents.
+    /// Sets the interval at which ongoing flows and agents are reported.
     pub(super) fn set_every(&mut self, every: Duration) {
         self.is_told &= self.every == every;
         self.every = every;
     }
 
-    /// How often the analysis is to tell from now on, if that is new.
+    /// The interval at which the analysis should report from now on, if it must be told.
     pub(super) fn begin_tick(&mut self, moment: Moment) -> Option<Duration> {
         self.moment = moment;
         self.room = [ROWS_MAX; 2];
@@ -82,7 +82,7 @@ impl Rows {
         begins.then_some(self.every)
     }
 
-    /// Tells of agents if it is time, and sends everything on its way.
+    /// Reports agents if they are due, and sends everything on its way.
     pub(super) fn end_tick(&mut self, engine: &Engine) {
         let Moment { clock_ns, .. } = self.moment;
         if self.is_told && clock_ns >= self.next_totals_ns {
@@ -93,7 +93,7 @@ impl Rows {
         self.writer.flush();
     }
 
-    /// Tells of agents, and how much was made: the last of a run.
+    /// Reports agents and totals: the last rows of a run.
     pub(super) fn finish(&mut self, engine: &Engine) {
         if std::mem::take(&mut self.is_told) {
             self.agents(engine);
@@ -102,7 +102,7 @@ impl Rows {
         self.is_over = true;
     }
 
-    /// When something was, by the wall clock.
+    /// Converts a time to the wall clock.
     fn unix_ns(&self, clock_ns: u64) -> u64 {
         let Moment { clock_ns: now_ns, unix_ns } = self.moment;
         (unix_ns + clock_ns.saturating_sub(now_ns)).saturating_sub(now_ns.saturating_sub(clock_ns))
@@ -186,7 +186,7 @@ impl Rows {
 impl Told for Rows {
     fn flow(&mut self, portion: &Portion<'_>) -> Accepted {
         match (portion.cause, self.room[0].checked_sub(1)) {
-            // What goes at last is as many rows as there are flows.
+            // The final rows are limited already: there are as many as there are flows.
             (Cause::Merged | Cause::Stopped, _) => {}
             (_, None) => return Accepted::No,
             (_, Some(room)) => self.room[0] = room,
@@ -269,7 +269,7 @@ fn host_tags<'t>(
     (count > 0).then(|| Tags::new(&slots[..count]))
 }
 
-/// The same for what belongs together, in every life of the program.
+/// The same for rows that belong together, across restarts of the program.
 fn key_of(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
@@ -308,7 +308,7 @@ fn fill_figures(record: &mut FlowRecord<'_>, portion: &Portion<'_>) {
         (is_scaled && portion.flows == 1).then_some(portion.rate_missing_max.ceil() as u64);
 }
 
-/// A part of the key as a field of its own.
+/// Writes a part of the key into its own field.
 fn fill_part<'t>(record: &mut FlowRecord<'t>, part: Part, value: Value, text: &'t str) {
     match (part, value) {
         (Part::Field(field), Value::Number(number)) => fill_number(record, field, number),
@@ -343,7 +343,7 @@ fn fill_address(record: &mut FlowRecord<'_>, field: Field, address: IpAddr) {
     *slot = Some(address);
 }
 
-/// A number that does not fit its field is in the key alone.
+/// Writes a number into its field. A number that does not fit stays in the key alone.
 fn fill_number(record: &mut FlowRecord<'_>, field: Field, number: u64) {
     let as_u8 = || u8::try_from(number).ok();
     let as_u16 = || u16::try_from(number).ok();
@@ -407,7 +407,7 @@ fn fill_counters(record: &mut CounterRecord<'_>, counters: &IfCounters) {
 }
 
 fn fill_differences(record: &mut CounterRecord<'_>, a: &IfCounters, b: &IfCounters) {
-    // All ones: the agent does not have it.
+    // All ones means that the agent does not have the counter.
     let wide = |before: u64, after: u64| {
         (before != u64::MAX && after != u64::MAX).then(|| after.wrapping_sub(before))
     };

@@ -1,4 +1,4 @@
-//! The analysis, shared by those who feed it and those who read it.
+//! The analysis, shared by the threads that feed it and those that read it.
 
 use super::reading::Readers;
 use super::rows::Rows;
@@ -16,36 +16,36 @@ use tokio::sync::watch;
 
 /// An analysis that several threads feed and read.
 ///
-/// One lock is held for each datagram, each tick and each copy that a reader makes ([`look`](Self::look)); datagrams wait meanwhile in the rings of
-/// their listeners.
+/// One lock is held for each datagram, each tick and each reader's copy ([`look`](Self::look)). Meanwhile datagrams wait in the
+/// rings of their listeners.
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
     pub(super) readers: Readers,
     last_event: watch::Sender<u64>,
-    /// Each tap has a clone.
+    /// Each tap holds a clone.
     feeding: Arc<()>,
-    /// Turns of the thread that ticks.
+    /// Turns of the ticking thread.
     heartbeat: AtomicU64,
     /// Written with the lock held, by one thread at a time.
     received: Tally,
     /// As `received`.
     counters: Counters,
-    /// By how much the engine's count of datagrams and that of those who gave them differed at the last tick.
+    /// At the last tick, the difference between the engine's count of datagrams and the count of those handed to it.
     mismatch: AtomicI64,
     losses: Losses,
 }
 
-/// What was lost on the way to the analysis, as of the last tick.
+/// Losses on the way to the analysis, as of the last tick.
 #[derive(Default)]
 struct Losses {
     agents: AtomicU64,
     missing: AtomicU64,
     agent_dropped: AtomicU64,
-    /// At the sockets and rings of listeners.
+    /// Datagrams dropped at the sockets and rings of listeners.
     collector: AtomicU64,
-    /// Events that no sink was given.
+    /// Events that no sink received.
     events: AtomicU64,
-    /// Samples of flows that no threshold looked at.
+    /// Samples of flows that no threshold checked.
     unwatched: AtomicU64,
 }
 
@@ -53,29 +53,29 @@ pub(super) struct Inner {
     pub(super) analysis: Analysis,
     rows: Rows,
     pub(super) clock: Clock,
-    /// Datagrams that were given to the analysis, those on which it panicked included.
+    /// Datagrams handed to the analysis, including those it panicked on.
     given: u64,
-    /// Datagrams that the analysis has taken.
+    /// Datagrams that the analysis has processed.
     taken: u64,
 }
 
-/// The clock of figures.
+/// The clock that figures use.
 #[derive(Default)]
 pub(super) struct Clock {
     /// The last time at which figures were read.
     pub(super) read_ns: u64,
-    /// The youngest age of a datagram taken since then.
+    /// The smallest age of a datagram taken since then.
     lag_ns: Option<u64>,
 }
 
 impl Clock {
-    /// When a datagram of this age arrived.
+    /// The arrival time of a datagram of this age.
     fn received(&mut self, now_ns: u64, age_ns: u64) -> u64 {
         self.lag_ns = Some(self.lag_ns.map_or(age_ns, |lag_ns| lag_ns.min(age_ns)));
         now_ns.saturating_sub(age_ns)
     }
 
-    /// Up to when datagrams have been taken. It never goes back.
+    /// The time up to which datagrams have been processed. Never goes back.
     fn read(&mut self, now_ns: u64) -> u64 {
         let lag_ns = self.lag_ns.take().unwrap_or(0);
         self.read_ns = self.read_ns.max(now_ns.saturating_sub(lag_ns));
@@ -84,7 +84,7 @@ impl Clock {
 }
 
 impl Shared {
-    /// One whose rows no sink takes.
+    /// An analysis whose rows go to no sink.
     #[cfg(test)]
     pub(crate) fn alone(analysis: Analysis) -> Arc<Shared> {
         let text = "[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"null:\"";
@@ -109,23 +109,23 @@ impl Shared {
         })
     }
 
-    /// Changes the analysis: datagrams wait meanwhile. Those who only look use [`look`](Self::look).
+    /// Changes the analysis; datagrams wait meanwhile. To only read it, use [`look`](Self::look).
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Analysis) -> R) -> R {
         f(&mut self.lock().analysis)
     }
 
-    /// The number of the last event, and who waits for the next.
+    /// A receiver that sees the number of the last event and can wait for the next.
     pub(crate) fn events(&self) -> watch::Receiver<u64> {
         self.last_event.subscribe()
     }
 
-    /// The time of figures now.
+    /// The current time of the figures' clock.
     #[cfg(test)]
     pub(crate) fn clock_ns(&self) -> u64 {
         self.lock().clock.read_ns
     }
 
-    /// Ends flows, forgets agents and looks at thresholds.
+    /// Ends flows, forgets agents and checks thresholds.
     pub(crate) fn tick(&self) {
         let mut guard = self.lock();
         let inner = &mut *guard;
@@ -146,7 +146,7 @@ impl Shared {
         self.heartbeat.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells everything that is untold: the last rows.
+    /// Reports everything still unreported: the last rows.
     pub(super) fn tell_all(&self) {
         let mut guard = self.lock();
         let inner = &mut *guard;
@@ -154,22 +154,22 @@ impl Shared {
         inner.rows.finish(inner.analysis.engine());
     }
 
-    /// How often flows that go on are told of.
+    /// Sets the interval at which ongoing flows are reported.
     pub(super) fn set_export_every(&self, every: Duration) {
         self.lock().rows.set_every(every);
     }
 
-    /// Adds datagrams that were dropped before they could be taken.
+    /// Adds datagrams that were dropped before they reached the analysis.
     pub(super) fn add_dropped(&self, count: u64) {
         self.losses.collector.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Adds events that were gone before a sink could take them.
+    /// Adds events that were overwritten before a sink could take them.
     pub(crate) fn add_missed_events(&self, count: u64) {
         self.losses.events.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// What a tap holds.
+    /// The token that a tap holds.
     pub(super) fn feeding(&self) -> Arc<()> {
         Arc::clone(&self.feeding)
     }
@@ -179,12 +179,12 @@ impl Shared {
         Arc::strong_count(&self.feeding) > 1
     }
 
-    /// How often the thread has turned.
+    /// Turns of the ticking thread.
     pub(crate) fn heartbeat(&self) -> u64 {
         self.heartbeat.load(Ordering::Relaxed)
     }
 
-    /// Takes a datagram.
+    /// Processes a datagram.
     pub(super) fn take(&self, datagram: &Datagram<'_>) {
         let source = datagram.source.address().map_or(NO_ADDRESS, |source| source.ip());
         let age_ns = realtime_ns().saturating_sub(datagram.received_unix_ns);
@@ -194,7 +194,7 @@ impl Shared {
         inner.given += 1;
         let clock_ns = inner.clock.received(monotonic_ns(), age_ns);
         let taken = inner.analysis.datagram(datagram.bytes, source, clock_ns, &mut inner.rows);
-        // A panic has not come here: the relay counts that datagram, and it never was in this hop.
+        // Not reached after a panic: then the relay counts the datagram, and it was never in this hop.
         inner.taken += 1;
 
         let amount = Amount::one(datagram.bytes.len());
@@ -207,14 +207,14 @@ impl Shared {
         }
     }
 
-    /// One that panicked with the lock held has left figures that are a sample off at most.
+    /// Ignores poisoning: a panic with the lock held leaves figures that are off by one sample at most.
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// The engine counts datagrams for itself, by what became of them.
+    /// Compares our counts with the engine's own, which it keeps by outcome.
     fn check_law(&self, mismatch: &AtomicI64) {
         let totals = self.analysis.engine().totals();
         let panicked = self.given - self.taken;
@@ -232,7 +232,7 @@ impl Losses {
     fn note(&self, analysis: &Analysis) {
         let engine = analysis.engine();
         let totals = engine.totals();
-        // A definition that is gone takes its count with it, and a counter never goes back.
+        // A removed definition takes its count with it, but a counter never goes back.
         self.unwatched.fetch_max(analysis.hot_missed(), Ordering::Relaxed);
         self.agents.store(engine.agents().count() as u64, Ordering::Relaxed);
         self.missing.store(totals.missing, Ordering::Relaxed);
@@ -257,7 +257,7 @@ impl Meter for Shared {
         let hop = HopBuilder::new(HopKind::Analysis, FLOWS_NAME, None, self.received.load())
             .left(&self.counters)
             .mismatch(self.mismatch.load(Ordering::Relaxed))
-            // The one that is being sorted.
+            // The datagram being sorted.
             .capacity(1);
         hops.push(self.losses.add_to(hop).finish(self.received.load()));
     }
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(sound.dropped_for(Reason::DuplicateDatagram).count, 1);
         assert_eq!(sound.dropped_for(Reason::NotSflow).count, 1);
 
-        // Planted: the engine has one that no tap has counted.
+        // A planted mismatch: the engine has a datagram that no tap has counted.
         shared.with(|analysis| analysis.datagram(b"no sflow", NO_ADDRESS, 0, &mut ()));
         shared.tick();
         assert_eq!(hop(&shared).unaccounted, -1);

@@ -1,14 +1,14 @@
-//! A listener's datagrams on their way to the analysis.
+//! Feeds a listener's datagrams to the analysis.
 
 use super::Shared;
 use relay::{Datagram, Flushed, RowTarget, Taken};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// What takes the datagrams of one listener. The ring is the queue: the analysis takes what it is given, at its own speed.
+/// Takes one listener's datagrams. The ring is the queue: the analysis takes datagrams at its own speed.
 pub(super) struct Tap {
     shared: Arc<Shared>,
-    /// Held as long as something may come.
+    /// Held for as long as datagrams may come.
     _feeding: Arc<()>,
 }
 

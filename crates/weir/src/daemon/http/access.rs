@@ -1,4 +1,4 @@
-//! Who is answered at the admin address: the token, and the certificate that it shows.
+//! Access to the admin address: the token that clients need, and the server's certificate.
 
 use crate::exit::Failure;
 use admin::{AdminState, Token};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// What the files that `[admin]` names hold. Equal if nothing in them has changed.
+/// The contents of the files that `[admin]` names. Equal if nothing in them has changed.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Access {
     pub(super) token: Option<Token>,
@@ -23,7 +23,7 @@ impl Access {
     /// Reads the files.
     ///
     /// # Errors
-    /// One cannot be read, or does not hold what it should; or the token would be sent for all to read.
+    /// A file cannot be read or has the wrong content, or the token would be sent in the clear.
     pub(super) fn read(config: &AdminConfig) -> anyhow::Result<Access> {
         if let Some(why) = config.exposed_token() {
             return Err(Failure::Config.error(format!("admin.token_file: {why}")));
@@ -35,7 +35,7 @@ impl Access {
         })
     }
 
-    /// Serves the admin pages at an address, as these files say.
+    /// Serves the admin pages at an address, with this token and certificate.
     #[cfg(feature = "tls")]
     pub(super) async fn serve(
         &self,

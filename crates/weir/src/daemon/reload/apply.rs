@@ -1,4 +1,4 @@
-//! The second half of a reload: the differences come into force.
+//! The second half of a reload: apply the differences.
 
 use super::super::{
     Daemon, Retiring, Running, Targets, arrange, fingerprint, flows, link, open, watched_names,
@@ -10,10 +10,10 @@ use config::{FLOWS_NAME, ListenerConfig, changes};
 use relay::{ChangesUnderWay, Listener, ListenerOptions, SocketOwner, TargetChange};
 use std::time::{Duration, Instant};
 
-/// Changes that the log names; the rest are counted.
+/// Most changes that the log names; the rest are only counted.
 const CHANGES_MAX: usize = 12;
 
-/// A listener of the new configuration on its way into service.
+/// A listener of the new configuration that is about to enter service.
 enum Entering {
     Ready(Running),
     /// Its data threads have been asked to change its targets.
@@ -28,25 +28,25 @@ impl Daemon {
         let grace = config.daemon.drain_grace;
         let mut report = Report { changes: changes(&self.config, &config), failures: Vec::new() };
         if let NextCollector::Replace(None) = collector {
-            // Before its sinks go: what it makes until then is theirs.
+            // Before its sinks end: they take what the collector makes until then.
             self.end_collector();
             self.ending.iter().for_each(|ending| ending.finish(Instant::now()));
         }
-        // Before everything that feeds them.
+        // Before everything that feeds the sinks.
         for failure in self.sinks.apply(sinks, &self.ledger, grace) {
             report.failed(failure);
         }
 
-        // Before what is received from now on.
+        // Before anything is received under the new configuration.
         let is_same =
             self.config.flows == config.flows && self.config.thresholds == config.thresholds;
         if !is_same {
-            // Names and groups of the file may be others now: none of them may be a script's to change.
+            // The file's names and groups may have changed, and scripts must not be able to change those.
             self.forget_scripts();
             let exported = config.flows.iter().flat_map(|flows| flows.exported());
             self.exported.set(exported.map(str::to_owned).collect());
         }
-        // Before thresholds change, whose events are answered by the next ones.
+        // Before thresholds change: the new mitigations handle the events that this raises.
         let next = self.mitigations.apply(mitigations, &config, Instant::now() + grace);
         next.unwrap_or_else(|error| report.failed(format!("{error:#}")));
         self.flows.apply(flowing, (&self.config, &config), &self.ledger);
@@ -105,7 +105,7 @@ impl Daemon {
         self.health.config_applied(&fingerprint(&self.config));
     }
 
-    /// Waits for what the data threads were asked, and takes the listeners into service.
+    /// Waits for the changes asked of the data threads, and takes the listeners into service.
     fn enter(&mut self, entering: Vec<Entering>, report: &mut Report) {
         for next in entering {
             match next {
@@ -122,7 +122,7 @@ impl Daemon {
         }
     }
 
-    /// Gives listeners that go on as many sockets as they are to have. With `auto` they keep what they have.
+    /// Sets the number of sockets of listeners that continue. With `auto` they keep the number they have.
     fn change_sockets(&mut self, report: &mut Report) {
         let mut running = std::mem::take(&mut self.running);
         for one in &mut running {
@@ -139,14 +139,14 @@ impl Daemon {
         match next {
             NextCollector::Same(prepared) => match (&self.collecting, &prepared) {
                 (Some(collecting), Some(prepared)) => collecting.change_fields(prepared),
-                // One that has still to start.
+                // The collector has not started yet.
                 _ if self.prepared.is_some() => self.prepared = prepared.map(|one| *one),
                 _ => {}
             },
             NextCollector::Replace(prepared) => {
                 let fate = if prepared.is_some() { "started anew" } else { "ended" };
                 report.changes.insert(0, format!("socket collector {fate}"));
-                // It starts when the former one has ended: two would tell every close twice.
+                // It starts once the former one has ended: two at once would report every close twice.
                 self.prepared = prepared.map(|prepared| *prepared);
                 self.end_collector();
             }
@@ -215,7 +215,7 @@ impl Daemon {
         }
     }
 
-    /// Takes a listener out of service; what it has received is sent.
+    /// Takes a listener out of service. What it has already received is still sent.
     fn close(&mut self, one: Running, grace: Duration) {
         if one.owner() == SocketOwner::ServiceManager
             && let Ok(socket) = one.listener.socket().try_clone_to_owned()
@@ -281,7 +281,7 @@ fn adjust_socket(one: &Running, wanted: &ListenerConfig) {
     one.listener.sockets().for_each(|socket| set(socket, wanted));
 }
 
-/// Asks the data threads of a listener that goes on for what differs between its targets.
+/// Asks the data threads of a listener that continues to change its targets.
 fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Duration) -> Entering {
     adjust_socket(&one, wanted);
 
@@ -330,20 +330,20 @@ fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Dura
 
 /// What a reload did.
 struct Report {
-    /// What differs between the two configurations, in words.
+    /// The differences between the two configurations, in words.
     changes: Vec<String>,
-    /// What could not be foreseen and went wrong.
+    /// Failures that the preparation could not foresee.
     failures: Vec<String>,
 }
 
 impl Report {
-    /// Something that could not be foreseen went wrong while the differences were applied.
+    /// Logs and keeps an unforeseen failure while applying the differences.
     fn failed(&mut self, message: String) {
         tracing::error!("reload: {message}");
         self.failures.push(message);
     }
 
-    /// What a command that asked for the reload prints, and its exit code.
+    /// The output and the exit code of the command that asked for the reload.
     fn said(&self) -> Said {
         let code = if self.failures.is_empty() { 0 } else { Failure::Unavailable as u8 };
         let lines = self.failures.iter().cloned().chain([self.line()]);

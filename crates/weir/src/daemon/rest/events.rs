@@ -1,4 +1,4 @@
-//! `/events/json`: what passed a threshold, the latest first.
+//! `/events/json`: threshold events, latest first.
 
 use super::flows::{key, places_of};
 use super::{Query, Site, source_text, specs, told};
@@ -9,19 +9,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Events in an answer that says no number, and at most.
+/// Events in an answer: without `maxEvents`, and at most.
 const EVENTS: f64 = 100.0;
 const EVENTS_MAX: f64 = 1_000.0;
-/// Events that are copied at a time.
+/// Events copied at a time.
 const COPIED_MAX: usize = 256;
-/// Longest wait for an event, as scripts ask for (`timeout=60`).
+/// Longest wait for an event; scripts ask for it with `timeout=60`.
 const WAIT_MAX_S: f64 = 60.0;
 
 pub(super) async fn answer(site: Arc<Site>, asked: &Asked) -> Result<Told, Told> {
     let query = Query::of(asked)?;
     let most = query.number("maxEvents", EVENTS)?.clamp(1.0, EVENTS_MAX) as usize;
     let wait_s = query.number("timeout", 0.0)?.clamp(0.0, WAIT_MAX_S);
-    // Scripts begin with -1, which is everything.
+    // Scripts begin with -1, which means everything.
     let after = query.number("eventID", -1.0)?.max(0.0) as u64;
     let names = query.all("thresholdID").flat_map(|list| list.split(',')).map(str::to_owned);
     let sought = Arc::new(Sought { after, most, names: names.collect() });
@@ -36,13 +36,14 @@ pub(super) async fn answer(site: Arc<Site>, asked: &Asked) -> Result<Told, Told>
                 events = find(&site, &sought).await;
             }
         };
-        // After the time there is an answer all the same, without events.
+        // After a timeout the answer has no events.
         let _ = tokio::time::timeout(Duration::from_secs_f64(wait_s), wait).await;
     }
     Ok(told(&Json::Array(events)))
 }
 
-/// What was raised after the event of a number, at most so many, by thresholds of these names or by all.
+/// The search: raised events after event `after`, at most `most` of them, by the thresholds in `names`, or by all if it is
+/// empty.
 struct Sought {
     after: u64,
     most: usize,
@@ -56,7 +57,7 @@ impl Sought {
     }
 }
 
-/// The events that are sought, the latest first. None where the thread that looks for them panicked, which has said so on standard error.
+/// The matching events, latest first. Empty if the thread that looks for them panicked, which was reported on standard error.
 async fn find(site: &Arc<Site>, sought: &Arc<Sought>) -> Vec<Json> {
     let (site, sought) = (Arc::clone(site), Arc::clone(sought));
     tokio::task::spawn_blocking(move || found(&site, &sought)).await.unwrap_or_default()
@@ -136,7 +137,7 @@ fn show(
 }
 
 impl Site {
-    /// The metric of each threshold of a script.
+    /// The metric of each threshold that a script defined.
     fn metrics_of_thresholds(&self) -> HashMap<String, String> {
         let made = self.made();
         let specs = made.thresholds.iter();

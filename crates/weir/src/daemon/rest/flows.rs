@@ -10,20 +10,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use wire::sflow::DataSource;
 
-/// Flows in an answer that says no number.
+/// Flows in an answer without a limit.
 const FLOWS: f64 = 100.0;
 
-/// How the figures of several samplers of one flow become one, by `aggMode`.
+/// How the figures of a flow at several samplers become one, according to `aggMode`.
 pub(super) fn across(text: Option<&str>) -> Result<Across, Told> {
     match text {
-        // Frames that leave the network are left out of `edge` there; here each flow is counted where most was seen of it.
+        // sFlow-RT's `edge` leaves out frames that leave the network. We count each flow where most of it was seen.
         None | Some("" | "max" | "edge") => Ok(Across::Max),
         Some("sum") => Ok(Across::Sum),
         Some(_) => Err(wrong("aggMode: expected max, sum or edge")),
     }
 }
 
-/// What is asked of a definition.
+/// What a request asks of a definition.
 pub(super) struct Wanted<'a> {
     pub(super) agents: &'a str,
     pub(super) name: &'a str,
@@ -32,12 +32,12 @@ pub(super) struct Wanted<'a> {
     pub(super) across: Across,
 }
 
-/// A flow as it is shown.
+/// A flow, ready to be shown.
 pub(super) struct Active {
     pub(super) key: Vec<String>,
     pub(super) separator: String,
     pub(super) figure: Figure,
-    /// Where most was seen of it; `None` for a sum.
+    /// Where most of it was seen; `None` for a sum.
     pub(super) seen: Option<(IpAddr, DataSource)>,
 }
 
@@ -60,7 +60,7 @@ impl Active {
             "flowN": self.figure.samplers,
             "key": self.key.join(&self.separator),
             "value": self.figure.rate.value,
-            // What sFlow-RT does not say.
+            // Additional fields, which sFlow-RT does not have.
             "valueLow": self.figure.rate.low,
             "valueHigh": self.figure.rate.high,
             "samples": self.figure.rate_samples,
@@ -97,11 +97,11 @@ pub(super) struct Listed {
     pub(super) places: Places,
 }
 
-/// What a list was asked for: a definition, agents, and how their figures become one.
+/// The key of a shared list: definition, agents, and how their figures are combined.
 pub(super) type Question = (String, String, Across);
 
 impl Site {
-    /// The heaviest flows of a definition at some agents; many readers share one list.
+    /// The heaviest flows of a definition at some agents. Many readers share one list.
     pub(super) fn listed(
         &self,
         name: &str,
@@ -124,7 +124,7 @@ impl Site {
         listed.ok_or_else(|| unknown("flow", name))
     }
 
-    /// What stands between the parts of a key: `fs` of the definition.
+    /// The separator between the parts of a key: `fs` of the definition.
     pub(super) fn separator(&self, name: &str) -> String {
         let made = self.made();
         let spec = made.flows.get(name).and_then(|one| one.spec.get("fs"));
@@ -132,7 +132,7 @@ impl Site {
     }
 }
 
-/// A key as sFlow-RT writes it: MAC addresses without colons, flags of TCP as nine bits.
+/// A key as sFlow-RT writes it: MAC addresses without colons, TCP flags as nine bits.
 pub(super) fn key(definition: &Definition, values: &[Value], groups: &Groups) -> Vec<String> {
     let parts = definition.keys.iter().zip(values);
     let texts = parts.map(|(part, value)| match (part, value) {
@@ -144,7 +144,7 @@ pub(super) fn key(definition: &Definition, values: &[Value], groups: &Groups) ->
     texts.collect()
 }
 
-/// For each of the heaviest flows, where most is seen of it now.
+/// For each of the heaviest flows, where most of it is seen now.
 pub(super) fn places_of(site: &Site, name: &str) -> HashMap<Vec<String>, (IpAddr, DataSource)> {
     let Ok(listed) = site.listed(name, "ALL", Across::Max) else { return HashMap::new() };
     let Listed { top, places } = &*listed;

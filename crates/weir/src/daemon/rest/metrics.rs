@@ -1,4 +1,4 @@
-//! `/agents`, `/metric`, `/metrics`, `/dump`: counters of interfaces and flows as metrics.
+//! `/agents`, `/metric`, `/metrics`, `/dump`: interface counters and flows as metrics.
 
 use super::super::flow_pages::Form;
 use super::flows::{Active, Wanted, list};
@@ -9,15 +9,15 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most metrics in one question.
+/// Most metrics in one request.
 const METRICS_MAX: usize = 64;
-/// Most values that one question looks at, for each metric.
+/// Most values that one request reads, for each metric.
 const VALUES_MAX: usize = 1_000_000;
 
-/// Rows: the name, and what of an interface it is.
+/// A row: the metric's name, and how to read it from an interface.
 type Counter = (&'static str, fn(u32, &Port) -> Option<f64>);
 
-/// What is known of interfaces, in sFlow-RT's names and units: octets and frames per second, percent.
+/// Interface metrics, in sFlow-RT's names and units: octets and frames per second, percent.
 pub(super) const COUNTERS: &[Counter] = &[
     ("ifindex", |index, _| Some(index.into())),
     ("ifspeed", |_, port| Some(port.counters()?.speed_bits_per_sec as f64)),
@@ -47,7 +47,7 @@ fn silent_ms(agent: &Agent, now_ns: u64) -> u64 {
     now_ns.saturating_sub(agent.heard_ns()) / 1_000_000
 }
 
-/// Each agent by its address. Parts of an agent are one.
+/// Each agent by its address. Sub-agents at one address are merged.
 pub(super) fn agents(site: &Site, query: &Query) -> Told {
     let wanted: Vec<&str> = query.all("agent").collect();
     let mut agents = BTreeMap::<String, Map<String, Json>>::new();
@@ -59,7 +59,7 @@ pub(super) fn agents(site: &Site, query: &Query) -> Told {
         let described = site.shared.look(|analysis, now_ns| {
             analysis.engine().agent(&id).map(|agent| describe(agent, now_ns))
         });
-        // One that has been forgotten meanwhile is left out.
+        // An agent that was forgotten meanwhile is left out.
         if let Some(described) = described {
             join(agents.entry(address).or_default(), described);
         }
@@ -117,7 +117,7 @@ const FIRST_SEEN: &str = "firstSeen";
 const LAST_SEEN: &str = "lastSeen";
 const UPTIME: &str = "uptime";
 
-/// Adds a part of an agent to the others.
+/// Merges the figures of a sub-agent into an agent.
 fn join(agent: &mut Map<String, Json>, part: Vec<(&'static str, u64)>) {
     for (name, figure) in part {
         let before = agent.get(name).and_then(Json::as_u64);
@@ -130,7 +130,7 @@ fn join(agent: &mut Map<String, Json>, part: Vec<(&'static str, u64)>) {
     }
 }
 
-/// The names of metrics that can be asked for, with the milliseconds since one was last heard.
+/// The names of available metrics, each with the milliseconds since any agent was last heard.
 pub(super) fn known(site: &Site) -> Told {
     let silent_ms = site.shared.look(|analysis, now_ns| {
         analysis.engine().agents().map(|(_, agent)| silent_ms(agent, now_ns)).min()
@@ -156,7 +156,7 @@ pub(super) fn of_agent(site: &Site, agents: &str) -> Result<Told, Told> {
     Ok(told(&Json::Object(values)))
 }
 
-/// The counters of an agent's interfaces: those of these names, or all.
+/// The counters of an agent's interfaces: the named ones, or all.
 pub(super) fn counters(agent: &Agent, names: Option<&[String]>) -> Vec<(u32, &'static str, f64)> {
     let mut ports: Vec<_> = agent.ports().collect();
     ports.sort_by_key(|(index, _)| *index);
@@ -230,7 +230,7 @@ fn by_place(flows: Vec<Active>) -> BTreeMap<(String, String), Vec<Active>> {
     places
 }
 
-/// The heaviest flows, as sFlow-RT shows them of a metric that is a flow.
+/// The heaviest flows, as sFlow-RT shows them for a metric that is a flow.
 fn top_keys(flows: &[Active], now_ns: u64) -> Vec<Json> {
     let keys = flows.iter().take(20).map(|one| {
         json!({
@@ -242,7 +242,7 @@ fn top_keys(flows: &[Active], now_ns: u64) -> Vec<Json> {
     keys.collect()
 }
 
-/// One metric of a question: `max:ifinoctets`, `3.ifinoctets`, `ddos`.
+/// One metric of a request: `max:ifinoctets`, `3.ifinoctets`, `ddos`.
 struct Metric {
     text: String,
     operation: String,
@@ -260,7 +260,7 @@ impl Metric {
             _ => ("max", text),
         };
         let (source, name) = match rest.rsplit_once('.') {
-            // 3.ifinoctets, 2.1.load_one, ALL.ddos: names of flows may have points as well.
+            // 3.ifinoctets, 2.1.load_one, ALL.ddos: names of flows may contain dots as well.
             Some((source, name)) if source == "ALL" || is_source(source) => {
                 (Some(source).filter(|source| *source != "ALL"), name)
             }
@@ -279,7 +279,7 @@ fn is_source(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|one| one.is_ascii_digit() || one == '.')
 }
 
-/// What metrics are over all interfaces of some agents: one value each. None where there is nothing of it.
+/// Aggregates each metric over all interfaces of some agents into one value; no value where there is no data.
 pub(super) fn aggregated(site: &Site, agents: &str, metrics: &str) -> Result<Told, Told> {
     let mut values = Vec::new();
     for text in split(metrics)? {
@@ -354,7 +354,7 @@ fn counter_metric(
 
     let numbers: Vec<f64> = values.iter().map(|(value, ..)| *value).collect();
     let Some(value) = aggregate(&metric.operation, &numbers) else { return Ok(None) };
-    // The interface that the value is of, where it is of one.
+    // The interface that the value comes from, if it comes from a single one.
     let of_one = match metric.operation.as_str() {
         "max" => values.last(),
         "min" | "any" => values.first(),
@@ -378,7 +378,7 @@ fn counter_metric(
     })))
 }
 
-/// Of numbers in order. `None` without any.
+/// Aggregates sorted numbers. `None` if there are none.
 fn aggregate(operation: &str, sorted: &[f64]) -> Option<f64> {
     let (first, last) = (*sorted.first()?, *sorted.last()?);
     let count = sorted.len() as f64;
@@ -401,7 +401,7 @@ fn aggregate(operation: &str, sorted: &[f64]) -> Option<f64> {
     })
 }
 
-/// The names of a list as `ifinoctets,max:ddos`.
+/// Splits a list of names such as `ifinoctets,max:ddos`.
 pub(super) fn split(list: &str) -> Result<Vec<String>, Told> {
     let names: Vec<String> =
         list.split([',', ';']).filter(|name| !name.is_empty()).map(str::to_owned).collect();

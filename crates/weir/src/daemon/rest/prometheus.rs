@@ -1,4 +1,4 @@
-//! sFlow-RT's exports for Prometheus: counters of interfaces, and flows that a scrape asks for.
+//! sFlow-RT's exports for Prometheus: interface counters, and flows that a scrape defines.
 
 use super::super::flow_pages::Form;
 use super::flows::{Wanted, across, list};
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A flow that a scrape has defined and that none asks for any more is forgotten, as sFlow-RT's exporter does.
+/// A flow that a scrape defined is forgotten when no scrape has asked for it for this long, as sFlow-RT's exporter does.
 const UNSCRAPED_MAX: Duration = Duration::from_secs(300);
 /// Most characters of a label's value.
 const LABEL_CHARS_MAX: usize = 128;
@@ -33,8 +33,8 @@ pub(super) fn metrics(site: &Site, agents: &str, metrics: &str) -> Result<Told, 
     site.listing(Form::Lines, Vec::new(), site.agents(agents)?, Box::new(parts))
 }
 
-/// Flows by a definition that stands in the question: metric, key, label, value, filter, n (10), t (15), maxFlows (20), minValue (0.1),
-/// scale (1), aggMode, dropped.
+/// Flows by a definition in the query: metric, key, label, value, filter, n (10), t (15), maxFlows (20), minValue (0.1), scale
+/// (1), aggMode, dropped.
 pub(super) fn flows(site: &Site, agents: &str, query: &Query) -> Result<Told, Told> {
     let metric = query.text("metric").ok_or_else(|| wrong("metric is missing"))?;
     let keys: Vec<&str> = query.all("key").collect();
@@ -84,7 +84,7 @@ fn spec(query: &Query, keys: &str) -> Result<Map<String, Json>, Told> {
 }
 
 impl Site {
-    /// The flow of this definition, which a scrape has made before or makes now.
+    /// The name of the flow with this definition, which an earlier scrape has made or which is made now.
     fn scraped_flow(&self, spec: &Map<String, Json>) -> Result<String, Told> {
         let now = Instant::now();
         self.forget_unscraped(now);
@@ -99,7 +99,7 @@ impl Site {
         let name = loop {
             let name = format!("prometheus_{}", made.scraped);
             made.scraped += 1;
-            // The file and scripts may have a flow of that name.
+            // The file or a script may have a flow of that name.
             if self.shared.with(|analysis| analysis.counting(&name).is_none()) {
                 break name;
             }
@@ -121,7 +121,7 @@ impl Site {
     }
 }
 
-/// A name that Prometheus takes.
+/// Turns text into a name that Prometheus accepts.
 fn plain_name(text: &str) -> String {
     let name = text.replace(|one: char| !one.is_ascii_alphanumeric() && one != '_', "_");
     let name: String = name.chars().take(LABEL_CHARS_MAX).collect();
@@ -132,7 +132,7 @@ fn plain_name(text: &str) -> String {
     }
 }
 
-/// A label's value: quotes and backslashes escaped, no control characters.
+/// A label's value: quotes and backslashes escaped, control characters replaced.
 fn escaped(text: &str) -> String {
     let letters = text.chars().take(LABEL_CHARS_MAX);
     letters

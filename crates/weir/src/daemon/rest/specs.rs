@@ -1,4 +1,4 @@
-//! What scripts define: flows, thresholds and groups as sFlow-RT writes them, in Weir's terms.
+//! Converts what scripts define (flows, thresholds and groups in sFlow-RT's format) into Weir's terms.
 
 use super::words::{self, shown};
 use config::{REST_FLOWS_KEPT, REST_KEYS_MAX};
@@ -9,12 +9,12 @@ use flows::{
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
 
-/// Most networks of all groups together.
+/// Most networks in all groups together.
 pub(super) const NETWORKS_MAX: usize = 10_000;
 /// Most figures that may be above a threshold at once.
 const RAISED_MAX: usize = 1_000;
 
-/// An object of JSON.
+/// Parses a JSON object.
 pub(super) fn object(body: &[u8]) -> Result<Map<String, Json>, String> {
     match serde_json::from_slice(body) {
         Ok(Json::Object(map)) => Ok(map),
@@ -23,7 +23,7 @@ pub(super) fn object(body: &[u8]) -> Result<Map<String, Json>, String> {
     }
 }
 
-/// A name of a flow, a threshold or a group.
+/// Checks the name of a flow, a threshold or a group.
 pub(super) fn name(text: &str) -> Result<(), String> {
     let is_plain = |one: char| one.is_ascii_alphanumeric() || "_.-".contains(one);
     if (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
@@ -33,7 +33,7 @@ pub(super) fn name(text: &str) -> Result<(), String> {
     }
 }
 
-/// A definition of flows, from sFlow-RT's attributes (sflow-rt.com/define_flow.php: n 5, within 5 to 20; t 2 s, within 0.2 to 600;
+/// A flow definition from sFlow-RT's attributes (sflow-rt.com/define_flow.php: n 5, within 5 to 20; t 2 s, within 0.2 to 600;
 /// activeTimeout 60 s).
 pub(super) fn definition(
     name: &str,
@@ -83,7 +83,8 @@ fn measure(spec: &Map<String, Json>) -> Result<Measure, String> {
     }
 }
 
-/// A threshold from sFlow-RT's attributes: metric, value, byFlow, timeout. `is_flow`: whether there is a definition of a name.
+/// A threshold from sFlow-RT's attributes: metric, value, byFlow, timeout. `is_flow` says whether a definition of a name
+/// exists.
 pub(super) fn threshold(
     name: &str,
     spec: &Map<String, Json>,
@@ -91,14 +92,14 @@ pub(super) fn threshold(
 ) -> Result<(Watched, Threshold), String> {
     let metric = text(spec, "metric")?.ok_or("metric is missing")?;
     let limit = number(spec, "value")?.ok_or("value is missing")?;
-    // One that everything is above would keep all others from being seen.
+    // A threshold that everything exceeds would hide all others.
     if !limit.is_finite() || limit <= 0.0 {
         return Err("value: expected a number above 0".into());
     }
 
     let (of, factor) = match metric.as_str() {
         flow if is_flow(flow) => (Watched::Flow(flow.into()), 1.0),
-        // Counters are octets and percent there, bits and shares here.
+        // sFlow-RT counts octets and percent; we count bits and fractions.
         "ifinoctets" => (Watched::Port(PortFigure::InBits), 8.0),
         "ifoutoctets" => (Watched::Port(PortFigure::OutBits), 8.0),
         "ifinutilization" => (Watched::Port(PortFigure::InUse), 0.01),
@@ -123,7 +124,7 @@ pub(super) fn threshold(
     Ok((of, threshold))
 }
 
-/// The factor from the figure of a counter's threshold to sFlow-RT's unit.
+/// The factor from a counter threshold's figure to sFlow-RT's unit.
 pub(super) fn metric_unit(metric: &str) -> f64 {
     match metric {
         "ifinoctets" | "ifoutoctets" => 1.0 / 8.0,
@@ -132,7 +133,7 @@ pub(super) fn metric_unit(metric: &str) -> f64 {
     }
 }
 
-/// Adds groups of networks: an object with a list of networks for each name. No network may be in the groups of the file.
+/// Adds groups of networks: an object with a list of networks for each name. No network may be in one of the file's groups.
 pub(super) fn add_groups(
     groups: &mut Groups,
     of_file: &Groups,
@@ -172,7 +173,7 @@ fn text(spec: &Map<String, Json>, name: &str) -> Result<Option<String>, String> 
     }
 }
 
-/// A number, or the text of one.
+/// A number, as a JSON number or as text.
 fn number(spec: &Map<String, Json>, name: &str) -> Result<Option<f64>, String> {
     let number = match spec.get(name) {
         None | Some(Json::Null) => return Ok(None),

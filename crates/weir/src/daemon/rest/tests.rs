@@ -1,4 +1,4 @@
-//! What published scripts send, and what they read of the answers.
+//! What published scripts send, and what they read from the answers.
 
 use super::super::flow_pages::played::{AGENT, Answer, ask, definition, get, play, shared};
 use super::*;
@@ -11,7 +11,7 @@ struct Played {
     service: Service,
 }
 
-/// An interface to an analysis with one definition of the file, before any traffic.
+/// An API on an analysis with one definition from the file, before any traffic.
 fn begin() -> Played {
     let shared = shared(vec![definition("of_file", "src,dst")]);
     let site = Site::new(&shared, 5);
@@ -33,8 +33,8 @@ impl Played {
     }
 }
 
-/// blog.sflow.com 2012/09 and 2013/03 ("Software defined networking", "DDoS"), as many projects have it: groups, a flow, a threshold, the long
-/// poll, `topKeys` of the event's metric.
+/// blog.sflow.com 2012/09 and 2013/03 ("Software defined networking", "DDoS"), as many projects copied it: groups, a flow, a
+/// threshold, the long poll, `topKeys` of the event's metric.
 #[test]
 fn the_script_that_waits_for_a_large_flow() {
     let one = begin();
@@ -72,7 +72,7 @@ fn the_script_that_waits_for_a_large_flow() {
     assert!(metric[0]["topKeys"][0]["value"].as_f64().unwrap() > 50_000.0);
     assert!(metric[0]["metricValue"].is_f64());
 
-    // The next question is for what comes later: there is nothing, at once.
+    // The next poll asks for later events: there are none, and it answers at once.
     let last = event["eventID"].as_u64().unwrap();
     let events = one.get(&format!("/events/json?eventID={last}&thresholdID=other")).json();
     assert_eq!(events, json!([]));
@@ -160,12 +160,12 @@ fn prometheus_scrapes_flows_that_it_defines() {
     let one = begin();
     let target = "/app/prometheus/scripts/export.js/flows/ALL/txt?metric=sflow_flows_bps&key=ipsource,ipdestination&label=src,dst\
                   &value=bytes&scale=8&aggMode=sum&minValue=1000&maxFlows=100";
-    // A script has taken the name that would be the first.
+    // A script has taken the name that would be used first.
     assert_eq!(one.put("/flow/prometheus_0/json", r#"{"keys":"macsource"}"#).status, 200);
     assert_eq!(one.get(target).text, "");
     assert_eq!(one.delete("/flow/prometheus_0/json").status, 200);
     play(&one.shared);
-    // A list is made twice a second at most.
+    // A list is made at most twice a second.
     let text = testkit::wait_for("a new list", || {
         Some(one.get(target).text).filter(|text| !text.is_empty())
     });
@@ -211,7 +211,7 @@ fn what_scripts_define_is_bounded() {
         assert_eq!(one.put(&format!("/flow/f{at}/json"), flow).status, 200);
     }
     assert_eq!(one.put("/flow/f5/json", flow).status, 409);
-    // The same one again is no other.
+    // Putting the same definition again adds no flow.
     assert_eq!(one.put("/flow/f4/json", flow).status, 200);
     one.shared.with(|analysis| {
         let definition = analysis.counting("f4").unwrap().definition();
@@ -303,10 +303,10 @@ fn networks_of_the_file_stay_in_their_groups() {
         let flows = one.get("/activeflows/ALL/grouped/json").json();
         flows.as_array().unwrap().iter().map(|flow| flow["key"].clone()).collect::<Vec<_>>()
     };
-    // What was counted goes on: its group has the number that it had.
+    // What was counted stays: its group keeps its number.
     assert_eq!(shown(&one), ["inside"]);
 
-    // Another collection comes first, so that numbers change.
+    // Another collection sorts first, so that numbers change.
     assert_eq!(one.put("/group/a/json", r#"{"other":["203.0.113.0/24"]}"#).status, 200);
     testkit::wait_for("a new list", || shown(&one).is_empty().then_some(()));
     one.site.forget();

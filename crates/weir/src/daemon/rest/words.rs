@@ -1,14 +1,14 @@
-//! sFlow-RT's words for keys and filters, in Weir's.
+//! Translates sFlow-RT's names for keys and filters into Weir's.
 //!
-//! Its names say more than Weir's fields: `tcpsourceport` is the source port of TCP alone. What they say beyond the field becomes a
+//! Its names say more than Weir's fields: `tcpsourceport` is the source port of TCP only. The part beyond the field becomes a
 //! condition of the definition's filter.
 
 use flows::{Direction, Field, Kind};
 
-/// Brackets and parentheses may be nested so deep.
+/// Deepest nesting of brackets and parentheses.
 const DEPTH_MAX: usize = 16;
 
-/// Rows: sFlow-RT's name, Weir's field, what the name says beyond it.
+/// Rows: sFlow-RT's name, Weir's field, and the condition that the name implies.
 const WORDS: &[(&str, &str, &str)] = &[
     ("macsource", "src_mac", ""),
     ("macdestination", "dst_mac", ""),
@@ -55,28 +55,28 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("queue", "queue", ""),
 ];
 
-/// sFlow-RT's names for what Weir can tell, sorted.
+/// sFlow-RT's names for the fields that Weir supports, sorted.
 pub(super) fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = WORDS.iter().map(|(name, ..)| *name).collect();
     names.sort_unstable();
     names
 }
 
-/// A key in Weir's words.
+/// A key in Weir's terms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Word {
-    /// A part of a key, as `src/24` or `group(src)`.
+    /// A part of a key, such as `src/24` or `group(src)`.
     pub(super) part: String,
-    /// What its name says beyond the field, as a filter; may be empty.
+    /// The condition that its name implies beyond the field, as a filter; may be empty.
     pub(super) condition: String,
 }
 
-/// The keys of a definition: names and functions, with commas between them.
+/// Parses the keys of a definition: names and functions, separated by commas.
 pub(super) fn keys(text: &str) -> Result<Vec<Word>, String> {
     split(text, ',')?.into_iter().map(|key| word(key, 0)).collect()
 }
 
-/// A name or a function, as `ipsource`, `group:ipsource:name`, `mask:ipsource:24`, `or:ipsource:ip6source`.
+/// Parses a name or a function, such as `ipsource`, `group:ipsource:name`, `mask:ipsource:24`, `or:ipsource:ip6source`.
 fn word(text: &str, depth: usize) -> Result<Word, String> {
     if depth > DEPTH_MAX {
         return Err(format!("brackets are nested more than {DEPTH_MAX} deep"));
@@ -106,7 +106,7 @@ fn word(text: &str, depth: usize) -> Result<Word, String> {
         ("mask", 3) => {
             let key = inner(1)?;
             let bits = arguments[2].parse::<u8>().map_err(|_| wrong_mask(text))?;
-            // One number is for the one kind of address that the name says.
+            // A single number applies to the one address family that the name implies.
             let bits = if key.condition == "ip_version = 6" {
                 format!("32/{bits}")
             } else {
@@ -131,7 +131,7 @@ fn wrong_mask(text: &str) -> String {
     format!("\"{}\": expected the bits of a network, as mask:ipsource:24", shown(text))
 }
 
-/// One of several names for one field.
+/// Joins several names for the same field into one key.
 fn either(text: &str, keys: Vec<Word>) -> Result<Word, String> {
     let part = keys[0].part.clone();
     if keys.iter().any(|key| key.part != part) {
@@ -141,7 +141,7 @@ fn either(text: &str, keys: Vec<Word>) -> Result<Word, String> {
     let mut conditions: Vec<String> = keys.into_iter().map(|key| key.condition).collect();
     conditions.sort_unstable();
     conditions.dedup();
-    // IPv4 or IPv6 is every packet that has the field.
+    // IPv4 or IPv6 covers every packet that has the field.
     let is_any_ip = conditions == ["ip_version = 4", "ip_version = 6"];
     let condition = if is_any_ip || conditions.iter().any(String::is_empty) {
         String::new()
@@ -153,7 +153,7 @@ fn either(text: &str, keys: Vec<Word>) -> Result<Word, String> {
     Ok(Word { part, condition })
 }
 
-/// A filter in Weir's words, and the side of interfaces that it asks for.
+/// Parses a filter into Weir's terms, and the interface direction that it asks for.
 pub(super) fn filter(text: &str) -> Result<(String, Direction), String> {
     let mut parser = Parser { rest: text.trim(), direction: Direction::Any };
     let filter = parser.any(0)?;
@@ -187,7 +187,7 @@ impl<'a> Parser<'a> {
         while self.takes("|") {
             parts.push(self.all(depth)?);
         }
-        // A side is the definition's, so that it cannot be one of several conditions.
+        // The direction belongs to the whole definition, so it cannot be one of several alternatives.
         if self.direction != before && (parts.len() > 1 || depth > 0) {
             return Err(
                 "filter: direction can only stand among conditions that all must hold".into()
@@ -212,7 +212,7 @@ impl<'a> Parser<'a> {
         if self.takes("(") {
             let inside = self.any(depth + 1)?;
             return match self.takes(")") {
-                // Alternatives have brackets already.
+                // Alternatives are in parentheses already.
                 true => Ok(inside),
                 false => Err(format!("filter: expected ) at \"{}\"", shown(self.rest))),
             };
@@ -247,7 +247,7 @@ impl<'a> Parser<'a> {
 }
 
 fn comparison(key: &str, operator: &str, values: &str) -> Result<String, String> {
-    // Old names for the groups of addresses.
+    // Old names for groups of addresses.
     let key = match key {
         "sourcegroup" => "group:[or:ipsource:ip6source]",
         "destinationgroup" => "group:[or:ipdestination:ip6destination]",
@@ -273,7 +273,7 @@ fn comparison(key: &str, operator: &str, values: &str) -> Result<String, String>
     Ok(if condition.is_empty() { compared } else { format!("({condition} and {compared})") })
 }
 
-/// A value that can stand in a filter as it is.
+/// Checks that a value can stand in a filter as it is; writes a MAC address with colons.
 fn value(part: &str, text: &str) -> Result<String, String> {
     let is_plain = |one: char| one.is_ascii_alphanumeric() || "._:/-".contains(one);
     if text.is_empty() || !text.chars().all(is_plain) {
@@ -287,7 +287,7 @@ fn value(part: &str, text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// A pattern of TCP's flags: a place for each of NS, CWR, ECE, URG, ACK, PSH, RST, SYN and FIN with 0, 1 or a dot.
+/// A pattern of TCP flags: one character each for NS, CWR, ECE, URG, ACK, PSH, RST, SYN and FIN, which is 0, 1 or a dot.
 fn flags(operator: &str, pattern: &str) -> Result<String, String> {
     let wrong = || {
         format!(
@@ -314,7 +314,7 @@ fn flags(operator: &str, pattern: &str) -> Result<String, String> {
     Ok(if operator == "~" { format!("({all})") } else { format!("not ({all})") })
 }
 
-/// Parts between separators that are in no brackets.
+/// Splits text at separators outside brackets.
 fn split(text: &str, separator: char) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
     for (at, letter) in text.char_indices() {
@@ -335,7 +335,7 @@ fn split(text: &str, separator: char) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-/// Foreign text in a sentence: short, and without anything that a terminal would obey.
+/// Foreign text for a message: shortened, with control characters escaped so that no terminal acts on them.
 pub(super) fn shown(text: &str) -> String {
     text.chars().take(64).flat_map(char::escape_debug).collect()
 }
@@ -411,7 +411,7 @@ mod tests {
         }
     }
 
-    /// As in published scripts: blog.sflow.com 2013/08 (ddos), 2014/07 (syn flood), ddos-protect.
+    /// From published scripts: blog.sflow.com 2013/08 (ddos), 2014/07 (syn flood), ddos-protect.
     #[test]
     fn filters_are_read() {
         filtered("ipsource=10.0.0.1", "(ip_version = 4 and src = 10.0.0.1)", Direction::Any);

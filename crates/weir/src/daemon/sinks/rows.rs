@@ -1,4 +1,4 @@
-//! A listener's datagrams as rows of a sink: copied out of the ring, into the chunk that is being filled.
+//! A listener's datagrams as rows of a sink: copied out of the ring into the chunk being filled.
 
 use config::{Config, Parse, SinkConfig};
 use record::{DatagramRecord, Tags};
@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use wire::syslog::{self, Arrival};
 
-/// A sink that a listener feeds, and what its rows say of the host.
+/// A sink that a listener feeds, and what its rows say about the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::daemon) struct Fed {
     pub(super) sink: String,
@@ -22,7 +22,7 @@ pub(in crate::daemon) struct Fed {
 }
 
 impl Fed {
-    /// What a configuration feeds with the datagrams of this listener.
+    /// The sinks that a configuration feeds with this listener's datagrams.
     pub(in crate::daemon) fn by(config: &Config, listener: &str) -> Vec<Fed> {
         let is_fed = |sink: &&SinkConfig| sink.listeners().any(|name| name == listener);
         let about = config.sockets.as_ref();
@@ -36,7 +36,7 @@ impl Fed {
         config.sinks.iter().filter(is_fed).map(fed).collect()
     }
 
-    /// What the relay is told: the sink's name is that of the target. It has everything that arrives.
+    /// Options for the relay: the target has the sink's name and takes every datagram.
     pub(in crate::daemon) fn target_options(&self) -> TargetOptions {
         TargetOptions {
             name: self.sink.clone(),
@@ -51,17 +51,17 @@ impl Fed {
     }
 }
 
-/// Most tags that a host has (`[sockets]`).
+/// Most tags of a host (`[sockets]`).
 const TAGS_MAX: usize = 16;
 
-/// What makes rows of the datagrams of one listener for one sink.
+/// Makes rows for one sink out of one listener's datagrams.
 pub(super) struct Rows {
     writer: ChunkWriter,
     host: Host,
     listener: String,
     parse: Parse,
     sequence: u64,
-    /// Held as long as something may come: the sink waits for it before it ends.
+    /// Held for as long as rows may come: a retired sink waits for its release.
     _feeding: Arc<()>,
 }
 
@@ -116,13 +116,13 @@ impl RowTarget for Rows {
         }
     }
 
-    /// A sink that has room again is found when it is asked: its queue is its own.
+    /// There is no descriptor to wait for: the sink's queue has its own space, and the relay asks again.
     fn ready_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// The same for all datagrams of a sender, in every life of the program.
+/// The same for all datagrams of one sender, across restarts of the program.
 fn key_of(datagram: &Datagram<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (datagram.source.ip_bytes(), datagram.source.port()).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What is said of spools: what one had when it was opened, and what one keeps that no sink has any more.
+//! Reports about spools: what one held when it was opened, and what remains in one that no sink uses any longer.
 
 use super::Running;
 use config::SinkConfig;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use text::{grouped, short_time, size};
 
-/// Says once what the spool of a sink had, when it is open.
+/// Reports once what a sink's spool held, when it has been opened.
 pub(super) fn tell(one: &mut Running) {
     if one.is_spool_told {
         return;
@@ -55,14 +55,14 @@ fn found_line(found: &SpoolFound, now_unix_ns: u64) -> String {
     line
 }
 
-/// What a sink that has ended left in its spool.
+/// The amount that an ended sink left in its spool.
 pub(super) fn kept(meter: &Arc<dyn Meter>) -> Amount {
     let mut hops = Vec::new();
     meter.read(&mut hops);
     hops.iter().filter(|hop| hop.hop == HopKind::Sink).map(|hop| hop.kept).sum()
 }
 
-/// Says what a spool keeps that belongs to no sink any more.
+/// Reports what remains in a spool that no sink uses any longer.
 pub(super) fn tell_orphan<'a>(
     name: &str,
     folder: &PathBuf,
