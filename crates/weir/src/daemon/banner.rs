@@ -1,4 +1,4 @@
-//! What is said at the start, in at most eight lines.
+//! The start banner, at most eight lines.
 
 use super::Running;
 use super::open::rmem_max;
@@ -11,14 +11,14 @@ use sys::socket::{self, LocalAddress};
 use text::size;
 use text::units::display_duration;
 
-/// Listeners that have a line of their own.
+/// Most listeners that get a line of their own.
 const LISTENERS_MAX: usize = 2;
-/// Targets that are named.
+/// Most targets that are named.
 const TARGETS_MAX: usize = 4;
-/// The datagram whose number in a full buffer is told.
+/// The banner says how many datagrams of this size a full buffer holds.
 const EXAMPLE_BYTES: usize = 200;
 
-/// The lines.
+/// The banner's text.
 pub(crate) fn banner(
     run_id: &str,
     running: &[Running],
@@ -69,7 +69,7 @@ fn receivers(running: &[Running], config: &Config) -> String {
 
     let mut all = Vec::new();
     for one in targets.chain(sinks) {
-        // Each listener of `weir relay` has the same ones.
+        // All listeners of `weir relay` have the same targets.
         if !all.contains(&one) {
             all.push(one);
         }
@@ -77,7 +77,7 @@ fn receivers(running: &[Running], config: &Config) -> String {
     listed(all.into_iter())
 }
 
-/// Names with their addresses, unless there are too many.
+/// Names with their addresses; the first [`TARGETS_MAX`], then the number of others.
 fn listed<'a>(all: impl ExactSizeIterator<Item = (&'a str, String)>) -> String {
     let count = all.len();
     let named = all.take(TARGETS_MAX).map(|(name, address)| {
@@ -152,7 +152,7 @@ fn listener(one: &Running) -> String {
     format!("{address}{name}{buffer}")
 }
 
-/// What to do when the kernel granted less than was asked for.
+/// What to do if the kernel granted less than was asked for.
 fn buffer_warning(running: &[Running]) -> Option<String> {
     let clamped = |one: &Running| {
         let granted = socket::receive_buffer(one.listener.socket().as_fd()).ok()?;
@@ -171,7 +171,7 @@ fn buffer_warning(running: &[Running]) -> Option<String> {
     ))
 }
 
-/// Unix targets that nobody listens at yet, to be told once.
+/// Unix targets that nobody listens at yet, to warn about once.
 pub(crate) fn absent_unix_targets(running: &[Running]) -> impl Iterator<Item = (&str, &Target)> {
     running.iter().flat_map(|one| &one.config.targets).filter_map(|target| match &target.to {
         Target::Unix(path) if !path.exists() => Some((target.name.as_str(), &target.to)),

@@ -1,5 +1,5 @@
-//! `sockets = "auto"`: one more socket where the reading of those that are there is what datagrams are lost by, and a processor is
-//! idle for it.
+//! `sockets = "auto"`: adds a socket where datagrams are lost because the existing sockets' threads cannot read fast enough,
+//! and a processor is idle for one more thread.
 
 use super::{Daemon, Running};
 use ledger::{HopKind, Reason, Snapshot};
@@ -14,21 +14,21 @@ use text::grouped;
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// From this part of its time on, in percent, a thread never rests: it runs, or waits for a processor. What the kernel drops while it
-/// rests is due to bursts that no buffer held, which one more socket would not change.
+/// A thread that runs or waits for a processor for at least this percentage of the time never rests. Drops while a thread rests
+/// come from bursts that overflow the buffer, and one more socket would not prevent them.
 const BUSY_PERCENT: u64 = 85;
-/// What must be idle, in percent of one processor: else one more thread takes from the others what it gets.
+/// The idle time needed, in percent of one processor. With less, one more thread would only take time from the others.
 const ROOM_PERCENT: u64 = 50;
-/// Time between two lines of the log that say why a listener gets no further socket.
+/// Time between two log lines that say why a listener gets no further socket.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
-/// What was seen at the last look.
+/// State of the last look.
 #[derive(Default)]
 pub(super) struct Crowding {
     due: Option<Instant>,
     processors: Option<Processors>,
     seen: BTreeMap<String, Seen>,
-    /// When the log said last of a listener that nothing is idle for it.
+    /// When we last logged that no processor is idle for a listener.
     said: BTreeMap<String, Instant>,
 }
 
@@ -43,7 +43,7 @@ struct Seen {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Crowded {
     dropped: u64,
-    /// Of the thread that rested most, in percent of the time.
+    /// Share of the time that the least busy thread ran, in percent.
     ran_percent: u64,
     waited_percent: u64,
 }
@@ -67,7 +67,7 @@ impl Seen {
         Seen { at, dropped, times: one.listener.reading_times() }
     }
 
-    /// What was dropped since then, and what threads did; `None` where a thread rested, or nothing was dropped.
+    /// Drops since `then`, and the least busy thread's times; `None` if a thread rested or nothing was dropped.
     fn crowded_since(&self, then: &Seen) -> Option<Crowded> {
         let dropped = self.dropped.checked_sub(then.dropped).filter(|count| *count > 0)?;
         if self.times.len() != then.times.len() {
@@ -88,13 +88,13 @@ impl Seen {
     }
 }
 
-/// What the processors of this process had done by some moment.
+/// Processor time used and left, up to some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Processors {
     at: Instant,
-    /// They did nothing, or what is to give way to other work.
+    /// Time the processors were idle or ran low-priority work.
     idle_ns: u64,
-    /// This process had them.
+    /// Processor time of this process.
     used_ns: u64,
 }
 
@@ -105,8 +105,8 @@ impl Processors {
         Some(Processors { at, idle_ns, used_ns: process_cpu_ns() })
     }
 
-    /// What one more thread could have had since then, in percent of one processor: what was idle, and what a quota for this process
-    /// left, of which `processors` is the whole.
+    /// The time that one more thread could have had since `then`, in percent of one processor: the idle time, but no more than
+    /// this process's quota of `processors` left unused.
     fn room_since(&self, then: &Processors, processors: usize) -> u64 {
         let elapsed_ns = nanoseconds(then.at, self.at);
         let idle_percent = self.idle_ns.saturating_sub(then.idle_ns) * 100 / elapsed_ns;
@@ -115,20 +115,20 @@ impl Processors {
     }
 }
 
-/// At least 1.
+/// Nanoseconds from one moment to another; at least 1.
 fn nanoseconds(from: Instant, to: Instant) -> u64 {
     u64::try_from(to.duration_since(from).as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 impl Daemon {
-    /// Gives a crowded listener one more socket, and says why.
+    /// Gives a crowded listener one more socket, and logs why.
     pub(super) fn add_sockets(&mut self, now: Instant) {
         if self.crowding.due.is_some_and(|due| now < due) {
             return;
         }
         self.crowding.due = Some(now + INTERVAL);
 
-        // A service manager's socket stays alone.
+        // A service manager's socket cannot be joined by others.
         let may_grow = |one: &Running| {
             one.owner() == SocketOwner::Relay
                 && one.listener.socket_count() < one.config.sockets_max()

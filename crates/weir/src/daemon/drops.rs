@@ -1,8 +1,9 @@
-//! What the kernel dropped at a service manager's sockets, over restarts: the next process counts what was dropped while
-//! none ran.
+//! Kernel drops at a service manager's sockets, across restarts: the next process counts what was dropped while none was
+//! running.
 //!
-//! Each process notes the kernel's count up to which its ledger goes, by socket, in a file that the service manager holds for the
-//! next one (sd_notify(3), `FDSTORE=1`). Without such a file the count begins when the socket is taken over.
+//! Each process notes, by socket, the kernel's drop count up to which its ledger has counted, in a file that the service
+//! manager holds for the next process (sd_notify(3), `FDSTORE=1`). Without such a file, counting begins when the socket is
+//! taken over.
 
 use relay::{Listener, SocketOwner};
 use std::collections::BTreeMap;
@@ -12,21 +13,21 @@ use std::os::unix::fs::FileExt;
 use sys::activation::memory_file;
 use sys::socket::cookie;
 
-/// Its name among what the service manager holds.
+/// The file's name in the service manager's descriptor store.
 pub(crate) const NAME: &str = "weir-drops";
-/// Most bytes that are read of it: a thousand sockets.
+/// Most bytes read from the file, enough for a thousand sockets.
 const BYTES_MAX: usize = 32 * 1_024;
 
 /// The kernel's count of drops by socket cookie.
 #[derive(Debug, Default)]
 pub(crate) struct Drops {
-    /// `None`: no service manager would hold it.
+    /// `None` if no memory file could be created.
     file: Option<File>,
     counts: BTreeMap<u64, u32>,
 }
 
 impl Drops {
-    /// Goes on with what the service manager held, or begins a file for it to hold.
+    /// Continues with the file that the service manager held, or creates one for it to hold.
     pub(crate) fn open(held: Option<OwnedFd>) -> Drops {
         match held.map(File::from) {
             Some(file) => {
@@ -37,18 +38,18 @@ impl Drops {
         }
     }
 
-    /// The file, to be held.
+    /// The file, for the service manager to hold.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Up to where an earlier ledger counted at this socket; `None` if that is not known.
+    /// The kernel count up to which an earlier ledger has counted this socket; `None` if unknown.
     pub(crate) fn counted(&self, socket: BorrowedFd<'_>, owner: SocketOwner) -> Option<u32> {
         let cookie = (owner == SocketOwner::ServiceManager).then(|| cookie(socket).ok())??;
         self.counts.get(&cookie).copied()
     }
 
-    /// Notes up to where the ledger counts at the sockets of these listeners.
+    /// Notes the kernel counts up to which the ledger has counted these listeners' sockets.
     pub(crate) fn note<'a>(&mut self, listeners: impl Iterator<Item = &'a Listener>) {
         let theirs =
             listeners.filter(|one| one.options().socket_owner == SocketOwner::ServiceManager);
@@ -57,7 +58,7 @@ impl Drops {
         self.note_counts(counts.collect());
     }
 
-    /// The same for one listener that ends, after its last look.
+    /// Notes the final count of one socket, after its listener has ended.
     pub(crate) fn note_last(&mut self, cookie: u64, drops: u32) {
         self.note_counts(BTreeMap::from([(cookie, drops)]));
     }
@@ -71,8 +72,8 @@ impl Drops {
         let text: String =
             self.counts.iter().map(|(cookie, drops)| format!("{cookie} {drops}\n")).collect();
         if let Some(file) = &self.file {
-            // It is memory, and one call: a process that is killed leaves the one text or the other. What an earlier, longer text
-            // left stands behind the zero.
+            // The file is in memory and written by one call, so a killed process leaves either the old text or the new one. The
+            // zero byte ends the text; the rest of a longer old text may follow it.
             let _ = file.write_all_at(format!("{text}\0").as_bytes(), 0);
         }
     }

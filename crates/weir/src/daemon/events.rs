@@ -1,7 +1,7 @@
-//! What thresholds say: to the log, to the mitigations that answer them, and as rows to the sinks that take events.
+//! Hands threshold events to the log, to the mitigations that answer them, and as rows to the sinks that take events.
 //!
-//! A row is one of a datagram: its listener is `events`, its payload the event as JSON. So every destination takes it, and with
-//! `body = "payload"` a webhook has the event itself.
+//! A row looks like a datagram's: its listener is `events`, its payload is the event as JSON. So every destination can take it,
+//! and with `body = "payload"` a webhook receives the event itself.
 
 use super::collector;
 use super::flows::{Outlets, Shared};
@@ -19,41 +19,42 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Events are looked for this often; most of the time that is a look at one number.
+/// Time between two looks for events; most looks read only one number.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long the thread rests after a panic, which may have written to the log.
+/// How long the thread rests after a panic, so that repeated panics do not flood the log.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);
 
-/// Events that are copied at a time, while the analysis waits.
+/// Events copied at a time while the analysis is locked.
 const COPIED_MAX: usize = 256;
 
-/// Lines that the log gets in ten seconds. The others are counted there, and are with the sinks and pages as all are.
+/// Most event lines that the log gets in ten seconds. It counts the others; sinks and pages get all events.
 const LINES_MAX: u64 = 50;
 const LINES_EVERY_NS: u64 = 10_000_000_000;
 
-/// Most tags that a host has (`[sockets]`).
+/// Most tags of a host (`[sockets]`).
 const TAGS_MAX: usize = 16;
 
 /// The thread that hands events on.
 pub(super) struct Telling {
-    /// Ends the thread when it is dropped.
+    /// Dropping it ends the thread.
     stop: Sender<()>,
     thread: JoinHandle<()>,
     shared: Arc<Told>,
 }
 
-/// What the thread and its owner both see.
+/// Shared by the thread and its owner.
 #[derive(Default)]
 struct Told {
     /// Turns of the thread.
     heartbeat: AtomicU64,
-    /// Whether mitigations are told no more: its analysis ends, and the next one's events have the same numbers.
+    /// Whether to tell mitigations nothing more: its analysis is ending, and the next one numbers its events from the start
+    /// again.
     is_silent: AtomicBool,
 }
 
 impl Telling {
-    /// Hands on what happens from now on.
+    /// Hands on events from now on.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -72,7 +73,7 @@ impl Telling {
             let (mut wait, mut is_last) = (LOOK, false);
             while !is_last {
                 is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
-                // A panic has said so on standard error; the next turn goes on behind the event that it was about.
+                // The panic was reported on standard error. The next turn continues after the event that caused it.
                 let turn = catch_unwind(AssertUnwindSafe(|| teller.turn(&shared, *news.borrow())));
                 wait = if turn.is_ok() { LOOK } else { PANIC_PAUSE };
                 teller.told.heartbeat.fetch_add(1, Ordering::Relaxed);
@@ -82,20 +83,20 @@ impl Telling {
         Ok(Telling { stop, thread, shared: told })
     }
 
-    /// How often the thread has turned.
+    /// Turns of the thread.
     pub(super) fn heartbeat(&self) -> u64 {
         self.shared.heartbeat.load(Ordering::Relaxed)
     }
 
-    /// Tells mitigations nothing from now on.
+    /// Stops telling mitigations anything.
     pub(super) fn silence(&self) {
         self.shared.is_silent.store(true, Ordering::Relaxed);
     }
 
-    /// Hands on what has happened, and ends.
+    /// Hands on all pending events, and ends.
     pub(super) fn finish(self) {
         drop(self.stop);
-        // A panic has said so on standard error.
+        // A panic was reported on standard error.
         let _ = self.thread.join();
     }
 }
@@ -105,9 +106,9 @@ struct Teller {
     mitigations: Arc<Mitigations>,
     host: Host,
     last_id: u64,
-    /// Up to here mitigations have been told by what is above thresholds.
+    /// Mitigations know everything up to this event, from the list of what was above thresholds.
     answered_id: u64,
-    /// How often the configuration had been applied then.
+    /// The mitigations' count of applied configurations at that time.
     changes: u64,
     sequence: u64,
     log: Lines,
@@ -135,16 +136,16 @@ impl Teller {
         }
     }
 
-    /// Hands on what is there; `newest` is the number of the last event.
+    /// Hands on pending events; `newest` is the number of the last event.
     fn turn(&mut self, shared: &Shared, newest: u64) {
         self.mitigations.turn();
         if newest != self.last_id || self.mitigations.changes() != self.changes {
-            // All that there is, a part at a time.
+            // Everything pending, in batches.
             while self.take(shared) {}
         }
     }
 
-    /// Takes some events. Returns whether there may be more.
+    /// Takes a batch of events. Returns whether there may be more.
     fn take(&mut self, shared: &Shared) -> bool {
         let changes = self.mitigations.changes();
         let (missed, events, raised) = shared.with(|analysis| {
@@ -196,13 +197,13 @@ impl Teller {
             payload: Some(payload.as_bytes()),
             ..DatagramRecord::new()
         };
-        // What is raised and what is cleared belong together.
+        // Raised and cleared have the same key, which keeps them together.
         self.writer.event(&record, event.raised_id);
         self.sequence += 1;
     }
 }
 
-/// How many lines the log has had lately.
+/// How many lines the log got lately.
 #[derive(Default)]
 struct Lines {
     since_ns: u64,
@@ -224,7 +225,7 @@ impl Lines {
             return;
         }
 
-        // Names are of the file and keys are addresses and numbers; all the same nothing of it may be obeyed by a terminal.
+        // Names come from the file, and keys are addresses and numbers. Escape them anyway, so that no terminal acts on them.
         let line = text::escaped(&event_text::line(event));
         match event.change {
             Change::Raised => tracing::warn!("{line}"),

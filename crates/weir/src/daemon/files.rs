@@ -1,4 +1,4 @@
-//! What file targets did to files that a killed process or a power failure had left torn, in the log.
+//! Logs when file targets repaired or set aside files that a killed process or a power failure had left torn.
 
 use ledger::{Event, HopKind, Snapshot};
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 /// Follows the file targets.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    /// Files that were mended and set aside as of the last look, by listener and target.
+    /// Files repaired and set aside as of the last look, by listener and target.
     seen: BTreeMap<(String, String), [u64; 2]>,
 }
 
 impl Files {
-    /// What there is to say about the time since the last look. Each happens when a file is opened: there are few.
+    /// Log lines for the time since the last look. There are few, because both happen only when a file is opened.
     pub(crate) fn look(&mut self, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
         for hop in snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Target) {
@@ -19,7 +19,7 @@ impl Files {
             let name = hop.target.clone().unwrap_or_default();
             let key = (hop.origin.clone(), name.clone());
 
-            // A target that was taken out and put in again counts from 0.
+            // A target that was removed and added again counts from 0.
             let before = self.seen.insert(key, now).unwrap_or_default();
 
             if now[0] > before[0] {

@@ -1,6 +1,7 @@
-//! `GET /flows` and what is below it: what the analysis of sFlow knows, as JSON.
+//! `GET /flows` and the pages below it: the state of the sFlow analysis, as JSON.
 //!
-//! What is held of the analysis is copied in parts ([`Shared::look`]); it is put in order and written on threads of pages, never while it is held.
+//! Pages copy the analysis in parts ([`Shared::look`]). They sort and write the answer on their own threads, never while they
+//! hold it.
 
 mod figures;
 mod listing;
@@ -18,16 +19,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Clients that may wait for an event at one time.
+/// Clients that may wait for an event at the same time.
 const WAITERS_MAX: usize = 16;
-/// Answers of any size that may be under way at one time: each has a thread while its client reads.
+/// Streamed answers that may be under way at the same time: each takes a thread while its client reads.
 const STREAMS_MAX: usize = 8;
 /// Longest wait for an event.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Most events in an answer.
 const EVENTS_MAX: usize = 1_000;
 
-/// What answers.
+/// What the pages need to answer.
 struct Pages {
     shared: Arc<Shared>,
     waiters: Arc<Semaphore>,
@@ -53,7 +54,7 @@ fn answer(pages: Arc<Pages>, asked: Asked) -> Answer {
     })
 }
 
-/// Answers on a thread that may take a while, as the heaviest of many flows do.
+/// Makes an answer on a blocking thread, because some take a while, such as the heaviest of many flows.
 pub(crate) async fn on_a_thread(
     answer: impl FnOnce() -> Result<Told, Told> + Send + 'static,
 ) -> Told {
@@ -122,7 +123,7 @@ impl Pages {
         Ok(told(&json!({ "definition": flow_json::definition(&top.summary), "flows": flows })))
     }
 
-    /// Something of each agent, or of one.
+    /// A listing with parts for each agent, or for one.
     fn agents(
         &self,
         query: &str,
@@ -153,7 +154,7 @@ impl Pages {
     }
 }
 
-/// The events after the one of a number; waits for one if there is none.
+/// The events after a given number. Waits for one if there is none yet.
 async fn events(pages: Arc<Pages>, query: &str) -> Result<Told, Told> {
     let [after, wait] = parameters(query, ["after", "wait"])?;
     let after = number(after, "after", 0..=u64::MAX)?.unwrap_or(0);
@@ -169,7 +170,7 @@ async fn events(pages: Arc<Pages>, query: &str) -> Result<Told, Told> {
     if *last_event.borrow_and_update() <= after && !wait.is_zero() {
         let permit = pages.waiters.try_acquire();
         let _permit = permit.map_err(|_| Told::text(429, "too many wait for events"))?;
-        // After the time there is an answer all the same, without events.
+        // After a timeout the answer has no events.
         let _ = tokio::time::timeout(wait, last_event.wait_for(|last| *last > after)).await;
     }
 
@@ -206,7 +207,7 @@ fn wrong(why: &str) -> Told {
     Told::text(400, why)
 }
 
-/// The values of these parameters; there are no others.
+/// The values of these parameters; any other parameter is an error.
 fn parameters<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<String>; N], Told> {
     let mut values = [const { None }; N];
     for (name, value) in pairs(query).map_err(|why| wrong(&why))? {

@@ -1,4 +1,4 @@
-//! Targets whose name has another address, or that could not be opened before.
+//! Follows targets whose name resolves to another address, and retries those that could not be opened.
 
 use super::open::{self, CannotSend};
 use super::{Daemon, Running};
@@ -9,7 +9,7 @@ use relay::{TargetChange, TargetKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A target's new way out.
+/// A target's new destination.
 struct Move {
     target: String,
     addr: SocketAddr,
@@ -17,7 +17,7 @@ struct Move {
 }
 
 impl Daemon {
-    /// Moves targets whose name has another address, and opens those that could not be opened.
+    /// Moves targets whose name resolves to another address, and opens those that could not be opened before.
     pub(super) fn follow_names(&mut self, now: Instant) {
         let listen_addrs = self.listen_addrs();
         let mut under_way = Vec::new();
@@ -48,7 +48,7 @@ impl Daemon {
     }
 }
 
-/// The targets of a listener that are to move, each with its socket open.
+/// The targets of a listener that should move, each with its new socket open.
 fn moves(
     one: &Running,
     (names, ways): (&Names, &Ways),

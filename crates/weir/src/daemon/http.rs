@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 /// Longest wait for the thread to end: answers under way and the last push have one second each, in parallel.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// Threads for pages that wait: one query is being answered, eight wait, and each rejected one takes a thread for a moment.
+/// Threads for pages that block: each query takes one while it runs, while it waits, or for the moment in which it is refused.
 const BLOCKING_THREADS_MAX: usize = 32;
 /// Time between two checks whether the thread has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! What a service manager handed over (sd_listen_fds(3)).
+//! Sockets passed in by a service manager (sd_listen_fds(3)).
 
 use super::drops::{self, Drops};
 use crate::exit::Failure;
@@ -6,15 +6,15 @@ use config::ListenerConfig;
 use std::os::fd::{AsFd, OwnedFd};
 use sys::socket::{self, LocalAddress};
 
-/// Sockets that a service manager handed over and no listener uses (yet).
+/// Sockets passed in by a service manager that no listener uses (yet).
 #[derive(Default)]
 pub(crate) struct Inherited(Vec<OwnedFd>);
 
 impl Inherited {
-    /// Takes what was handed over to this process: sockets, and what an earlier one counted at them.
+    /// Takes the descriptors passed to this process: sockets, and the drop counts that an earlier process noted for them.
     ///
     /// # Errors
-    /// One of them carries no datagrams.
+    /// One of the sockets is not a datagram socket.
     pub(crate) fn take() -> anyhow::Result<(Inherited, Drops)> {
         let (stored, sockets): (Vec<_>, Vec<_>) =
             sys::activation::take().into_iter().partition(|one| one.name == drops::NAME);
@@ -30,12 +30,13 @@ impl Inherited {
         }
     }
 
-    /// Gives a socket back that a listener no longer uses. The service manager holds it too, so it could not be bound again.
+    /// Returns a socket that a listener no longer uses. The service manager holds it too, so the address could not be bound
+    /// again.
     pub(crate) fn put_back(&mut self, socket: OwnedFd) {
         self.0.push(socket);
     }
 
-    /// Fails when one is left over at the start: nobody would read it, and it would fill.
+    /// Fails if a socket is left over at the start: nobody would read it, and it would fill up.
     pub(crate) fn expect_none(&self, listeners: &[ListenerConfig]) -> anyhow::Result<()> {
         let Some(socket) = self.0.first() else { return Ok(()) };
         let ours: Vec<_> = listeners.iter().map(|listener| listener.listen.to_string()).collect();
@@ -47,7 +48,7 @@ impl Inherited {
         )))
     }
 
-    /// Takes the one that is bound there.
+    /// Takes the socket that is bound to this address.
     pub(crate) fn find(&mut self, at: &LocalAddress) -> Option<OwnedFd> {
         let is_it = |socket: &OwnedFd| socket::local_address(socket.as_fd()).as_ref() == Some(at);
         let index = self.0.iter().position(is_it)?;

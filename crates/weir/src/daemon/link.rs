@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use sys::route::Ends;
 use sys::socket::{self, SendOptions};
 
-/// What a listener for other Weirs is told; `None` for any other.
+/// The link options of a listener for other Weirs; `None` for any other listener.
 ///
 /// # Errors
-/// The file of keys cannot be read, or is wrong.
+/// The key file cannot be read, or is wrong.
 pub(crate) fn listen_options(config: &ListenerConfig) -> anyhow::Result<Option<LinkListenOptions>> {
     let Some(weir) = config.weir() else { return Ok(None) };
     let what = format!("listener {}", config.name);
@@ -26,10 +26,10 @@ pub(crate) fn listen_options(config: &ListenerConfig) -> anyhow::Result<Option<L
     Ok(Some(LinkListenOptions { keys, receiver: weir.receiver_options(), state }))
 }
 
-/// Opens the way to another Weir, for a target of the listener `origin`.
+/// Opens the link to another Weir, for a target of the listener `origin`.
 ///
 /// # Errors
-/// The key cannot be read, the name does not resolve, or it is where we listen.
+/// The key cannot be read, the name does not resolve, or it is an address that we listen on.
 pub(crate) fn target(
     config: &TargetConfig,
     weir: &WeirTarget,
@@ -72,7 +72,7 @@ pub(crate) fn target(
     Ok((TargetKind::Link { socket, options: Box::new(options) }, addr))
 }
 
-/// The file that is to outlive the process, if there is to be one and it can be used.
+/// The state file that outlives the process, if configured, checked for use.
 fn checked_state(what: &str, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
     let Some(path) = path else { return Ok(None) };
     relay::check_link_state(path).map_err(|error| {

@@ -1,7 +1,7 @@
-//! Routes that events start: what thresholds say goes to the mitigations that answer them, and to the BGP speakers.
+//! Routes that events start: hands threshold events to the mitigations that answer them, and to the BGP speakers.
 //!
-//! Each speaker has a thread of its own ([`Control`]), which alone talks to it. Whoever hands events on waits for nobody, and holds
-//! no lock of the analysis meanwhile.
+//! Each speaker has its own thread ([`Control`]), and only that thread talks to it. Handing on an event never blocks, and holds
+//! no lock of the analysis.
 
 use ::flows::{Change as Turn, Event, Measure, Subject};
 use anyhow::Context;
@@ -16,33 +16,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use sys::clock::realtime_ns;
 
-/// All speakers, with the attacks that go on.
+/// All speakers, and the attacks that are under way.
 #[derive(Default)]
 pub(super) struct Mitigations(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
     speakers: Vec<Speaking>,
-    /// Speakers that a reload took out of service: they still withdraw.
+    /// Speakers that a reload took out of service and that still withdraw routes.
     ending: Vec<Speaking>,
-    /// Speakers that begin when those have ended. Two addresses may be one speaker, of which one would withdraw what the other announces.
+    /// Speakers that start when those in `ending` are done. Two addresses may belong to the same speaker, and one of the two
+    /// would withdraw what the other announces.
     waiting: Vec<Next>,
-    /// Attacks that thresholds of mitigations say go on, by their number. Each threshold has at most `raised_max` of them.
+    /// Attacks under way, by event number, according to the thresholds of mitigations. Each threshold has at most `raised_max`
+    /// of them.
     attacks: BTreeMap<u64, Attack>,
-    /// How often the configuration was applied.
+    /// Times that a configuration was applied.
     changes: u64,
-    /// Whether the daemon stops: nothing is started any more.
+    /// Whether the daemon is stopping: nothing new starts.
     is_stopping: bool,
 }
 
-/// A speaker at work.
+/// A running speaker.
 struct Speaking {
     address: SpeakerAddress,
     wanted: Vec<MitigationConfig>,
     control: Control,
-    /// Where its routes are noted.
+    /// The file that records its routes.
     journal_path: Option<PathBuf>,
-    /// Whether it was not told everything. It is told what goes on when it has room.
+    /// Whether it missed something. It is told all attacks under way when its queue has room.
     is_behind: bool,
 }
 
@@ -51,9 +53,9 @@ pub(super) struct Next {
     address: SpeakerAddress,
     wanted: Vec<MitigationConfig>,
     observer: Observer,
-    /// `None`: it is at work already, or it is opened when it begins.
+    /// `None`: it is running already, or it is opened when it starts.
     speaker: Option<Box<dyn Speaker>>,
-    /// Where its routes are to be noted, and the file unless it is in use already.
+    /// The file to record its routes in, and the open journal unless that file is in use already.
     journal_path: Option<PathBuf>,
     journal: Option<Journal>,
 }
@@ -62,14 +64,14 @@ impl Mitigations {
     /// Starts what a configuration asks for.
     ///
     /// # Errors
-    /// An audit log or a socket cannot be opened, or the system has no thread.
+    /// An audit log or a socket cannot be opened, or a thread cannot be started.
     pub(super) fn start(config: &Config) -> anyhow::Result<Arc<Mitigations>> {
         let this = Arc::<Mitigations>::default();
         this.apply(this.prepare(config)?, config, Instant::now())?;
         Ok(this)
     }
 
-    /// Opens everything that a configuration asks for and is not there, and changes nothing.
+    /// Opens everything new that a configuration asks for, and changes nothing.
     ///
     /// # Errors
     /// An audit log, a file of routes or a socket cannot be opened.
@@ -97,10 +99,10 @@ impl Mitigations {
         all.into_iter().map(open).collect()
     }
 
-    /// Makes it so. What is the same goes on; what is gone is withdrawn until the deadline.
+    /// Applies the next configuration. What is the same continues; what is gone is withdrawn, until the deadline.
     ///
     /// # Errors
-    /// The system has no thread for one of them.
+    /// A thread cannot be started.
     pub(super) fn apply(
         &self,
         next: Vec<Next>,
@@ -117,7 +119,7 @@ impl Mitigations {
         for mut next in next {
             let is_it = |one: &Speaking| one.address == next.address;
             let known = former.iter().position(is_it).map(|at| former.swap_remove(at));
-            // One that still withdraws is the one that goes on: two would undo what the other does.
+            // Continue with the one that is still withdrawing: two would undo each other's routes.
             let known = known.or_else(|| {
                 let at = inner.ending.iter().position(is_it)?;
                 Some(inner.ending.swap_remove(at))
@@ -146,7 +148,7 @@ impl Mitigations {
         inner.begin_waiting()
     }
 
-    /// Takes an event of a threshold. Waits for nobody.
+    /// Takes a threshold event. Never blocks.
     pub(super) fn take(&self, event: &Event) {
         let mut inner = self.lock();
         if inner.is_stopping || !inner.answers(event) {
@@ -169,12 +171,13 @@ impl Mitigations {
         }
     }
 
-    /// How often the configuration was applied: then what goes on is to be told anew ([`set`](Self::set)).
+    /// Times that a configuration was applied. After each, the caller must report what is above thresholds again
+    /// ([`set`](Self::set)).
     pub(super) fn changes(&self) -> u64 {
         self.lock().changes
     }
 
-    /// These are all that is above thresholds now: what was missed is made up for. Waits for nobody.
+    /// Sets everything that is above thresholds now, which makes up for missed events. Never blocks.
     pub(super) fn set(&self, raised: &[Arc<Event>]) {
         let mut inner = self.lock();
         let inner = &mut *inner;
@@ -190,7 +193,7 @@ impl Mitigations {
         }
     }
 
-    /// Hands on what a thread was too busy for, and begins what waited for others to end.
+    /// Retries what a busy thread did not take, and starts speakers that waited for others to end.
     pub(super) fn turn(&self) {
         let mut inner = self.lock();
         let inner = &mut *inner;
@@ -207,7 +210,7 @@ impl Mitigations {
         }
     }
 
-    /// Has everything withdrawn that is not to be kept; nothing is started any more. Waits for nobody.
+    /// Withdraws everything that is not configured to stay. Nothing new starts. Never blocks.
     pub(super) fn begin_stop(&self, deadline: Instant) {
         let mut inner = self.lock();
         inner.is_stopping = true;
@@ -215,12 +218,12 @@ impl Mitigations {
         inner.all().for_each(|one| one.control.begin_stop(deadline));
     }
 
-    /// Whether everything is done that a stop takes.
+    /// Whether all speakers have finished stopping.
     pub(super) fn have_stopped(&self) -> bool {
         self.lock().all().all(|one| one.control.has_stopped())
     }
 
-    /// Waits for the end: until the deadline, and for the last answer of a speaker. `meanwhile` is called all the time.
+    /// Waits for the end: until the deadline, and for a speaker's last answer. Calls `meanwhile` all the time.
     pub(super) fn finish(&self, deadline: Instant, mut meanwhile: impl FnMut()) {
         let Inner { speakers, ending, .. } = std::mem::take(&mut *self.lock());
         for Speaking { address, control, .. } in speakers.into_iter().chain(ending) {
@@ -259,7 +262,7 @@ impl Inner {
             || self.waiting.iter().any(|one| do_answer(&one.wanted, event))
     }
 
-    /// Begins what waits for others to end, if they have.
+    /// Starts the waiting speakers, if none is still ending.
     fn begin_waiting(&mut self) -> anyhow::Result<()> {
         if self.is_stopping || !self.ending.is_empty() {
             return Ok(());
@@ -274,7 +277,7 @@ impl Inner {
 impl Speaking {
     fn begin(mut next: Next, attacks: &BTreeMap<u64, Attack>) -> anyhow::Result<Speaking> {
         let open = || next.address.open().with_context(|| format!("speaker {}", next.address));
-        // What a former thread had is opened here, if that has ended since the reload began.
+        // Open here what a former thread had in use when the reload began; that thread has ended since.
         let speaker = next.speaker.take().map_or_else(open, Ok)?;
         if let (None, Some(path)) = (&next.journal, &next.journal_path) {
             next.journal = Some(open_journal(path)?);
@@ -292,7 +295,7 @@ impl Speaking {
         Ok(one)
     }
 
-    /// Goes on as the next configuration has it.
+    /// Switches to the next configuration.
     fn change(&mut self, next: Next, attacks: &BTreeMap<u64, Attack>) {
         let Next { wanted, observer, journal_path, journal, .. } = next;
         if self.wanted == wanted {
@@ -324,7 +327,7 @@ impl Speaking {
     }
 }
 
-/// Where the routes of a speaker are noted: next to the first audit log of its mitigations.
+/// The file that records a speaker's routes: next to the first audit log of its mitigations.
 fn journal_path(address: &SpeakerAddress, wanted: &[MitigationConfig]) -> Option<PathBuf> {
     let audit_log = wanted.iter().find_map(|one| one.audit_log.as_ref())?;
     let address = address.to_string();
@@ -354,12 +357,12 @@ fn attack_or_log(event: &Event) -> Option<Attack> {
     attack(event).map_err(log).ok()
 }
 
-/// The number by which the log has it too.
+/// The event number, as in the log.
 fn id(event: &Event) -> String {
     event.raised_id.to_string()
 }
 
-/// What an event says of an attack; its value in bits where bytes are counted, as thresholds have it.
+/// The attack that an event describes. A value counted in bytes is converted to bits, as thresholds have it.
 fn attack(event: &Event) -> Result<Attack, KeyError> {
     let Subject::Flow { measure, shown, .. } = &event.subject else {
         return Err(KeyError::NoTarget);
@@ -374,7 +377,8 @@ fn attack(event: &Event) -> Result<Attack, KeyError> {
     })
 }
 
-/// Writes entries to the log, and to the audit logs of the mitigations that they are about. What a speaker says is about all of them.
+/// An observer that writes entries to the log and to the audit logs of the mitigations they concern. What a speaker says
+/// concerns all of them.
 fn observer(wanted: &[MitigationConfig]) -> anyhow::Result<Observer> {
     let mut files: BTreeMap<PathBuf, (AuditLog, Vec<String>)> = BTreeMap::new();
     for MitigationConfig { name, audit_log, .. } in wanted {

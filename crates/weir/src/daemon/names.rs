@@ -1,8 +1,7 @@
-//! Host names: looked up by threads of their own, again and again, because the standard resolver does not say how long an
-//! answer is valid.
+//! Host names. Their own threads look them up again and again, because the standard resolver does not say how long an answer is
+//! valid.
 //!
-//! `getaddrinfo` may hang for as long as the resolver's configuration says. Nothing but these threads waits for it
-//! without a limit.
+//! `getaddrinfo` may hang for as long as the resolver's configuration says. Only these threads wait for it without a limit.
 
 use super::Event;
 use crate::log::Repeated;
@@ -15,12 +14,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Names that are looked up at the same time: one that hangs must not hold up the others.
+/// Names that are looked up at the same time, so that one that hangs does not hold up the others.
 const WORKERS_MAX: usize = 4;
-/// Time to the second attempt after a failure; it doubles with each up to the name's interval.
+/// Time until the second attempt after a failure. It doubles with each failure, up to the name's interval.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// The names that are watched, and what they stand for.
+/// The watched names and their addresses.
 pub(crate) struct Names {
     shared: Arc<Shared>,
     events: Sender<Event>,
@@ -44,7 +43,7 @@ struct Entry {
     is_busy: bool,
     is_answered: bool,
     failures_in_row: u32,
-    /// The last good answer, with port 0; empty: there was none.
+    /// The last good answer, with port 0; empty if there was none.
     addresses: Vec<SocketAddr>,
     error: Option<String>,
     failures: Repeated,
@@ -63,7 +62,7 @@ impl Names {
         self.watch_too(names)
     }
 
-    /// Watches these names as well as those that are watched already.
+    /// Watches these names in addition to those already watched.
     pub(crate) fn watch_too(&self, names: &BTreeMap<String, Duration>) -> io::Result<()> {
         let mut state = self.shared.lock();
         for (name, &interval) in names {
@@ -83,7 +82,7 @@ impl Names {
         Ok(())
     }
 
-    /// Waits until every name was looked up once, or until the deadline.
+    /// Waits until every name has been looked up once, or until the deadline.
     pub(crate) fn wait_for_answers(&self, deadline: Instant) {
         let mut state = self.shared.lock();
         while state.entries.values().any(|entry| !entry.is_answered) {
@@ -101,7 +100,7 @@ impl Names {
         }
     }
 
-    /// The addresses of a host, as last known; empty when none is known.
+    /// The last known addresses of a host; empty if none are known.
     pub(crate) fn addresses(&self, host_port: &HostPort) -> Vec<SocketAddr> {
         match &host_port.host {
             Host::Ip(ip) => vec![SocketAddr::new(*ip, host_port.port)],
@@ -117,7 +116,7 @@ impl Names {
         }
     }
 
-    /// Whether the resolver has said anything about a host yet.
+    /// Whether the resolver has answered for this host yet.
     pub(crate) fn has_answer(&self, host_port: &HostPort) -> bool {
         self.with_entry(host_port, |entry| entry.is_none_or(|entry| entry.is_answered))
     }
@@ -158,7 +157,7 @@ impl Entry {
         }
     }
 
-    /// Notes an answer; returns whether it says something else than the last one.
+    /// Notes an answer. Returns whether it differs from the last one.
     fn take_answer(&mut self, name: &str, answer: io::Result<Vec<SocketAddr>>) -> bool {
         let is_first = !self.is_answered;
         self.is_answered = true;
@@ -210,7 +209,7 @@ fn look_up_forever(shared: &Shared, events: &Sender<Event>) {
         let answer = resolve(&HostPort { host: Host::Name(name.clone()), port: 0 });
 
         let mut state = shared.lock();
-        // A reload may have dropped the name meanwhile.
+        // A reload may have removed the name meanwhile.
         let is_news =
             state.entries.get_mut(&name).is_some_and(|entry| entry.take_answer(&name, answer));
 
@@ -223,7 +222,7 @@ fn look_up_forever(shared: &Shared, events: &Sender<Event>) {
     }
 }
 
-/// Waits for a name to be due, and marks it as taken.
+/// Waits until a name is due, and marks it as taken.
 fn next_due(shared: &Shared) -> String {
     let mut state = shared.lock();
     loop {

@@ -15,13 +15,13 @@ use std::thread;
 use std::time::Duration;
 use sys::poll::{Interest, PollSet};
 
-/// More of a line than any datagram holds: its listener counts it as truncated.
+/// Most bytes sent of a line. This is more than any datagram holds, so the listener counts a longer line as truncated.
 const LINE_BYTES_MAX: u64 = 100_000;
 
-/// What is known of both.
+/// State of both pipes.
 #[derive(Default)]
 pub(crate) struct Pipes {
-    /// Whether every line of standard input has been handed to its listener, if it has one.
+    /// Whether every line of standard input has been handed to its listener; `None` if no listener reads it.
     input_has_ended: Option<Arc<AtomicBool>>,
     /// Whether standard input could not be read.
     input_has_failed: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub(crate) struct Pipes {
 }
 
 impl Pipes {
-    /// Has a thread send every line of standard input to this socket, if there is one, and say when there are no more.
+    /// Starts a thread that sends every line of standard input to `socket`, if there is one, and reports the end.
     pub(crate) fn feed(
         &mut self,
         socket: Option<UnixDatagram>,
@@ -49,13 +49,13 @@ impl Pipes {
                 // The daemon stops already, and says what this means.
                 Err(Ended::Listener) => return,
             }
-            // Fails only after the daemon.
+            // This fails only when the daemon has ended.
             let _ = events.send(Event::InputEnded);
         })?;
         Ok(())
     }
 
-    /// Finds out whether standard output still takes something.
+    /// Checks whether standard output still accepts data.
     pub(crate) fn look(&mut self, config: &Config, snapshot: &Snapshot) {
         self.output = self.output.or_else(|| output_ended(config, snapshot));
     }
@@ -78,15 +78,15 @@ impl Pipes {
     }
 }
 
-/// Why lines are not sent any more.
+/// Why no more lines are sent.
 enum Ended {
     /// Standard input cannot be read.
     Input(io::Error),
-    /// The listener takes nothing any more.
+    /// The listener accepts nothing more.
     Listener,
 }
 
-/// Sends each line without its line feed as a datagram, and waits wherever the listener's queue is full.
+/// Sends each line as a datagram, without its line feed. Blocks while the listener's queue is full.
 fn send_lines(input: impl Read, socket: &UnixDatagram) -> Result<(), Ended> {
     let mut input = BufReader::with_capacity(64 << 10, input);
     let mut line = Vec::new();
@@ -107,21 +107,21 @@ fn send_lines(input: impl Read, socket: &UnixDatagram) -> Result<(), Ended> {
     }
 }
 
-/// Why nothing can be written to standard output any more.
+/// Why standard output cannot be written any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OutputEnded {
-    /// Nobody reads it: `| head` has seen enough.
+    /// The reader has gone: `| head` has seen enough.
     ReaderGone,
-    /// A write has failed: its disk is full, for example.
+    /// A write failed, because the disk is full, for example.
     Failed,
 }
 
-/// Whether standard output is a target here that takes nothing any more.
+/// Whether standard output is a target that accepts nothing more.
 fn output_ended(config: &Config, snapshot: &Snapshot) -> Option<OutputEnded> {
     let (listener, target) = output_target(config)?;
     let mut set = PollSet::default();
     let stdout = io::stdout();
-    // Nothing is waited for but an error, which a pipe without a reader has.
+    // Polls for an error only, which a pipe without a reader reports.
     set.add(stdout.as_fd(), Interest::Priority);
     if set.wait(Duration::ZERO).is_ok() && set.is_ready(0) {
         return Some(OutputEnded::ReaderGone);
@@ -132,7 +132,7 @@ fn output_ended(config: &Config, snapshot: &Snapshot) -> Option<OutputEnded> {
     failed.then_some(OutputEnded::Failed)
 }
 
-/// The listener and the name of the target that is standard output.
+/// The listener and the name of the target that writes to standard output.
 fn output_target(config: &Config) -> Option<(&str, &str)> {
     let is_output = |to: &Target| matches!(to, Target::File(FileTarget { path: None, .. }));
     config.listeners.iter().find_map(|listener| {
@@ -141,10 +141,10 @@ fn output_target(config: &Config) -> Option<(&str, &str)> {
     })
 }
 
-/// Refuses a last ledger that would stand among datagrams.
+/// Refuses a last ledger that would be mixed with datagrams.
 ///
 /// # Errors
-/// Both are to go to standard output.
+/// Both would go to standard output.
 pub(crate) fn refuse_two_writers(config: &Config, last: LastLedger) -> anyhow::Result<()> {
     match output_target(config) {
         Some((_, target)) if last.form == LedgerForm::Json => Err(Failure::Usage.error(format!(

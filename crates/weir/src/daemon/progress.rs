@@ -1,4 +1,4 @@
-//! Something true on the screen: a line for each target, and the rates for the service manager.
+//! Progress on the screen: a line for each target, and the rates for the service manager.
 
 use crate::command::ledger::tint;
 use crate::log::{self, Form};
@@ -11,32 +11,33 @@ use std::io;
 use std::time::{Duration, Instant};
 use text::{cut, cut_middle};
 
-/// Lines about targets, at most; the rest is summed up.
+/// Most target lines; the rest is one line with their number.
 const LINES_MAX: usize = 12;
 const TERMINAL_INTERVAL: Duration = Duration::from_secs(1);
 const LINES_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows how it goes while the daemon runs.
+/// Shows progress while the daemon runs.
 pub(crate) struct Progress {
     style: Style,
     due: Instant,
     earlier: Earlier,
     /// Lines of the last block, which the next one overwrites.
     lines: usize,
-    /// Log lines at the time of the last block: one that came since stands below it, and must stay.
+    /// Log lines written when the last block was shown. A log line that came since is below the block and must not be
+    /// overwritten.
     logged: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// A block that is rewritten.
+    /// A block that is overwritten in place.
     Block,
-    /// Lines, every so often.
+    /// Lines at an interval.
     Lines(Duration),
     Off,
 }
 
-/// Totals at the time of an earlier look.
+/// Totals at an earlier look.
 struct Earlier {
     at: Instant,
     delivered: HashMap<(String, String), u64>,
@@ -44,7 +45,7 @@ struct Earlier {
 
 impl Progress {
     pub(crate) fn new(mode: ProgressMode) -> Progress {
-        // A line that is written over would be cut into the lines of another form.
+        // In another log form, overwritten lines would garble the log's lines.
         let on_terminal = rewrites_lines(&io::stderr()) && Form::now() == Form::Text;
         let style = match mode {
             ProgressMode::Off => Style::Off,
@@ -86,7 +87,7 @@ impl Progress {
         self.logged = logged;
 
         if self.style == Style::Block && self.lines > 0 && is_undisturbed {
-            // Up to the first line of the last block, and clear from there.
+            // Move up to the first line of the last block, and clear from there.
             put(&mut text, format_args!("\r\x1b[{}A\x1b[J", self.lines));
         }
 
@@ -100,7 +101,8 @@ impl Progress {
 }
 
 impl Earlier {
-    /// A line for each target. Lines that are written over must fit, or else each time leaves a copy.
+    /// A line for each target. Overwritten lines must fit the terminal's width: a wrapped line would leave a copy behind each
+    /// time.
     fn lines(&mut self, now: Instant, snapshot: &Snapshot, room: Room) -> Vec<String> {
         let columns = room.columns.unwrap_or(usize::MAX);
 
@@ -118,7 +120,7 @@ impl Earlier {
             let delivered = egress.delivered.count;
             let before = self.delivered.insert(key.clone(), delivered).unwrap_or(0);
             let rate = delivered.saturating_sub(before) as f64 / seconds;
-            // What a setting asks to leave out is not lost.
+            // Drops that a setting asks for are not losses.
             let drops = hop.dropped.iter().chain(&egress.dropped);
             let drops = drops.filter(|drop| !drop.reason.is_intended());
             let dropped: u64 = drops.map(|drop| drop.amount.count).sum();
@@ -131,7 +133,7 @@ impl Earlier {
             lines.push(cut(&(name + &figures), columns));
         }
 
-        // Below them are the line about the rest and the row of the cursor.
+        // Leave rows for the line about the rest and for the cursor.
         let lines_max = room.rows.map_or(LINES_MAX, |rows| rows.saturating_sub(2).min(LINES_MAX));
         if lines.len() > lines_max {
             let more = lines.len() - lines_max;
@@ -185,12 +187,12 @@ fn put(text: &mut String, args: std::fmt::Arguments<'_>) {
     text.write_fmt(args).expect("writing to a string cannot fail");
 }
 
-/// Writes to standard error, as what is worth knowing and no trouble.
+/// Writes to standard error, at info level.
 pub(crate) fn say(text: &str) {
     log::say(tracing::Level::INFO, text);
 }
 
-/// As [`say`], in lines that fit the terminal and in the colors of a ledger.
+/// Like [`say`], folded to the terminal's width and with the ledger's colors.
 pub(crate) fn say_folded(text: &str) {
     log::say_to_people(tracing::Level::INFO, text, tint);
 }

@@ -1,4 +1,4 @@
-//! `GET /query` and what is below it: the history that a store of this daemon has, as JSON.
+//! `GET /query` and the pages below it: the history in this daemon's store, as JSON.
 
 use super::flow_pages::on_a_thread;
 use crate::question::{LIMIT_DEFAULT, as_json, moment, with_units};
@@ -11,18 +11,19 @@ use store::{Error, Limits, NAMED, Named, Parameters, Reader};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Answers that may be worked on at one time: each reads files, beside the data loops.
+/// Queries that run at the same time: each reads files, next to the data loops.
 const QUESTIONS_MAX: usize = 2;
-/// Those that may wait for their turn.
+/// Queries that may wait for their turn.
 const WAITING_MAX: usize = 32;
-/// How long a question may wait for its turn, and then take. Both together stay below the life of a connection ([`admin::CONNECTION_LIFETIME_MAX`]).
+/// Time limit of a query. Together with the wait it stays below the lifetime of a connection
+/// ([`admin::CONNECTION_LIFETIME_MAX`]).
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// Rows of an answer.
+/// Most rows in an answer.
 const ROWS_MAX: usize = 10_000;
 
 struct Pages {
     folder: PathBuf,
-    /// Readers that are open and have nothing to do.
+    /// Open readers that are idle.
     readers: Mutex<Vec<Reader>>,
     turns: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
@@ -49,7 +50,7 @@ fn answer(pages: Arc<Pages>, asked: Asked) -> Answer {
             return Told::text(503, "other questions take all the time that there is; ask again");
         };
         on_a_thread(move || {
-            // Held by the thread: a client that goes away does not make room for another question before this one has ended.
+            // The thread holds the permit: if the client leaves, no other query starts before this one has ended.
             let _turn = turn;
             pages.told(&asked)
         })
@@ -82,7 +83,7 @@ impl Pages {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let reader = idle.map_or_else(|| Reader::open(&self.folder), Ok)?;
         let answer = reader.ask(statement, Limits { time: TIME_MAX, rows_max: ROWS_MAX });
-        // One that failed is not trusted again: the store may have been replaced.
+        // A reader that failed is not reused: the store may have been replaced.
         if answer.is_ok() {
             self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
         }
@@ -90,7 +91,7 @@ impl Pages {
     }
 }
 
-/// What a request gives.
+/// The parameters of a request.
 struct Given {
     sql: Option<String>,
     parameters: Parameters,
@@ -153,7 +154,8 @@ fn refusal(error: &Error) -> Told {
     Told::text(status, &text)
 }
 
-/// Whether a question shows single sockets, or anything at all: where sockets of other namespaces are for known users alone, so is it.
+/// Whether a query shows individual sockets, or may show anything at all. Where sockets of other namespaces are for known users
+/// only, such a query is too.
 pub(super) fn shows_sockets(path: &str, query: &str) -> bool {
     const SUMS: [&str; 7] = [
         "/query",

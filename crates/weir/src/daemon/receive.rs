@@ -1,4 +1,4 @@
-//! Sockets that hand over datagrams together, and who counts what the kernel drops of them.
+//! Sockets that receive aggregated datagrams (UDP GRO), and who counts the kernel's drops of them.
 
 use crate::refused::program;
 use config::{ListenerConfig, ReceiveMode};
@@ -10,7 +10,7 @@ use std::path::Path;
 use sys::Errno;
 use sys::gro::{self, Counter};
 
-/// Has a listener's socket hand over what arrives as its configuration says, and says where that cannot be.
+/// Sets a listener's socket to single or aggregated datagrams, as configured, and logs when that is not possible.
 pub(super) fn of(
     config: &ListenerConfig,
     socket: BorrowedFd<'_>,
@@ -19,7 +19,7 @@ pub(super) fn of(
     let Some(udp) = config.udp() else { return Receive::Single };
     let name = &config.name;
     if gro::is_aggregating(socket) {
-        // It cannot be taken back while anything is queued, and what an earlier process's program counted is not known.
+        // It cannot be turned off while anything is queued, and we cannot know whether the earlier process counted the drops.
         tracing::warn!(
             "listener {name}: an earlier process has its socket receive datagrams together; those that the kernel drops are counted \
              as a lower bound. Fix: restart the .socket unit"
@@ -47,10 +47,10 @@ pub(super) fn of(
     }
 }
 
-/// Has a socket that joins others hand over what arrives as the first of them does.
+/// Sets a joining socket to the same mode as the listener's first socket.
 ///
 /// # Errors
-/// What the first one has cannot be had for this one.
+/// The first socket's mode is not available for this one.
 pub(super) fn as_first(
     first: BorrowedFd<'_>,
     socket: BorrowedFd<'_>,
@@ -61,7 +61,7 @@ pub(super) fn as_first(
     }
     match counted(socket, helper) {
         Ok(receive) => Ok(receive),
-        // That of the first one is not counted either.
+        // Drops of the first socket are not counted either.
         Err(Uncounted::NotPermitted | Uncounted::Unsettled(_)) => {
             gro::aggregate(socket).map(|()| Receive::Aggregates(None))
         }
@@ -69,11 +69,11 @@ pub(super) fn as_first(
     }
 }
 
-/// Why nobody can count what the kernel drops of datagrams that it hands over together.
+/// Why the kernel's drops of aggregated datagrams cannot be counted.
 enum Uncounted {
     NotPermitted,
     Helper(io::Error),
-    /// The kernel cannot tell when it has dealt with what it was dealing with.
+    /// The kernel cannot tell when it has finished processing earlier packets.
     Unsettled(Errno),
     Kernel(io::Error),
 }
@@ -105,7 +105,7 @@ impl fmt::Display for Uncounted {
     }
 }
 
-/// Has a socket hand over datagrams together, and counts them in the kernel: first the one, so that none goes uncounted.
+/// Turns on aggregation, with drops counted in the kernel. Counting starts first, so that none goes uncounted.
 fn counted(socket: BorrowedFd<'_>, helper: Option<&Path>) -> Result<Receive, Uncounted> {
     gro::can_settle().map_err(Uncounted::Unsettled)?;
     let counter = match (Counter::make(), helper) {

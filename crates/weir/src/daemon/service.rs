@@ -1,4 +1,5 @@
-//! What the service manager is informed of: ready, reloading, stopping, alive (sd_notify(3)). Without one nothing is sent.
+//! Notifications to the service manager: ready, reloading, stopping, alive (sd_notify(3)). Without a service manager nothing is
+//! sent.
 
 use sd_notify::NotifyState;
 use std::cell::Cell;
@@ -14,16 +15,16 @@ use sys::pass::send_to_peer;
 
 /// How often the status line is sent.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
-/// How much longer a drain may take with each notice, and how often the notice is sent.
+/// How much more time each notice gives a drain, and how often it is sent.
 const EXTENSION: Duration = Duration::from_secs(5);
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait for room in the service manager's queue.
 const SEND_WAIT: Duration = Duration::from_millis(100);
 
-/// The service manager's side of the daemon.
+/// The connection to the service manager.
 pub(crate) struct Service {
-    /// Where the service manager listens; `None` without one.
+    /// The service manager's socket; `None` without a service manager.
     socket: Option<PathBuf>,
     watchdog: Option<Watchdog>,
     status_due: Instant,
@@ -37,7 +38,7 @@ struct Watchdog {
     beats: BTreeMap<String, u64>,
 }
 
-/// Sends a message; the standard call waits forever when the service manager does not read.
+/// Sends a message with a time limit; the standard call waits forever if the service manager does not read.
 fn send(path: &Path, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
     match path.as_os_str().as_bytes() {
@@ -51,7 +52,7 @@ fn send(path: &Path, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<
 impl Service {
     pub(crate) fn new() -> Service {
         let now = Instant::now();
-        // Fed three times as often as asked, so that one late turn ends nothing.
+        // Feed it three times as often as required, so that one late turn does no harm.
         let watchdog = sd_notify::watchdog_enabled().map(|limit| Watchdog {
             interval: limit / 3,
             due: Cell::new(now),
@@ -61,7 +62,7 @@ impl Service {
         Service { socket, watchdog, status_due: now, extension_due: now }
     }
 
-    /// A service manager that does not listen finds out by its own timeouts, and holds nothing up here.
+    /// Ignores errors: a service manager that does not listen notices by its own timeouts, and must hold up nothing here.
     fn tell(&self, states: &[NotifyState<'_>]) {
         if let Some(path) = &self.socket {
             let text: String = states.iter().map(|state| format!("{state}\n")).collect();
@@ -69,8 +70,8 @@ impl Service {
         }
     }
 
-    /// Asks that a descriptor be held for the next process; one that is held already stays. A service manager that holds none
-    /// (`FileDescriptorStoreMax=0`) closes it.
+    /// Asks the service manager to hold a descriptor for the next process. One that it already holds stays. A service manager
+    /// that holds none (`FileDescriptorStoreMax=0`) closes it.
     pub(crate) fn hold(&self, name: &str, descriptor: BorrowedFd<'_>) {
         if let Some(path) = &self.socket {
             let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n");
@@ -108,7 +109,7 @@ impl Service {
         }
     }
 
-    /// Feeds the watchdog if every data loop has turned since it was fed last. `beats` are their heartbeats by name.
+    /// Feeds the watchdog if every data loop has turned since the last time. `beats` are their heartbeats by name.
     pub(crate) fn feed_watchdog<'a>(
         &mut self,
         now: Instant,
@@ -131,8 +132,8 @@ impl Service {
         }
     }
 
-    /// Feeds the watchdog while draining and while a reload is applied: data loops end and begin one by one, and each step
-    /// has a limit of its own.
+    /// Feeds the watchdog while draining and while a reload is applied: data loops then start and end one by one, and each step
+    /// has its own time limit.
     pub(crate) fn feed_watchdog_while_busy(&self, now: Instant) {
         if let Some(watchdog) = self.watchdog.as_ref().filter(|watchdog| now >= watchdog.due.get())
         {

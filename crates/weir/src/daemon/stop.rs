@@ -1,4 +1,4 @@
-//! The end: drain within the grace period, and say what became of everything.
+//! The end: drain within the grace period, and report what became of everything.
 
 use super::http::Bound;
 use super::progress::say_folded;
@@ -12,12 +12,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use text::units::display_duration;
 
-/// How long after the signal that began the stop another one means the same.
+/// A second signal within this time of the one that began the stop counts as the same request.
 const SAME_REQUEST: Duration = Duration::from_nanos(sys::signal::SAME_REQUEST_NS);
-/// Time between two looks at the drain.
+/// Time between two checks of the drain.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How the last ledger is printed.
+/// How the last ledger is printed, and whether loss affects the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LastLedger {
     pub(crate) form: LedgerForm,
@@ -29,11 +29,11 @@ pub(crate) struct LastLedger {
 pub(crate) enum LedgerForm {
     /// A waterfall on standard error.
     Text,
-    /// That, and JSON on standard output.
+    /// The waterfall, and JSON on standard output.
     Json,
 }
 
-/// What the exit code says about loss while the daemon ran.
+/// Whether loss during the run makes the exit code a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OnLoss {
     Ignore,
@@ -47,14 +47,14 @@ struct Left<'a> {
 }
 
 impl Left<'_> {
-    /// Whether it had been received: what arrives at the socket once the stop has begun has not.
+    /// Whether it had been received. What arrives at the socket after the stop has begun was not.
     fn was_received(&self) -> bool {
         self.hop.hop != HopKind::Socket
     }
 }
 
 impl Daemon {
-    /// Drains, prints the last ledger, and says how it went.
+    /// Drains, prints the last ledger, and returns the exit code.
     pub(super) fn stop(mut self) -> anyhow::Result<ExitCode> {
         let last = self.last_ledger;
         live::end();
@@ -65,7 +65,7 @@ impl Daemon {
             display_duration(self.config.daemon.drain_grace)
         );
 
-        // Listeners that a reload closed have refused datagrams too: that was not this stop.
+        // Listeners closed by a reload have also refused datagrams; those drops do not belong to this stop.
         let before = self.ledger.snapshot();
         self.drain();
         self.ways.refresh();
@@ -78,7 +78,7 @@ impl Daemon {
         self.admin_bound.remove_file(&Bound::default());
         self.admin_bound = Bound::default();
 
-        // Before everything that waits for others: a supervisor that loses its patience must not cost the last ledger.
+        // Before everything that waits for others: a supervisor that loses patience must not cost us the last ledger.
         say_folded(&report(&snapshot, &left));
         let json = match last.form {
             LedgerForm::Text => String::new(),
@@ -94,7 +94,7 @@ impl Daemon {
         self.health.ended(Said { code, lines });
 
         if let Some(http) = self.http.take() {
-            // What the last push and answers under way still need is theirs to lose.
+            // A push or an answer that has not finished by then is lost.
             let _ = http.stop(|| self.service.feed_watchdog_while_busy(Instant::now()));
         }
 
@@ -105,7 +105,7 @@ impl Daemon {
         let begun = Instant::now();
         let mut deadline = begun + self.config.daemon.drain_grace;
 
-        // One that was to follow another never began.
+        // A prepared collector that waits for another to end never starts.
         self.prepared = None;
         self.end_collector();
         self.begin_stop(deadline);
@@ -117,7 +117,7 @@ impl Daemon {
                 && self.running.iter().all(|one| has_ended(&one.listener))
                 && self.retiring.iter().all(|one| has_ended(&one.listener));
             if are_sources_done {
-                // Nothing more comes: what is inside them may leave, after the last events and rows of flows.
+                // No more input. First the last events and flow rows go to the sinks; then the sinks may drain.
                 self.flows.tell_all();
                 self.sinks.close(deadline);
             }
@@ -145,14 +145,14 @@ impl Daemon {
         let running = self.running.drain(..).map(|one| (one.listener, one.file));
         let retiring = self.retiring.drain(..).map(|one| (one.listener, None));
 
-        // In this order: what a running listener has counted at a socket that it was handed is newer.
+        // In this order, because a running listener's drop count is newer than a retired one's for the same inherited socket.
         for (listener, file) in retiring.chain(running) {
             if let Some(file) = file {
                 file.remove();
             }
 
             self.service.extend_timeout(Instant::now());
-            // Waits a moment beyond the deadline, and no longer for a thread that hangs in a disk.
+            // Waits only a moment past the deadline, even for a thread that hangs on a disk.
             let cookie = sys::socket::cookie(listener.socket());
             let is_theirs = listener.options().socket_owner == relay::SocketOwner::ServiceManager;
             let counted = listener.finish_stop();
@@ -161,14 +161,14 @@ impl Daemon {
             }
         }
 
-        // Nothing is left in a ring: what the analysis has is all that it gets.
+        // No ring holds anything more: the analysis has all it will get.
         self.flows.finish();
         if let Some(ending) = self.ending.take() {
             ending.finish(deadline);
         }
         self.sinks.close(deadline);
         self.sinks.finish(&self.ledger);
-        // Last: a speaker that does not answer costs no sink its time.
+        // Last: a speaker that does not answer takes no time from the sinks.
         self.mitigations.finish(deadline, || self.service.feed_watchdog_while_busy(Instant::now()));
     }
 
@@ -184,20 +184,20 @@ impl Daemon {
     }
 }
 
-/// The last ledger in words. Its last line says what is unaccounted.
+/// The last ledger in words. Its last line says how much is unaccounted.
 fn report(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
     let mut text = format!("\n{}", ledger::waterfall_without_balance(snapshot));
     text.push_str(&verdict(snapshot, left));
     text
 }
 
-/// What was left behind, and whether all is accounted for.
+/// What was left behind, and how much is unaccounted.
 fn verdict(snapshot: &Snapshot, left: &[Left<'_>]) -> String {
     let left: String = left.iter().map(describe).collect();
     format!("{left}unaccounted: {}\n", broken(snapshot))
 }
 
-/// What each hop has dropped because of the stop, between two snapshots.
+/// What each hop dropped because of the stop, between two snapshots.
 fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
     let dropped = |hop: &HopSnapshot| match hop.hop {
         HopKind::Sink => {
@@ -217,15 +217,16 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
     after.whole_hops().filter_map(rest).collect()
 }
 
-/// Whether a sink would have tried again, had it not been stopped. While its destination fails, it counts what it drops at the end
-/// under the cause, a full disk for example. What got no answer is left behind too: nobody can say that it arrived.
+/// Whether a sink would have tried again if it had not been stopped. While its destination fails, it counts what it drops at
+/// the end under the cause, such as a full disk. Records without an answer are left behind too: nobody can say whether they
+/// arrived.
 fn is_left_by_a_sink(way: Way) -> bool {
     match way {
         Way::Dropped(
             Reason::Shutdown | Reason::WriteError | Reason::SendError | Reason::Unavailable,
         )
         | Way::Uncertain => true,
-        // What is kept is delivered after the next start.
+        // Kept records are delivered after the next start.
         Way::Dropped(_) | Way::Rejected(_) | Way::Kept => false,
     }
 }
@@ -249,7 +250,7 @@ fn describe(left: &Left<'_>) -> String {
     )
 }
 
-/// By how much the law fails. After everything has ended, what is inside a hop has no name either.
+/// By how much the ledger does not balance. After everything has ended, what is in flight is unaccounted too.
 fn broken(snapshot: &Snapshot) -> u64 {
     snapshot.unaccounted().unsigned_abs()
 }
@@ -272,7 +273,7 @@ mod tests {
     use super::*;
     use ledger::{HopBuilder, RejectClass, SinkCounters};
 
-    /// What is left behind and the exit code after a sink counted something during the stop.
+    /// What is left behind, and the exit code, after a sink counted something during the stop.
     fn stopped(count: impl Fn(&SinkCounters)) -> (u64, u8) {
         let counters = SinkCounters::default();
         let all = Amount { count: 10, bytes: 100 };

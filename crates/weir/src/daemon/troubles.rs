@@ -1,4 +1,4 @@
-//! What goes wrong on the way, in the log: once when it begins, and once when it is over. The ledger counts it.
+//! Logs failures along the way: once when one begins, and once when it is over. The ledger counts them.
 
 use ledger::{Event, Gauge, HopKind, HopSnapshot, Reason, Snapshot, Way};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,17 +6,17 @@ use std::io;
 use std::time::{Duration, Instant};
 use text::escaped;
 
-/// How long nothing must fail before it counts as over: a network reports its losses only now and then.
+/// How long nothing may fail before a failure counts as over: a network reports its losses only now and then.
 const QUIET: Duration = Duration::from_secs(10);
-/// The same at most, for something that fails again and again: each time that it does within a minute doubles it.
+/// The upper limit of that time for repeated failures: each one that begins again within a minute doubles it.
 const QUIET_MAX: Duration = Duration::from_secs(300);
-/// Within this time a trouble that begins again is the former one.
+/// A failure that begins within this time of the last one's end is a repetition.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Follows listeners, targets and sinks, and what comes to the collector from the kernel.
+/// Follows listeners, targets and sinks, and the collector's input from the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
-    /// By what fails, the names of its listener and target.
+    /// By what fails, and the names of its listener and target.
     states: BTreeMap<(Place, String, String), State>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Troubles {
 enum Place {
     /// Before the ring.
     Listener,
-    /// Behind it: the way out of the ring, what became of what was handed over, and the socket of a receiver on this host.
+    /// Behind the ring: the target's reader, the fate of what it handed over, and the socket of a receiver on this host.
     Target,
     Close,
     Analysis,
@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    /// What is lost there.
+    /// The unit of what is lost there.
     fn things(self) -> &'static str {
         match self {
             Place::Listener | Place::Target | Place::Analysis => "datagrams",
@@ -59,9 +59,9 @@ impl Place {
 struct State {
     errors: u64,
     lost: BTreeMap<(HopKind, Way), u64>,
-    /// What goes wrong now; `None`: all is well.
+    /// The current failure; `None` if all is well.
     trouble: Option<Trouble>,
-    /// When the last one was over, and how much quiet that took.
+    /// When the last failure was over, and how long a quiet time that took.
     last: Option<(Instant, Duration)>,
 }
 
@@ -90,7 +90,7 @@ impl Line {
 }
 
 impl Troubles {
-    /// What there is to say about the time since the last look.
+    /// Log lines for the time since the last look.
     pub(crate) fn look(&mut self, now: Instant, snapshot: &Snapshot) -> Vec<Line> {
         let mut by_place: BTreeMap<_, Vec<&HopSnapshot>> = BTreeMap::new();
         for hop in &snapshot.hops {
@@ -100,7 +100,7 @@ impl Troubles {
             }
         }
 
-        // What a reload took away can fail no more.
+        // What a reload removed cannot fail any more.
         self.states.retain(|key, _| by_place.contains_key(key));
 
         let mut lines = Vec::new();
@@ -111,7 +111,7 @@ impl Troubles {
         lines
     }
 
-    /// The components that lose something now: `listener/NAME`, `target/LISTENER/NAME` and `sink/ORIGIN/NAME`.
+    /// The components that are losing something now: `listener/NAME`, `target/LISTENER/NAME` and `sink/ORIGIN/NAME`.
     pub(crate) fn losing(&self) -> BTreeSet<String> {
         let losing = self.states.iter().filter(|(_, state)| state.trouble.is_some());
         let component = |(place, listener, target): &(Place, String, String)| match place {
@@ -157,7 +157,7 @@ impl State {
         }
     }
 
-    /// Whether there are more errors than at the last look, and the number of the last one if it is known.
+    /// `Some` if there are more errors than at the last look, with the number of the last error if known.
     fn new_error(&mut self, hops: &[&HopSnapshot]) -> Option<Option<u64>> {
         let errors = hops.iter().map(|hop| hop.event(Event::Errors)).sum();
         let has_error = errors > self.errors;
@@ -166,16 +166,16 @@ impl State {
         has_error.then(errno)
     }
 
-    /// Why most of what was lost since the last look was lost.
+    /// The reason for most of the losses since the last look.
     fn new_loss(&mut self, hops: &[&HopSnapshot]) -> Option<Way> {
         let mut worst = None;
         for hop in hops {
             for (way, amount) in hop.undelivered().filter(|(way, _)| is_trouble(*way)) {
                 let before = self.lost.entry((hop.hop, way)).or_default();
                 let more = amount.count.saturating_sub(*before);
-                // A receiver's drops, of which more than we sent it are not ours, may become less.
+                // A receiver's drops count can decrease, because drops beyond what we sent are subtracted as not ours.
                 *before = (*before).max(amount.count);
-                // With several at once the last is the one of the destination.
+                // On a tie the last hop wins, which is the one closest to the destination.
                 if more > 0 && worst.is_none_or(|(most, _)| more >= most) {
                     worst = Some((more, way));
                 }
@@ -186,7 +186,8 @@ impl State {
     }
 }
 
-/// That a name has no address is said when it is looked up, and what a stop leaves behind when it ends.
+/// Whether a loss is a failure to log here. Unresolved names are logged at the lookup, and what a stop leaves behind at its
+/// end.
 fn is_trouble(way: Way) -> bool {
     let is_told_elsewhere =
         matches!(way, Way::Dropped(Reason::TargetUnresolved | Reason::Shutdown));
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
     use ledger::{Amount, HopBuilder, RejectClass, SinkCounters, Trouble as Told};
 
-    /// A sink at one moment: errors so far, and records dropped for a reason.
+    /// A sink at one moment: errors so far, and records dropped, by reason.
     fn sink(errors: u64, dropped: &[(Reason, u64)]) -> Snapshot {
         let amount = |count| Amount { count, bytes: 0 };
         let total = amount(dropped.iter().map(|(_, count)| count).sum());

@@ -1,4 +1,4 @@
-//! How targets are reached: asked once for each, with a limit on the wait, and followed from then on.
+//! How targets are reached: each route is asked for once, with a limit on the wait, and followed from then on.
 
 use relay::{Path, Paths};
 use std::io;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use sys::Errno;
 use sys::route::{Egress, Ends};
 
-/// How long the opening of a target waits for the kernel's tables. Others may lock them for seconds; then the target starts
-/// without runs, as one on another host, and learns it when the answer comes.
+/// How long opening a target waits for the kernel's tables. Others may lock them for seconds; then the target starts without
+/// message runs, like one on another host, and switches when the answer comes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the last ledger waits for it.
+/// How long the last ledger waits for current data.
 const REFRESH_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The thread that asks, or why there is none.
+/// The thread that asks the kernel, or the error if there is none.
 pub(crate) struct Ways(Result<Paths, Errno>);
 
 impl Ways {
-    /// Starts the thread. Without one, nothing is known of any way, and each target says so when it is opened.
+    /// Starts the thread. Without it no route is known, and each target logs that when it is opened.
     pub(crate) fn start() -> Ways {
         Ways(Paths::start().map_err(|error| Errno::from(&error)))
     }
 
-    /// Has what is known of receivers on this host made new, for the last ledger.
+    /// Refreshes what is known of receivers on this host, for the last ledger.
     pub(crate) fn refresh(&self) {
         if let Ok(paths) = &self.0 {
             paths.refresh(REFRESH_PATIENCE);
         }
     }
 
-    /// The way between two ends, and what is known of it now.
+    /// The path between two ends, and what is known of it now.
     pub(crate) fn follow(&self, ends: Ends) -> (Path, io::Result<Egress>) {
         match &self.0 {
             Ok(paths) => paths.follow(ends, PATIENCE),

@@ -1,4 +1,4 @@
-//! Figures of flows for `/metrics`.
+//! Flow figures for `/metrics`.
 
 use super::super::flows::{Fresh, Shared, Summary, Top};
 use admin::{DefinitionFigures, FlowFigures, FlowSeries, Unit};
@@ -6,17 +6,17 @@ use flows::{Definition, EngineTotals, Figure, Groups, Measure};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most flows with series, over all definitions.
+/// Most flows exported as series, over all definitions.
 const SERIES_MAX: usize = 1_000;
 /// Most characters of a label's value.
 const LABEL_CHARS_MAX: usize = 128;
 
-/// The definitions whose flows have series: those of the file that say so. It changes with a reload.
+/// The definitions whose flows are exported as series, as the file says. Changes with a reload.
 #[derive(Default)]
 pub(crate) struct Exported(Mutex<HashSet<String>>);
 
 impl Exported {
-    /// Exchanges the names.
+    /// Replaces the names.
     pub(crate) fn set(&self, names: HashSet<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
@@ -113,7 +113,7 @@ fn series(
     figure: &Figure,
 ) -> FlowSeries {
     let values = definition.shown(&figure.key, groups).into_iter();
-    // Names of groups are the file's, and a terminal obeys nothing of them.
+    // Group names come from the file. Replace control characters, so that no terminal acts on them.
     let letters = |value: String| -> String {
         let letters = value.chars().take(LABEL_CHARS_MAX);
         letters.map(|one| if one.is_control() { '?' } else { one }).collect()
@@ -134,7 +134,7 @@ fn series(
     }
 }
 
-/// A label's name for each part of the key: `src`, `src_24_48`, `group_src`. Parts that come to the same have their number behind it.
+/// A label name for each part of the key: `src`, `src_24_48`, `group_src`. A repeated name gets its part's number as a suffix.
 pub(super) fn label_names(definition: &Definition) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in &definition.keys {

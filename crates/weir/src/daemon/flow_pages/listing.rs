@@ -1,32 +1,32 @@
-//! Long answers: a part for each agent, made while it is sent.
+//! Streamed answers: parts for each agent, made while the answer is sent.
 
 use super::super::flows::Shared;
 use flows::{Agent, AgentId};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A piece of an answer is about as long.
+/// Approximate length of one piece of an answer.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What stands around and between the parts.
+/// What encloses and separates the parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// A list of JSON.
+    /// A JSON list.
     Json,
     /// Lines.
     Lines,
 }
 
-/// What is shown of an agent: any number of parts.
+/// Makes the parts of one agent; any number of them.
 pub(crate) type Parts = Box<dyn Fn(&AgentId, &Agent) -> Vec<String> + Send>;
 
-/// An answer of parts.
+/// An answer made of parts.
 pub(crate) struct Listing {
     pub(crate) shared: Arc<Shared>,
     pub(crate) form: Form,
-    /// Parts that stand before those of agents.
+    /// Parts that come before those of agents.
     pub(crate) first: Vec<String>,
-    /// The agents that are still to be shown, the next one last.
+    /// The agents still to be shown; the next one is last.
     pub(crate) agents: Vec<AgentId>,
     pub(crate) parts: Parts,
     pub(crate) state: State,
@@ -34,14 +34,14 @@ pub(crate) struct Listing {
     pub(crate) _permit: OwnedSemaphorePermit,
 }
 
-/// How far an answer has come.
+/// How far an answer has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// Nothing is made yet.
+    /// Nothing has been made yet.
     Begin,
-    /// Parts are there already.
+    /// Some parts have been made.
     Under,
-    /// All is made.
+    /// Everything has been made.
     Ended,
 }
 
@@ -65,7 +65,8 @@ impl Iterator for Listing {
                 self.state = State::Ended;
                 break;
             };
-            // A copy, so that the lock is not held for text. One that has been forgotten meanwhile is left out.
+            // Copies the agent, so that the lock is not held while text is made. An agent that was forgotten meanwhile is left
+            // out.
             let agent = self.shared.agent(&id);
             for part in agent.map(|agent| (self.parts)(&id, &agent)).unwrap_or_default() {
                 self.add(&mut piece, &part);

@@ -1,4 +1,4 @@
-//! An analysis that has seen known traffic up to now.
+//! An analysis that has just seen known traffic.
 
 use super::super::flows::Shared;
 use admin::service::{Action, Asked, Body, Service, Told};

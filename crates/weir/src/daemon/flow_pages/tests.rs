@@ -81,7 +81,7 @@ fn who_waits_for_an_event_hears_of_it_at_once() {
     let began = Instant::now();
     let waiting = std::thread::spawn(move || get(&service, "/flows/events?wait=30s").json());
     while !waiting.is_finished() {
-        // The first look notes the flows, so that there may be nothing at the first.
+        // The first tick only notes the flows, so the event may come later.
         shared.tick();
         play(&shared);
         assert!(began.elapsed() < Duration::from_secs(25), "nobody was told");
@@ -113,7 +113,7 @@ fn those_who_may_wait_are_few() {
         }
         assert_eq!(service(asked()).await.status, 429);
         drop(waiting);
-        // Places are free again once clients have gone.
+        // Clients that leave free their places.
         let soon = tokio::time::timeout(Duration::from_millis(1), service(asked())).await;
         assert!(soon.is_err(), "it does not wait");
     });

@@ -73,7 +73,7 @@ impl Rows {
         self.every = every;
     }
 
-    /// The interval at which the analysis should report from now on, if it must be told.
+    /// Begins a tick. Returns the interval at which the analysis should report flows, when reporting begins or the interval changes.
     pub(super) fn begin_tick(&mut self, moment: Moment) -> Option<Duration> {
         self.moment = moment;
         self.room = [ROWS_MAX; 2];
