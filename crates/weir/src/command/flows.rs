@@ -114,7 +114,7 @@ pub(crate) struct Args {
     fields: bool,
 }
 
-/// Events that are kept between two looks.
+/// Most events kept between two looks.
 const EVENTS_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A file: its figures are those at its end, its events those of its own time.
+/// Reads a file. Figures are those at its end; events carry the file's own times.
 fn read(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Result<ExitCode> {
     let (mut ticked_ns, mut told) = (0, 0);
     let mut failed = None;
@@ -215,7 +215,7 @@ fn read(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Result
     Ok(if input.is_broken() { Failure::BadData.code() } else { ExitCode::SUCCESS })
 }
 
-/// A socket: until Ctrl-C, --duration, or nobody reads any more.
+/// Receives on a socket until Ctrl-C, --duration, or the reader of the output goes away.
 fn receive(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let start = Instant::now();
@@ -238,7 +238,7 @@ fn receive(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Res
             continue;
         }
 
-        // What was missed meanwhile is not shown one by one.
+        // Missed intervals are not made up for one by one.
         due = now + interval;
         let (clock_ns, unix_ns) = (sys::clock::monotonic_ns(), sys::clock::realtime_ns());
         analysis.tick(Moment { clock_ns, unix_ns }, &mut ());
@@ -254,7 +254,7 @@ fn receive(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Res
     }
 
     live::end();
-    // What waits at the socket has been received as well.
+    // Datagrams queued at the socket count as received too.
     input.refuse_more();
     while input.turn(&mut |datagram| take(args, &mut analysis, datagram))? == Turn::Took {}
     if !args.dump && !args.events {
@@ -264,7 +264,7 @@ fn receive(args: &Args, mut analysis: Analysis, mut input: Input) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the events that were not printed yet, if they are asked for.
+/// Prints the events that were not printed yet, if they are requested.
 fn events(args: &Args, analysis: &Analysis, told: &mut u64) -> anyhow::Result<Reader> {
     if !args.events {
         return Ok(Reader::Listens);
@@ -274,7 +274,7 @@ fn events(args: &Args, analysis: &Analysis, told: &mut u64) -> anyhow::Result<Re
     Ok(reader)
 }
 
-/// What becomes of one datagram.
+/// Processes one datagram.
 fn take(args: &Args, analysis: &mut Analysis, datagram: &input::Datagram<'_>) -> Reader {
     analysis.datagram(datagram.bytes, datagram.source, datagram.at_ns, &mut ());
     if !args.dump {
@@ -326,7 +326,7 @@ fn groups(texts: &[String]) -> anyhow::Result<Groups> {
     Ok(groups)
 }
 
-/// Adds a file in MaxMind's format, which is read whole.
+/// Adds a file in MaxMind's format. The whole file is read into memory.
 pub(crate) fn add_places(groups: &mut Groups, path: &Path) -> anyhow::Result<()> {
     let bytes = fs::read(path).map_err(|error| refused::unreadable(path, &error))?;
     let wrong = |error| Failure::BadData.error(format!("{}: {error}", path.display()));

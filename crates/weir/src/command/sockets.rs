@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.explain {
         return explain(args, &filter);
     }
-    // A word that cannot be known here is an error, before anything is read.
+    // A filter word that cannot work here is an error before anything is read.
     filter.check_known(known(args)).map_err(|error| Failure::Usage.error(error))?;
 
     if args.closed {
@@ -76,10 +76,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What a filter may ask for here.
+/// What a filter may use here.
 fn known(args: &Args) -> Needs {
     if args.read.is_some() {
-        // Names and ids are those of the host that the capture was made on, and nothing else is in it.
+        // A capture has no names and no facts beyond its messages, and its ids belong to the host it was made on.
         let of_messages = Needs::TCP_INFO.with(Needs::CONGESTION).with(Needs::MEMORY);
         return of_messages.with(Needs::MARK).with(Needs::TYPE_OF_SERVICE);
     }
@@ -94,7 +94,7 @@ fn known(args: &Args) -> Needs {
     }
 }
 
-/// Says which part of the filter runs where.
+/// Prints which part of the filter runs where.
 fn explain(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
     let lines = match &args.read {
         None => live::explain(filter, args.states(args.transports()[0])),
@@ -104,7 +104,7 @@ fn explain(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
     exit::print_and_end(&text, ExitCode::SUCCESS)
 }
 
-/// One poll.
+/// Runs one poll.
 fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.write {
         let mut file = CaptureFile::create(args, path)?;
@@ -131,7 +131,7 @@ fn list(args: &Args, live: &mut Live<'_>) -> anyhow::Result<ExitCode> {
     Ok(verdict(live))
 }
 
-/// As in `ss`, UDP sockets that receive from anybody are not among those that are shown by themselves.
+/// As in `ss`, unconnected UDP sockets are not shown by default. Points that out if nothing was shown.
 fn hint_at_unconnected(args: &Args, live: &Live<'_>) {
     let is_by_itself = args.udp && !args.tcp && !args.listening && !args.all && !args.summary;
     if is_by_itself && live.assembler.counts.shown == 0 {
@@ -141,9 +141,9 @@ fn hint_at_unconnected(args: &Args, live: &Live<'_>) {
     }
 }
 
-/// What a capture holds.
+/// Shows the contents of a capture.
 fn from_file(args: &Args, filter: &Filter, path: &Path) -> anyhow::Result<ExitCode> {
-    // Before anything is created: it may be written where it was read from.
+    // Before anything is created: the output may be the same file.
     let capture = Capture::open(path)?;
 
     let mut assembler = Assembler::of_file(filter);
@@ -192,7 +192,7 @@ fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result
             break;
         }
 
-        // A poll that takes longer than the interval is followed by the next one at once, not by several.
+        // A poll that takes longer than the interval is followed by one poll at once, not by several.
         due = (due + interval).max(Instant::now());
         if wait(stop, due) == Next::Stop {
             crate::live::end();

@@ -1,4 +1,4 @@
-//! Events of a running daemon, as they come: a long poll of its admin address.
+//! Events of a running daemon, as they happen: a long poll at its admin address.
 
 use super::Args;
 use crate::ask::{Daemon, ask};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 /// How long the daemon waits for an event before it answers that there is none.
 const WAIT: Duration = Duration::from_secs(20);
-/// How much later than that it may answer.
+/// How much longer than that its answer may take.
 const GRACE: Duration = Duration::from_secs(10);
-/// Before it is asked again after it did not answer.
+/// Pause before asking again after a failed request.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Prints the events that the daemon still has, then each that comes, until --duration has passed or nobody reads any more. A daemon that
-/// restarts is waited for.
+/// Prints the events that the daemon still has, then each new one, until --duration has passed or the reader of the output goes
+/// away. Waits for a daemon that restarts.
 pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.threshold.is_empty() {
         let wanted = "--threshold needs --listen or --pcap. Fix: leave it out, as a daemon has its own in its file";
@@ -39,7 +39,7 @@ pub(super) fn follow(args: &Args) -> anyhow::Result<ExitCode> {
         answer = match poll(&args.daemon, after, left.min(WAIT)) {
             Ok(answer) => answer,
             Err(error) => {
-                // Nobody may read it.
+                // Ignore the error: standard error may be closed.
                 let _ = writeln!(std::io::stderr(), "weir: {error}; trying again");
                 thread::sleep(PAUSE.min(left));
                 Json::Null
@@ -56,9 +56,9 @@ fn poll(daemon: &Daemon, after: u64, wait: Duration) -> anyhow::Result<Json> {
     })
 }
 
-/// Prints the events of an answer. Returns the number of the last event that was seen.
+/// Prints the events of an answer. Returns the number of the last event seen.
 fn print(answer: &Json, after: u64, as_json: bool) -> anyhow::Result<(u64, Reader)> {
-    // A daemon that has restarted counts from the beginning.
+    // A restarted daemon numbers events from the beginning.
     if answer["last_event"].as_u64().is_some_and(|last| last < after) {
         return Ok((0, Reader::Listens));
     }

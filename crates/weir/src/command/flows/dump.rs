@@ -1,4 +1,4 @@
-//! A datagram's structures as JSON, for those who debug agents.
+//! A datagram's structures as JSON, for people who debug agents.
 
 use super::input::Datagram;
 use serde_json::{Map, Value as Json, json};
@@ -8,7 +8,7 @@ use wire::sflow::{
     MetricValue, Packet, RawRecord, Value,
 };
 
-/// One line.
+/// The JSON line of a datagram.
 pub(super) fn line(datagram: &Datagram<'_>) -> String {
     let mut line = Map::new();
     line.insert("time_unix_ns".into(), datagram.unix_ns.to_string().into());
@@ -28,7 +28,7 @@ pub(super) fn line(datagram: &Datagram<'_>) -> String {
     format!("{}\n", Json::Object(line))
 }
 
-/// All of them, those that are broken among the others.
+/// All of them, with broken ones in place as errors.
 fn each<T>(all: impl Iterator<Item = Result<T, Malformed>>, print: impl Fn(&T) -> Json) -> Json {
     let print = |one: Result<T, Malformed>| match one {
         Ok(one) => print(&one),
@@ -187,7 +187,7 @@ fn metric(value: &MetricValue<'_>) -> Json {
     }
 }
 
-/// What the first bytes of a frame say; what they do not say is left out.
+/// The decoded headers of a frame; unknown parts are left out.
 fn packet(packet: &Packet) -> Json {
     let ip = |ip: &sflow::Ip| {
         json!({
@@ -220,7 +220,7 @@ fn packet(packet: &Packet) -> Json {
     whole
 }
 
-/// Takes out what is null.
+/// Removes null values.
 fn without_nothing(json: &mut Json) {
     if let Json::Object(fields) = json {
         fields.retain(|_, value| !value.is_null());

@@ -1,4 +1,4 @@
-//! Thresholds of the command line, and the events of them as lines.
+//! The command line's thresholds, and their events as lines.
 
 use crate::event_text;
 use crate::exit::{self, Failure, Reader};
@@ -9,13 +9,13 @@ use config::{Level, LevelUnit};
 use std::io::Write as _;
 use std::time::Duration;
 
-/// Events are looked for this often.
+/// Time between two looks for events.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
-/// The name of the one definition of the command line.
+/// The name of the command line's only definition.
 pub(super) const FLOWS: &str = "flows";
 
-/// Reads `--threshold`: `[NAME:] flow|interface FIGURE|agent FIGURE > LEVEL [for TIME]`. `unit`: what flows are in.
+/// Parses `--threshold`: `[NAME:] flow|interface FIGURE|agent FIGURE > LEVEL [for TIME]`. `unit` is the unit of flows.
 pub(super) fn threshold(text: &str, unit: LevelUnit) -> anyhow::Result<(Watched, Threshold)> {
     let wrong = |what: String| {
         let expected = "expected for example 'flow > 1Gbit/s for 2s', 'uplinks: interface in_use > 90%' or 'agent silent > 30s'";
@@ -50,7 +50,7 @@ pub(super) fn threshold(text: &str, unit: LevelUnit) -> anyhow::Result<(Watched,
     }
 
     let name = name.filter(|name| !name.is_empty()).unwrap_or(what.trim());
-    // Flows of bytes are counted in bytes.
+    // Flows measured in bytes are counted in bytes.
     let each = if matches!(of, Watched::Flow(_)) && unit == LevelUnit::Bits { 8.0 } else { 1.0 };
     let threshold = Threshold::new(name, level.amount() / each);
     Ok((of, Threshold { hold, ..threshold }))
@@ -64,7 +64,7 @@ fn named<T: Copy>(all: &[(&'static str, T)], word: &str) -> Result<T, String> {
     })
 }
 
-/// Prints the events after the one of this number. Returns the number of the last.
+/// Prints the events after event `after`. Returns the number of the last one.
 pub(super) fn print(
     analysis: &Analysis,
     after: u64,
@@ -74,7 +74,7 @@ pub(super) fn print(
     let missed = log.missed_after(after);
     if missed > 0 {
         let shown = "are not shown: there were more at once than are kept";
-        // Nobody may read it.
+        // Ignore the error: standard error may be closed.
         let _ = writeln!(std::io::stderr(), "weir: {missed} events {shown}");
     }
     for event in log.after(after) {

@@ -1,4 +1,4 @@
-//! Where datagrams come from: a socket or a capture.
+//! The source of datagrams: a socket or a capture.
 
 use crate::addresses;
 use crate::exit::{Failure, Reader};
@@ -22,27 +22,27 @@ use wire::DecodeError;
 /// The longest wait for a datagram.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A datagram of an agent.
+/// A datagram from an agent.
 pub(super) struct Datagram<'a> {
     pub(super) bytes: &'a [u8],
-    /// Who sent it.
+    /// The sender's address.
     pub(super) source: IpAddr,
-    /// By the clock of figures.
+    /// Receive time on the figures' clock.
     pub(super) at_ns: u64,
-    /// Since 1970.
+    /// Receive time since 1970.
     pub(super) unix_ns: u64,
 }
 
-/// What a turn brought.
+/// The outcome of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// Datagrams.
+    /// Datagrams were taken.
     Took,
-    /// None.
+    /// None arrived.
     Quiet,
     /// The capture has ended.
     Ended,
-    /// Nobody reads what is printed.
+    /// The reader of the output has gone.
     Stopped,
 }
 
@@ -115,7 +115,7 @@ impl Input {
         Ok(Input::File(File { path, bytes, port, at_ns: 0, skipped: 0, partial: 0, broken: None }))
     }
 
-    /// Hands over what is there, waiting a little for something.
+    /// Hands over what is there, after waiting briefly for something.
     pub(super) fn turn(
         &mut self,
         take: &mut dyn FnMut(&Datagram<'_>) -> Reader,
@@ -126,7 +126,7 @@ impl Input {
         }
     }
 
-    /// The time of figures: that of datagrams.
+    /// The time of figures, on the same clock as the datagrams.
     pub(super) fn now_ns(&self) -> u64 {
         match self {
             Input::Socket(_) => monotonic_ns(),
@@ -134,7 +134,7 @@ impl Input {
         }
     }
 
-    /// What it is, for people.
+    /// Its name for people.
     pub(super) fn name(&self) -> String {
         match self {
             Input::Socket(socket) => format!("udp://{}", socket.address),
@@ -150,7 +150,7 @@ impl Input {
         }
     }
 
-    /// Says that datagrams are received from now on.
+    /// Reports that datagrams are being received from now on.
     pub(super) fn tell_start(&self) {
         if let Input::Socket(socket) = self {
             let buffer = size(socket.receive_buffer_bytes as u64);
@@ -158,15 +158,15 @@ impl Input {
         }
     }
 
-    /// Keeps new datagrams out, so that those that wait can be read to their end.
+    /// Keeps new datagrams out, so that the queued ones can be read to the end.
     pub(super) fn refuse_more(&self) {
         if let Input::Socket(socket) = self {
-            // If it fails, the rest is bounded by the receive buffer all the same.
+            // If this fails, the receive buffer still limits the rest.
             let _ = socket::refuse_new_datagrams(socket.socket.as_fd());
         }
     }
 
-    /// Says what happened to every datagram.
+    /// Reports what happened to every datagram.
     pub(super) fn tell_end(&self, engine: &Engine) {
         let totals = engine.totals();
         tell(&format!(
@@ -234,7 +234,7 @@ impl Socket {
 }
 
 impl File {
-    /// All of it.
+    /// Hands over the whole file.
     fn turn(&mut self, take: &mut dyn FnMut(&Datagram<'_>) -> Reader) -> Turn {
         let Ok(mut datagrams) = wire::capture::datagrams(&self.bytes) else { return Turn::Ended };
         for datagram in datagrams.by_ref() {
@@ -251,7 +251,7 @@ impl File {
             }
 
             let unix_ns = datagram.time_unix_ns.unwrap_or(self.at_ns);
-            // A capture of several interfaces may go back.
+            // Times in a capture of several interfaces may go back.
             self.at_ns = self.at_ns.max(unix_ns);
             let (bytes, source, at_ns) = (datagram.payload, datagram.src.ip(), self.at_ns);
             if take(&Datagram { bytes, source, at_ns, unix_ns }) == Reader::Gone {
@@ -263,7 +263,7 @@ impl File {
     }
 }
 
-/// Talk goes to standard error; there is nowhere to say it when that is closed.
+/// Messages go to standard error. If that is closed, there is nowhere to write them.
 fn tell(text: &str) {
     crate::daemon::say_folded(&format!("weir flows: {text}\n"));
 }

@@ -17,7 +17,7 @@ const FIGURE_COLUMNS: usize = 12 + 2 + 12 + 2 + 9;
 /// Keys are not cut below this.
 const KEY_COLUMNS_MIN: usize = 10;
 
-/// What there was when figures were last shown.
+/// The counts when figures were last shown.
 pub(super) struct Before {
     datagrams: u64,
     samples: u64,
@@ -31,7 +31,7 @@ impl Before {
     }
 }
 
-/// Where figures come from, and what is missing of it.
+/// The source of the figures, and what is missing from it.
 pub(super) fn head(engine: &Engine, input: &Input, before: Option<&Before>) -> String {
     let totals = engine.totals();
     let mut text = format!("{}  {}", input.name(), plural_of(engine.agents().count(), "agent"));
@@ -91,7 +91,7 @@ pub(super) fn head(engine: &Engine, input: &Input, before: Option<&Before>) -> S
     text
 }
 
-/// The heaviest flows, with a bar each where there is room. Long keys lose their middle.
+/// The heaviest flows, each with a bar if there is room. Long keys lose their middle.
 pub(super) fn flows(counting: &Counting, groups: &Groups, now_ns: u64, room: Room) -> String {
     let definition = counting.definition();
     let top = counting.top(now_ns);
@@ -111,7 +111,7 @@ pub(super) fn flows(counting: &Counting, groups: &Groups, now_ns: u64, room: Roo
     let used = fit_keys(&names, &mut rows, columns.saturating_sub(FIGURE_COLUMNS));
     let bars = used + FIGURE_COLUMNS + 2 + BAR_COLUMNS <= room.columns.unwrap_or(80);
 
-    // Titles as wide as figures usually are: columns of a live view stay where they are.
+    // Titles are as wide as figures usually are, so that columns of a live view stay in place.
     let figures = [format!("{unit:>12}"), format!("{:>12}", "95 %"), format!("{:>9}", "samples")];
     let keys = names.iter().map(|name| (name.as_str(), Align::Left));
     let figures = figures.iter().map(|title| (title.as_str(), Align::Right));
@@ -129,7 +129,7 @@ pub(super) fn flows(counting: &Counting, groups: &Groups, now_ns: u64, room: Roo
     table.text(room.columns, ink_of(&io::stdout()))
 }
 
-/// Cuts the longest keys until all fit into so many columns, the space behind each included. Returns how many they take.
+/// Cuts the longest keys until all fit into `columns`, including the space after each. Returns how many columns they take.
 fn fit_keys(names: &[String], rows: &mut [Vec<String>], columns: usize) -> usize {
     let width = |(at, name): (usize, &String)| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
@@ -161,7 +161,7 @@ fn why_none(counting: &Counting) -> &'static str {
     }
 }
 
-/// Each agent, with what of its samples did not arrive, and where it was lost.
+/// Each agent, with how many of its samples were lost and where.
 pub(super) fn agents(engine: &Engine, room: Room) -> String {
     let mut agents = Table::of_figures(&["agent", "datagrams", "lost", "double", "late", "resets"]);
     let mut all = Table::of_figures(&[
@@ -202,7 +202,7 @@ pub(super) fn agents(engine: &Engine, room: Room) -> String {
     format!("{}\n{}", agents.text(room.columns, ink), all.text(room.columns, ink))
 }
 
-/// Each interface by its counters.
+/// Each interface, by its counters.
 pub(super) fn counters(engine: &Engine, room: Room) -> String {
     let mut table = Table::of_figures(&[
         "interface",
@@ -271,7 +271,7 @@ fn rate(measure: Measure, value: f64) -> String {
     }
 }
 
-/// The interval as what the value may be off by, either way.
+/// The confidence interval as an error margin of the value.
 fn either_way(estimate: &Estimate) -> String {
     if estimate.value <= 0.0 {
         return "-".into();

@@ -126,7 +126,7 @@ pub(crate) struct Args {
     pub(super) fail_on_loss: bool,
 }
 
-/// How it is printed.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Format {
     Table,
@@ -170,7 +170,7 @@ impl Args {
         }
     }
 
-    /// How namespaces are reached: by the rights of this process, or through the helper.
+    /// How namespaces are reached: with the privileges of this process, or through the helper.
     ///
     /// # Errors
     /// The helper does not answer.
@@ -193,10 +193,10 @@ impl Args {
         Ok(Box::new(|| Box::new(helper)))
     }
 
-    /// Whose sockets are shown, one after the other.
+    /// The protocols whose sockets are shown, one after the other.
     pub(super) fn transports(&self) -> &'static [Transport] {
         match (self.tcp, self.udp) {
-            // As in ss, a summary is of everything.
+            // As in ss, a summary covers everything.
             (false, false) if self.summary && self.read.is_none() => {
                 &[Transport::Tcp, Transport::Udp]
             }
@@ -206,9 +206,9 @@ impl Args {
         }
     }
 
-    /// The states that are asked for where the filter names none.
+    /// The states to ask for if the filter names none.
     pub(super) fn states(&self, transport: Transport) -> States {
-        // A UDP socket that is not connected is closed to the kernel, and listens to whoever asks.
+        // The kernel reports an unconnected UDP socket as closed; to users it is listening.
         let is_udp = transport == Transport::Udp;
         match (self.listening, self.all || self.summary || self.read.is_some()) {
             (true, _) if is_udp => States::LISTENING | State::Closed.into(),
@@ -219,7 +219,7 @@ impl Args {
         }
     }
 
-    /// Reads the filter; what is wrong with it is pointed at.
+    /// Parses the filter. Errors point at the mistake.
     pub(super) fn filter(&self) -> anyhow::Result<Filter> {
         let filter = Filter::parse(&self.filter.join(" "));
         let filter = filter.map_err(|error| Failure::Usage.error(error))?;
@@ -234,7 +234,7 @@ impl Args {
         })
     }
 
-    /// How the summary is printed, where it is asked for instead of the sockets.
+    /// The summary's format, if a summary is requested instead of sockets.
     pub(super) fn summary(&self) -> anyhow::Result<Option<Style>> {
         match self.format() {
             _ if !self.summary => Ok(None),
@@ -245,7 +245,7 @@ impl Args {
         }
     }
 
-    /// Checks what is to be shown.
+    /// Checks what should be printed.
     pub(super) fn show(&self, transport: Transport) -> anyhow::Result<Show> {
         match self.format() {
             Format::Table => self.show_table(transport),
@@ -303,7 +303,7 @@ impl Args {
         Ok(Show::Table { columns, details, sort: shown::column(sort)?, direction })
     }
 
-    /// What stands below each row.
+    /// The columns printed below each row.
     fn details(&self) -> impl Iterator<Item = &'static str> {
         let asked = [
             (self.extended, columns::EXTENDED),
@@ -338,7 +338,7 @@ impl Args {
         names
     }
 
-    /// How a table looks here.
+    /// How a table looks on this terminal.
     pub(super) fn look(&self) -> Look {
         Look {
             ink: ink_of(&io::stdout()),
@@ -349,14 +349,14 @@ impl Args {
     }
 }
 
-/// Rows that fit on the terminal.
+/// Rows of the terminal.
 pub(super) fn rows_of_terminal() -> Option<usize> {
     Room::of(&io::stdout()).rows
 }
 
-/// Says something that is not data.
+/// Prints a message that is not data.
 pub(crate) fn tell(text: std::fmt::Arguments<'_>) {
-    // There is nowhere left to say it when standard error is closed.
+    // If standard error is closed, there is nowhere left to write it.
     let text = Room::of(&io::stderr()).folded(&format!("weir: {text}\n"));
     let _ = io::stderr().write_all(text.as_bytes());
 }

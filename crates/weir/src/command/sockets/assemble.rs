@@ -1,4 +1,4 @@
-//! From the kernel's message to what is shown: the filter's rest, attribution, and rates.
+//! From the kernel's message to a shown socket: the rest of the filter, attribution, and rates.
 
 use super::columns::View;
 use super::rates::{History, Moved};
@@ -13,7 +13,7 @@ use std::time::Instant;
 use wire::inet_diag::SocketMessage;
 use wire::inet_diag::request::IPPROTO_UDP;
 
-/// Takes the sockets that are to be shown.
+/// Receives the sockets to show.
 pub(super) trait Take {
     fn take(&mut self, view: &View<'_>, raw: &[u8]);
 }
@@ -21,14 +21,14 @@ pub(super) trait Take {
 /// Where a message comes from.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    /// The namespace; `None` for what was read from a file.
+    /// The namespace; `None` for a message from a file.
     pub(super) found: Option<&'a Found>,
-    /// Whether it is the namespace of this process, whose interfaces are known by name.
+    /// Whether it is this process's own namespace, whose interfaces we know by name.
     pub(super) is_own: bool,
     pub(super) transport: Transport,
-    /// What the message says of the socket: how it is, or that it ended.
+    /// Whether the message describes a live socket or a close.
     pub(super) kind: RecordKind,
-    /// What of the filter is left to evaluate.
+    /// The part of the filter that is left to evaluate here.
     pub(super) rest: Option<&'a Expr>,
     pub(super) time_unix_ns: Option<u64>,
     pub(super) now: Instant,
@@ -38,19 +38,19 @@ pub(super) struct Place<'a> {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
     pub(super) shown: u64,
-    /// Did not pass what is left of the filter.
+    /// Rejected by the rest of the filter.
     pub(super) filtered: u64,
     /// Listed a second time: a dump is not a snapshot.
     pub(super) doubled: u64,
     pub(super) malformed: u64,
 }
 
-/// Makes records of messages.
+/// Turns messages into records.
 pub(super) struct Assembler {
     host: Host,
     users: Users,
     cgroups: Option<Cgroups>,
-    /// `None` where nobody asks for them.
+    /// `None` if nothing needs them.
     processes: Option<Processes>,
     history: Option<History>,
     seen: HashSet<u64>,
@@ -89,7 +89,7 @@ impl Assembler {
         }
     }
 
-    /// One for a file, which does not say of which host it is: numbers in it have no names here.
+    /// An assembler for a file. A file does not say which host it comes from, so its ids are not resolved to names.
     pub(super) fn of_file(filter: &Filter) -> Assembler {
         Assembler {
             users: Users::default(),
@@ -99,7 +99,7 @@ impl Assembler {
         }
     }
 
-    /// Begins a poll: what was seen is forgotten, processes are looked up again.
+    /// Begins a poll: forgets which sockets were seen, and looks up processes again.
     pub(super) fn begin_poll(&mut self) {
         self.poll += 1;
         self.seen.clear();
@@ -116,12 +116,12 @@ impl Assembler {
         self.poll
     }
 
-    /// What the look at processes saw, if there was one.
+    /// The last look at processes, if there was one.
     pub(super) fn processes(&self) -> Option<&Processes> {
         self.processes.as_ref()
     }
 
-    /// Hands a socket on if it passes and has not been seen in this poll.
+    /// Hands a socket on if it passes the filter and was not seen before in this poll.
     pub(super) fn socket(
         &mut self,
         message: &SocketMessage<'_>,
@@ -138,7 +138,7 @@ impl Assembler {
             return;
         }
 
-        // A file may be from another host, where an id is another cgroup.
+        // A file may come from another host, where an id is another cgroup.
         let id = message.cgroup_id.filter(|_| is_live);
         let cgroup = id.and_then(|id| self.cgroup_of(id, place.now));
         let interface = self.interface(message.id.interface_index, place);
@@ -148,7 +148,7 @@ impl Assembler {
             netns: place.found.and_then(|found| found.name.as_deref()),
             is_netns_known: is_live,
             interface: interface.as_deref(),
-            // One that was not there before has been seen for no time.
+            // A socket that was not there before has age zero.
             age: self.history.is_some().then(|| age.unwrap_or_default()),
             origin: if place.kind == RecordKind::CLOSE { Origin::Close } else { Origin::Row },
             ..Facts::of_cgroup(cgroup.as_deref())
@@ -160,7 +160,7 @@ impl Assembler {
             return;
         }
 
-        // One without a file has the inode 0, and no holder.
+        // A socket without a file has inode 0 and no holder.
         let holders = self.processes.as_ref().filter(|_| message.inode != 0);
         let mut unknown = std::mem::take(&mut self.unknown);
         let whose = Whose {
@@ -175,11 +175,11 @@ impl Assembler {
         record.poll = is_live.then_some(self.poll);
         describe(&mut record, message, &whose, &mut unknown);
         if place.transport == Transport::Udp {
-            // The kernel leaves it to those who asked.
+            // The kernel does not repeat the protocol in its answer.
             record.protocol = Some(IPPROTO_UDP as u8);
         }
 
-        // Noted whether it passes or not: the next poll may show it, and needs the difference.
+        // Note it even if it does not pass: the next poll may show it, and needs the difference.
         let history = self.history.as_mut();
         let moved =
             history.map_or_else(Moved::default, |history| history.note(cookie, &record, place.now));
@@ -214,7 +214,7 @@ impl Assembler {
     }
 }
 
-/// A record that says of which host and run it is, and when; a file says when at most.
+/// A record with host, run and time; for a file, with the time at most.
 fn identify<'a>(host: &'a Host, run_id: u64, place: &Place<'_>) -> SocketRecord<'a> {
     let mut record = match place.found {
         Some(_) => Identity { host, tags: &[], run_id }.record(place.kind, 0),
@@ -228,7 +228,7 @@ fn identify<'a>(host: &'a Host, run_id: u64, place: &Place<'_>) -> SocketRecord<
     record
 }
 
-/// Names of this namespace's interfaces by index; `/sys` shows those of the namespace it was mounted in.
+/// Names of this namespace's interfaces by index. `/sys` shows those of the namespace it was mounted in.
 fn interface_names() -> HashMap<u32, String> {
     let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     entries

@@ -1,4 +1,4 @@
-//! What stands in a cell, and what a row is sorted by.
+//! The text of a cell, and the key that a row is sorted by.
 
 use super::columns::{Key, View};
 use super::rates::Rates;
@@ -40,12 +40,12 @@ fn put_dash(out: &mut String) -> Tint {
     Tint::Dim
 }
 
-/// An amount of bytes; 0 needs no unit.
+/// An amount of bytes; 0 has no unit.
 pub(super) fn bytes(bytes: u64) -> String {
     if bytes == 0 { "0".to_owned() } else { text::size(bytes) }
 }
 
-/// A rate of bytes, in bits like those of `ss`; 0 needs no unit.
+/// A byte rate, shown in bits like those of `ss`; 0 has no unit.
 pub(super) fn byte_rate(bytes_per_sec: f64) -> String {
     match bytes_per_sec {
         ..0.05 => "0".to_owned(),
@@ -136,7 +136,7 @@ fn put_address(
     out.push(':');
     match port {
         Some(port) => write!(out, "{port}").expect("writing to a string cannot fail"),
-        // The kernel has cleared it before it announced the close.
+        // The kernel has cleared it before announcing the close.
         None if view.record.close_reason.is_some() => out.push('?'),
         None => out.push('*'),
     }
@@ -169,7 +169,7 @@ pub(super) fn put_receive_queue(view: &View<'_>, out: &mut String) -> Tint {
 pub(super) fn put_waiting(view: &View<'_>, out: &mut String) -> Tint {
     let (waiting, limit) = (view.record.receive_queue, view.record.send_queue);
     match put_or_dash(waiting, out, |waiting| waiting.to_string()) {
-        // The kernel takes one more than the limit and then drops (sk_acceptq_is_full, include/net/sock.h).
+        // The kernel accepts one more than the limit and then drops (sk_acceptq_is_full, include/net/sock.h).
         Tint::Plain if waiting > limit => Tint::Alarm,
         Tint::Plain if waiting.is_some_and(|waiting| waiting > 0) => Tint::Notice,
         tint => tint,
@@ -186,11 +186,11 @@ pub(super) fn cwnd(view: &View<'_>) -> Option<u32> {
 }
 
 pub(super) fn ssthresh(view: &View<'_>) -> Option<u32> {
-    // TCP_INFINITE_SSTHRESH (include/net/tcp.h): there was no loss yet.
+    // TCP_INFINITE_SSTHRESH (include/net/tcp.h): there has been no loss yet.
     view.record.snd_ssthresh_segments.filter(|&segments| segments < 0x7fff_ffff)
 }
 
-/// Of a listener the kernel writes another number there: those who wait to be accepted.
+/// For a listener the kernel puts another number there: the connections waiting to be accepted.
 pub(super) fn unacked(view: &View<'_>) -> Option<u32> {
     view.record.unacked_segments.filter(|_| !is_listener(view))
 }
@@ -256,7 +256,7 @@ pub(super) fn limit_key(view: &View<'_>) -> Key {
 }
 
 pub(super) fn put_limited(view: &View<'_>, out: &mut String) -> Tint {
-    /// A share of the busy time that is worth a look.
+    /// Highlight a limit that takes at least this share of the busy time.
     const MUCH_PERCENT: u64 = 20;
     let limit = limit(view);
     let tint = put_or_dash(limit, out, Limit::word);

@@ -18,13 +18,13 @@ use sys::signal::stop_flag;
 use text::plural;
 use wire::inet_diag::States;
 
-/// Time between two looks at what is open: it shows since when a connection has been there, and whose it was.
+/// Time between two polls of open connections, which show how long a connection has existed and who owned it.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Pieces of output that wait for a slow reader.
+/// Pieces of output that may wait for a slow reader.
 const QUEUE_PIECES: usize = 256;
-/// Bytes that are kept beyond that before records are dropped.
+/// Bytes kept beyond that queue before records are dropped.
 const PENDING_BYTES_MAX: usize = 16 << 20;
-/// Room for some 6,000 closes between two reads, where it may be had.
+/// Room for some 6,000 closes between two reads, if the kernel grants it.
 const EVENT_BUFFER_BYTES: usize = 8 << 20;
 
 pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
@@ -65,11 +65,11 @@ pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
         }
     }
 
-    // What is still printed stands where the terminal shows Ctrl-C.
+    // Clears the terminal's `^C` before the rest of the output.
     crate::live::end();
     let outlet = collector.stop();
     drain(&pieces, &mut out);
-    // It hands over what had no room before.
+    // Dropping it hands over what had no room before.
     drop(outlet);
     drain(&pieces, &mut out);
 
@@ -93,7 +93,7 @@ fn options(args: &Args, filter: &Filter) -> Options {
         states: States::CONNECTED,
         filter: (!is_all).then(|| filter.clone()),
         listen_every: NonZeroU32::MAX,
-        // Records of polls are not shown: as few as possible are made.
+        // Poll records are not shown, so make as few as possible.
         keyframe_every: Some(NonZeroU32::MAX),
         sample: NonZeroU32::MIN,
         closes: Closes::On,
@@ -112,15 +112,15 @@ struct Counts {
     dropped: AtomicU64,
 }
 
-/// Gets the collector's records on its thread, and must not hold it up.
+/// Receives the collector's records on its thread, and must not block it.
 struct Outlet {
     stream: Stream,
     pieces: SyncSender<Vec<u8>>,
-    /// What had no room in the queue.
+    /// Output that had no room in the queue.
     pending: Vec<u8>,
-    /// Records that are still wanted.
+    /// Number of records still wanted.
     left: Option<u64>,
-    /// Number of the next record.
+    /// Sequence number of the next record.
     sequence: u64,
     counts: Arc<Counts>,
 }
@@ -149,9 +149,9 @@ impl Output for Outlet {
             return;
         }
 
-        // Those of the looks are not shown, and a gap would stand for a record that is lost.
+        // Renumber: poll records are not shown, and a gap would look like a lost record.
         let record = SocketRecord { sequence: Some(self.sequence), ..*record };
-        // So would a difference, to one that is not shown.
+        // Remove differences to a record that is not shown, for the same reason.
         let record = &sockets::without_delta(&record);
 
         self.stream.record(record, &mut self.pending);

@@ -13,49 +13,49 @@ use sockets::attribution::Users;
 use std::time::Duration;
 use text::{Align, Tint, escaped, short_time, time_of_day};
 
-/// One socket, and what is known of it next to its record.
+/// One socket, and what we know of it beyond its record.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) record: &'a SocketRecord<'a>,
-    /// What moved since the last poll; nothing in the first one that shows the socket.
+    /// Changes since the last poll; empty in the first poll that shows the socket.
     pub(super) moved: Moved,
-    /// Since when polls have seen it, where there is more than one.
+    /// How long polls have seen it, if there is more than one poll.
     pub(super) age: Option<Duration>,
-    /// Processes that hold it.
+    /// Number of processes that hold it.
     pub(super) owners: u32,
-    /// The interface that it is bound to, by name or number.
+    /// The interface it is bound to, by name or number.
     pub(super) interface: Option<&'a str>,
     pub(super) users: &'a Users,
 }
 
 impl<'a> View<'a> {
-    /// A record of which nothing else is known.
+    /// A record without further knowledge.
     pub(super) fn of(record: &'a SocketRecord<'a>, users: &'a Users) -> View<'a> {
         View { record, moved: Moved::default(), age: None, owners: 0, interface: None, users }
     }
 }
 
-/// What a row is sorted by. What is absent comes last.
+/// A row's sort key. An absent value comes last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Key {
     Number(u64),
-    /// Address and port, IPv4 among the mapped ones.
+    /// Address and port; IPv4 sorts as mapped IPv6.
     Address([u8; 18]),
     Text(Box<str>),
     Absent,
 }
 
-/// A column that shows more than one field as it is.
+/// A column that is more than one plain field.
 pub(super) struct Column {
     /// Its name on the command line.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) align: Align,
-    /// Where a line is too long, the column of the lowest weight goes first.
+    /// If a line is too long, the column of the lowest weight goes first.
     pub(super) weight: u8,
-    /// Width where lines are printed as they come.
+    /// Width when lines are printed as they arrive.
     pub(super) usual_width: usize,
-    /// The fields that it is made of: what `--columns` means by it in records.
+    /// The fields it is made of: what `--columns` means by it for records.
     pub(super) fields: &'static [&'static str],
     pub(super) meaning: &'static str,
     pub(super) key: fn(&View<'_>) -> Key,
@@ -98,21 +98,21 @@ pub(super) const RECEIVED: &[&str] = &[
     "time", "host", "state", "local", "peer", "recv_q", "send_q", "rtt", "cwnd", "retrans", "rate",
     "ended",
 ];
-/// Below each row with `--info`.
+/// Shown below each row with `--info`.
 pub(super) const INFO: &[&str] = &[
     "cc", "mss", "ssthresh", "rto", "unacked", "min_rtt", "pacing", "sent", "received", "limited",
     "idle",
 ];
-/// Below each row with `--extended`.
+/// Shown below each row with `--extended`.
 pub(super) const EXTENDED: &[&str] = &["user", "inode", "cookie", "cgroup_path"];
-/// Below each row with `--memory`.
+/// Shown below each row with `--memory`.
 pub(super) const MEMORY: &[&str] = &["rmem", "rcvbuf", "wmem", "sndbuf", "drops"];
-/// Below each row with `--options`.
+/// Shown below each row with `--options`.
 pub(super) const TIMER: &[&str] = &["timer", "timer_expires_ms", "timer_retransmits"];
 
 macro_rules! columns {
     ($($name:literal $title:literal $align:ident $weight:literal $width:literal [$($field:literal),*] $key:expr, $put:expr, $meaning:literal;)+) => {
-        /// Every column, in no order that matters.
+        /// All columns. Their order does not matter.
         pub(super) const COLUMNS: &[Column] = &[$(Column {
             name: $name,
             title: $title,

@@ -1,4 +1,4 @@
-//! Polls of the running kernel: every namespace that is wanted, one after the other.
+//! Polls the running kernel: every wanted namespace, one after the other.
 
 use super::args::{Args, tell};
 use super::assemble::{Assembler, Place, Polls, Take};
@@ -37,14 +37,14 @@ pub(super) struct Live<'p> {
 pub(super) struct Unseen {
     /// Namespaces that were walked.
     pub(super) visited: u64,
-    /// Namespaces that may not be entered, and the bit of the capability that is missing.
+    /// Namespaces that we may not enter, and the bit of the missing capability.
     pub(super) closed: u64,
     capability: u32,
-    /// Namespaces that failed otherwise.
+    /// Namespaces that failed for other reasons.
     pub(super) failed: u64,
-    /// What to say of processes whose namespace cannot be seen.
+    /// The message about processes whose namespace cannot be seen.
     pub(super) hidden: Option<String>,
-    /// What to say of namespaces that were named and are not there.
+    /// Messages about named namespaces that do not exist.
     pub(super) absent: Vec<String>,
 }
 
@@ -69,13 +69,13 @@ impl<'p> Live<'p> {
         })
     }
 
-    /// Has the next polls ask for the sockets of another protocol.
+    /// Makes the next polls ask for another protocol's sockets.
     pub(super) fn turn_to(&mut self, args: &Args, transport: Transport) {
         self.transport = transport;
         self.states = args.states(transport);
     }
 
-    /// Checks what the filter says of this namespace.
+    /// Checks the filter's interface names against this namespace.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         match self.scope {
             Scope::Own => {
@@ -88,7 +88,7 @@ impl<'p> Live<'p> {
     /// Visits every namespace once.
     ///
     /// # Errors
-    /// Nothing could be read at all. What could not be read of many is in [`Live::unseen`], and said once.
+    /// Nothing at all could be read. If only some namespaces failed, they are in [`Live::unseen`] and reported once.
     pub(super) fn poll(&mut self, take: &mut dyn Take) -> anyhow::Result<()> {
         self.assembler.begin_poll();
         self.unseen = Unseen::default();
@@ -99,7 +99,7 @@ impl<'p> Live<'p> {
             anyhow::Error::new(error).context("cannot look for network namespaces in /proc")
         })?;
 
-        // A namespace with a name has a file, by which it is found. Only a search for all of them depends on processes.
+        // A named namespace is found by its file. Only a search for all namespaces depends on processes.
         if self.scope == Scope::All && scan.unreadable_processes > 0 {
             let processes = scan.unreadable_processes.into();
             self.unseen.hidden = Some(hidden_namespaces(&*self.access, processes));
@@ -125,7 +125,7 @@ impl<'p> Live<'p> {
             }
         };
 
-        // Compiled for each namespace: the names of interfaces are those of one.
+        // Compile per namespace: interface names belong to one.
         let compiled = self.filter.compile(&target(self.states, is_own));
         if compiled.states.is_empty() {
             self.unseen.visited += 1;
@@ -166,7 +166,7 @@ impl<'p> Live<'p> {
 
     fn cannot_open(&mut self, found: &Found, error: &Error) {
         match error {
-            // It ended between two system calls.
+            // The namespace ended between two system calls.
             Error::Gone => {}
             Error::NotPermitted { capability, .. } => {
                 self.unseen.closed += 1;
@@ -185,7 +185,7 @@ impl<'p> Live<'p> {
         }
     }
 
-    /// Says once what could not be seen, and what would help.
+    /// Reports once what could not be seen, and what would help.
     pub(super) fn tell_unseen(&mut self) {
         for (cause, line) in self.unseen.lines() {
             self.tell_once(cause, &line);
@@ -198,7 +198,7 @@ impl<'p> Live<'p> {
         }
     }
 
-    /// Whether a namespace that was named could not be shown.
+    /// Why a named namespace could not be shown, if one could not.
     pub(super) fn failure(&self) -> Option<Failure> {
         match &self.scope {
             Scope::Named(_) if !self.unseen.absent.is_empty() => Some(Failure::Unavailable),
@@ -210,7 +210,7 @@ impl<'p> Live<'p> {
 }
 
 impl Unseen {
-    /// What to say, each with a word by which it is said only once.
+    /// The messages, each with a key by which it is printed only once.
     fn lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         if self.closed > 0 {
@@ -226,7 +226,7 @@ impl Unseen {
     }
 }
 
-/// Names in another namespace: its interfaces are unknown here, and cgroups are the host's.
+/// Names in another namespace: its interfaces are unknown here, but cgroups are the host's.
 struct Elsewhere;
 
 impl Names for Elsewhere {
@@ -235,7 +235,7 @@ impl Names for Elsewhere {
     }
 }
 
-/// Says which part of the filter runs where, in this namespace.
+/// Explains which part of the filter runs where, in this namespace.
 pub(super) fn explain(filter: &Filter, states: States) -> Vec<Explanation> {
     filter.explain(&target(states, true))
 }
@@ -247,7 +247,7 @@ fn target(default_states: States, is_own: bool) -> Target<'static> {
     Target { operations, default_states, ..Target::new(names) }
 }
 
-/// Whether the kernel shows this process what it keeps from others, such as marks.
+/// Whether the kernel shows this process privileged values, such as marks.
 pub(super) fn is_admin() -> bool {
     effective_capabilities().is_some_and(|set| set & 1 << CAP_NET_ADMIN != 0)
 }

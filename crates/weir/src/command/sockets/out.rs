@@ -1,12 +1,12 @@
-//! Standard output, written in large pieces; a reader that goes away is not an error.
+//! Standard output, written in large pieces. A reader that goes away is not an error.
 
 use crate::exit::Reader;
 use std::io::{self, Write as _};
 
-/// Bytes that are gathered before they are written.
+/// Bytes gathered before a write.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Where data goes. After the reader has gone, or a write has failed, nothing more is written.
+/// The output. After the reader has gone or a write has failed, nothing more is written.
 pub(super) struct Out {
     buffer: Vec<u8>,
     state: State,
@@ -29,7 +29,7 @@ impl Out {
         self.with(|buffer| buffer.extend_from_slice(bytes));
     }
 
-    /// Has something append to it.
+    /// Lets `append` add to the buffer, and writes it when it is large enough.
     pub(super) fn with(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
         append(&mut self.buffer);
         if self.buffer.len() >= PIECE_BYTES {
@@ -56,7 +56,7 @@ impl Out {
         self.buffer.clear();
     }
 
-    /// Whether there is no point in going on.
+    /// Whether there is no point in continuing.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, State::Gone | State::Failed(_))
     }
@@ -64,7 +64,7 @@ impl Out {
     /// Writes the rest.
     ///
     /// # Errors
-    /// Some of it could not be written, for a reason other than that nobody reads it any more.
+    /// A write failed for a reason other than a reader that went away.
     pub(super) fn finish(mut self) -> anyhow::Result<Reader> {
         self.flush();
         match self.state {

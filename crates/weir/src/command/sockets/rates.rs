@@ -1,22 +1,22 @@
-//! What moved between two polls, connection by connection.
+//! Changes between two polls, socket by socket.
 
 use record::SocketRecord;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What moved since the last poll that saw the socket.
+/// Changes since the last poll that saw the socket.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Moved {
-    /// Of a connection.
+    /// For connections only.
     pub(super) rates: Option<Rates>,
-    /// Packets that the socket has dropped, per second.
+    /// Packets that the socket dropped, per second.
     pub(super) drops_per_sec: Option<f64>,
 }
 
-/// Per second, from the counters of two polls.
+/// Rates per second, from the counters of two polls.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Rates {
-    /// Bytes sent, retransmissions included.
+    /// Bytes sent, including retransmissions.
     pub(super) sent_bytes: f64,
     pub(super) received_bytes: f64,
     pub(super) segs_out: f64,
@@ -24,7 +24,7 @@ pub(super) struct Rates {
     pub(super) retrans_segments: f64,
 }
 
-/// The counters of the last poll by cookie, some 64 bytes a connection.
+/// The counters of the last poll by cookie, some 64 bytes per connection.
 #[derive(Default)]
 pub(super) struct History {
     seen: HashMap<u64, Seen>,
@@ -52,7 +52,7 @@ struct Counters {
 impl Counters {
     fn of(record: &SocketRecord<'_>) -> Option<Counters> {
         Some(Counters {
-            // Linux before 4.19 counts only what was acknowledged.
+            // Linux before 4.19 counts only acknowledged bytes.
             sent_bytes: record.bytes_sent.or(record.bytes_acked)?,
             received_bytes: record.bytes_received?,
             segs_out: record.segs_out?,
@@ -61,7 +61,7 @@ impl Counters {
         })
     }
 
-    /// The counters of segments have 32 bits in the kernel and wrap.
+    /// Handles wrapping: segment counters have 32 bits in the kernel.
     fn per_second_since(self, before: Counters, elapsed: Duration) -> Option<Rates> {
         let seconds = elapsed.as_secs_f64();
         let rate = |more: u64| more as f64 / seconds;
@@ -77,19 +77,19 @@ impl Counters {
 }
 
 impl History {
-    /// Begins a poll, and forgets what the last one did not see.
+    /// Begins a poll, and forgets the sockets that the last one did not see.
     pub(super) fn begin_poll(&mut self) {
         let last = self.poll;
         self.seen.retain(|_, seen| seen.poll == last);
         self.poll += 1;
     }
 
-    /// Since when a connection has been seen.
+    /// How long a connection has been seen.
     pub(super) fn age(&self, cookie: u64, now: Instant) -> Option<Duration> {
         self.seen.get(&cookie).map(|seen| now.saturating_duration_since(seen.first))
     }
 
-    /// Takes the counters of this poll, and says what they gained since the last one.
+    /// Stores the counters of this poll, and returns the change since the last one.
     pub(super) fn note(&mut self, cookie: u64, record: &SocketRecord<'_>, now: Instant) -> Moved {
         let before = self.seen.get(&cookie).copied();
         let first = before.map_or(now, |seen| seen.first);
@@ -102,7 +102,7 @@ impl History {
         let drops = drops.zip(before.drops).filter(|_| !elapsed.is_zero());
         Moved {
             rates: rates.and_then(|(now, before)| now.per_second_since(before, elapsed)),
-            // 32 bits in the kernel, which wrap.
+            // The kernel's counter has 32 bits and wraps.
             drops_per_sec: drops
                 .map(|(now, before)| f64::from(now.wrapping_sub(before)) / elapsed.as_secs_f64()),
         }

@@ -1,4 +1,4 @@
-//! `--read`: what a capture holds, instead of the running kernel.
+//! `--read`: shows a capture instead of the running kernel.
 
 mod report;
 
@@ -19,7 +19,7 @@ use wire::DecodeError;
 use wire::capture::{self, Captured, Meaning, Reader, Replies};
 use wire::inet_diag::{SocketMessage, State, States, decode};
 
-/// A file in memory that holds something of sockets, or nothing at all.
+/// A file in memory that holds socket messages, or nothing at all.
 pub(super) struct Capture {
     bytes: Vec<u8>,
 }
@@ -28,7 +28,7 @@ impl Capture {
     /// Reads a file, `-` for standard input.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a capture: nothing in it can be decoded.
+    /// The file cannot be read, or is not a capture because nothing in it can be decoded.
     pub(super) fn open(path: &Path) -> anyhow::Result<Capture> {
         let shown = path.display();
         let bytes = content(path).map_err(|error| refused::unreadable(path, &error))?;
@@ -51,10 +51,10 @@ impl Capture {
         }
     }
 
-    /// Hands on every TCP socket, and says what else there is. Broken parts are counted.
+    /// Hands on every TCP socket, and reports what else the file holds. Broken parts are counted.
     ///
     /// # Errors
-    /// The file is not a capture, which [`Capture::open`] has found out before.
+    /// The file is not a capture. [`Capture::open`] has already checked that.
     pub(super) fn read(
         &self,
         args: &Args,
@@ -103,7 +103,7 @@ impl Capture {
     }
 }
 
-/// The TCP socket that a message describes, as it is or at its end. What else the message is, is noted.
+/// The TCP socket that a message describes, live or at its close. Other messages go into the report.
 fn socket_in<'a>(
     captured: &Captured<'a>,
     replies: &mut Replies,
@@ -121,7 +121,7 @@ fn socket_in<'a>(
     decode(captured.message.body).map(|socket| Some((kind, socket)))
 }
 
-/// Why a file is not a capture: nothing in it can be decoded, and something should. An empty capture is one.
+/// Why a file is not a capture: it is not empty, and nothing in it can be decoded. An empty file is a capture.
 fn first_error_of_nothing(reader: Reader<'_>) -> Option<DecodeError> {
     let (mut replies, mut unused) = (reader.replies(), Report::default());
     let mut first = None;
@@ -134,9 +134,9 @@ fn first_error_of_nothing(reader: Reader<'_>) -> Option<DecodeError> {
     first
 }
 
-/// Whether sockets in this state are asked for. A state that is not known here has no name by which it could be left out, so
-/// it goes with everything that names do not cover (bit 0, see [`States::ALL`]). Replies say of bound sockets, which have a
-/// bit of their own in requests, that they are closed.
+/// Whether sockets in this state are wanted. An unknown state has no name that a filter could exclude, so it is wanted whenever
+/// all unnamed states are (bit 0, see [`States::ALL`]). Replies report bound sockets, which have their own bit in requests, as
+/// closed.
 fn wants(states: States, state: State) -> bool {
     states.contains(state)
         || match state {
@@ -146,7 +146,7 @@ fn wants(states: States, state: State) -> bool {
         }
 }
 
-/// Says where the filter runs.
+/// Explains where the filter runs.
 pub(super) fn explain(filter: &Filter) -> Explanation {
     let part = filter.to_string();
     Explanation {

@@ -1,4 +1,4 @@
-//! `--receive`: the other end of a UDP sink.
+//! `--receive`: the receiving end of a UDP sink.
 
 use super::args::{Args, tell};
 use super::out::Out;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCod
         refused(format!("cannot listen on udp://{listen}"), Wanted::Udp(listen), &error)
     })?;
 
-    // The port that was asked for may be 0: any.
+    // Show the bound port: the requested one may be 0, which means any.
     let bound = match local_address(receiver.socket()) {
         Some(LocalAddress::Inet(bound)) => bound,
         _ => listen,
@@ -84,7 +84,7 @@ fn poll_text(report: &StreamReport, poll: Option<u64>, host: Option<&str>) -> St
     )
 }
 
-/// Says what came and what did not, stream by stream.
+/// Reports what arrived and what did not, stream by stream.
 fn verdict(args: &Args, receiver: &mut Receiver) -> ExitCode {
     let counts = receiver.counts();
     let mut missing = counts.evicted_records_missing;

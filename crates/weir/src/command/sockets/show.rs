@@ -1,4 +1,4 @@
-//! Prints polls: as tables, or as records while they come.
+//! Prints polls: as tables, or as records while they arrive.
 
 use super::args::{Args, Show, rows_of_terminal, tell};
 use super::assemble::{Counts, Take};
@@ -12,7 +12,7 @@ use sockets::Transport;
 use sys::clock::realtime_ns;
 use text::{plural, time_of_day};
 
-/// What one poll or several are printed with.
+/// Prints one poll or several.
 pub(super) struct Printer {
     out: Out,
     form: Form,
@@ -27,11 +27,11 @@ enum Form {
 /// How one table follows another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Screen {
-    /// There is only one.
+    /// There is only one table.
     Once,
-    /// One below the other.
+    /// Each below the one before.
     Below,
-    /// Each takes the place of the one before.
+    /// Each replaces the one before.
     Redrawn,
 }
 
@@ -66,10 +66,10 @@ impl Printer {
         Ok(Printer { out, form })
     }
 
-    /// What follows is of another protocol, whose table has other columns.
+    /// Switches to another protocol, whose table has other columns.
     ///
     /// # Errors
-    /// The command line does not fit it.
+    /// The command line does not fit this protocol.
     pub(super) fn turn_to(&mut self, args: &Args, transport: Transport) -> anyhow::Result<()> {
         if let Form::Table { table, .. } = &mut self.form
             && let Show::Table { columns, details, sort, direction } = args.show(transport)?
@@ -80,7 +80,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints what was gathered, and says how much it is.
+    /// Prints what was gathered, and how much it is.
     pub(super) fn end_of_poll(&mut self, counts: &Counts) {
         match &mut self.form {
             Form::Records(_) | Form::Summary(_) => tell_malformed(counts),
@@ -110,7 +110,7 @@ impl Printer {
         self.out.flush();
     }
 
-    /// Whether nobody reads it any more.
+    /// Whether the reader has gone or a write has failed.
     pub(super) fn is_over(&self) -> bool {
         self.out.is_over()
     }
@@ -118,7 +118,7 @@ impl Printer {
     /// Ends the output.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The output cannot be written.
     pub(super) fn finish(mut self) -> anyhow::Result<Reader> {
         match &mut self.form {
             Form::Records(encoder) => self.out.with(|buffer| encoder.end(buffer)),
@@ -144,7 +144,7 @@ impl Take for Printer {
 
 /// Redraws the terminal: title, as many rows as fit, and the summary.
 fn redraw(table: &mut Table, look: &Look, summary: &str, out: &mut Out) {
-    // Summary, and the line that the cursor is left on.
+    // The summary, and the line that the cursor is left on.
     const OTHER_LINES: usize = 2;
     let lines = rows_of_terminal().map_or(usize::MAX, |height| height.saturating_sub(OTHER_LINES));
     out.push(b"\x1b[H\x1b[J");
@@ -182,7 +182,7 @@ pub(super) fn tell_malformed(counts: &Counts) {
     }
 }
 
-/// Says which columns had no room.
+/// Reports columns that did not fit.
 pub(super) fn tell_left_out(columns: &[&str]) {
     if !columns.is_empty() {
         tell(format_args!("no room for {}", columns.join(", ")));

@@ -1,4 +1,4 @@
-//! What was asked to be shown: columns of the table by name, or fields of the record.
+//! What the user asked to see: columns of the table by name, or fields of the record.
 
 use super::columns::{self, Column, Key, View};
 use crate::exit::Failure;
@@ -8,9 +8,9 @@ use text::{Align, Tint};
 
 /// One column of a table.
 pub(super) enum Shown {
-    /// One of ours.
+    /// A predefined column.
     Column(&'static Column),
-    /// A field of the record, as it is.
+    /// A field of the record, unchanged.
     Field { field: &'static Field, encoder: Encoder, scratch: Vec<u8> },
 }
 
@@ -51,7 +51,7 @@ impl Shown {
         }
     }
 
-    /// Whether it shows an address with a port, which is cut in the middle where there is no room.
+    /// Whether it shows an address with a port, which is cut in the middle when space is short.
     pub(super) fn is_address(&self) -> bool {
         matches!(self.name(), "local" | "peer")
     }
@@ -73,7 +73,7 @@ impl Shown {
         }
     }
 
-    /// What the row is sorted by.
+    /// The sort key of the row.
     pub(super) fn key(&mut self, view: &View<'_>) -> Key {
         match self {
             Shown::Column(column) => (column.key)(view),
@@ -99,7 +99,7 @@ fn field_text<'s>(encoder: &mut Encoder, scratch: &'s mut Vec<u8>, view: &View<'
     str::from_utf8(scratch).unwrap_or_default().trim_end_matches('\n')
 }
 
-/// A column by name, or a field as one.
+/// The column or field of this name, as a column.
 pub(super) fn column(name: &str) -> anyhow::Result<Shown> {
     if let Some(column) = columns::find(name) {
         return Ok(Shown::Column(column));
@@ -110,7 +110,7 @@ pub(super) fn column(name: &str) -> anyhow::Result<Shown> {
     }
 }
 
-/// Columns by the names of columns, fields and groups of fields.
+/// The columns for names of columns, fields and field groups.
 pub(super) fn columns(names: &str) -> anyhow::Result<Vec<Shown>> {
     let mut shown = Vec::new();
 
@@ -130,7 +130,7 @@ pub(super) fn columns(names: &str) -> anyhow::Result<Vec<Shown>> {
     }
 }
 
-/// Fields by the names of columns, fields and groups, in their order; a leading `-` takes away.
+/// The fields for names of columns, fields and groups, in the order given; a leading `-` removes.
 pub(super) fn fields(names: &str) -> anyhow::Result<Vec<&'static Field>> {
     let mut plain = Vec::new();
 

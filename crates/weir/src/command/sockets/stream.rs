@@ -1,4 +1,4 @@
-//! Records that are printed one by one, as they come.
+//! Records printed one by one, as they arrive.
 
 use super::args::{Args, Show};
 use super::columns::View;
@@ -21,7 +21,7 @@ enum Form {
 }
 
 impl Stream {
-    /// As the command line says; what is to be sorted is refused.
+    /// Makes the form that the command line asks for. Refuses sorting.
     ///
     /// # Errors
     /// The command line is wrong.
@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    /// Appends the totals of a poll, where there is a place for them.
+    /// Appends the totals of a poll, if the form has a place for them.
     pub(super) fn totals(&mut self, totals: &PollTotals<'_>, out: &mut Vec<u8>) {
         if let Form::Records(encoder) = &mut self.form {
             encoder.totals(totals, out);

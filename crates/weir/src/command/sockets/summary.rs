@@ -1,4 +1,4 @@
-//! `--summary`: how many sockets of each protocol there are in each state.
+//! `--summary`: the number of sockets by protocol and state.
 
 use record::{AddressFamily, SocketRecord, SocketState};
 use std::collections::BTreeMap;

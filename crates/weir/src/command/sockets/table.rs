@@ -1,4 +1,4 @@
-//! Rows for people: kept as short texts, sorted, and fitted to the width of the terminal.
+//! Rows for people: kept as short texts, sorted, and fitted to the terminal's width.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use super::shown::Shown;
 use std::cmp::Ordering;
 use text::{Align, Ink, Tint};
 
-/// Order of the rows.
+/// Sort direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Direction {
     Ascending,
@@ -20,26 +20,26 @@ pub(super) enum Direction {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) ink: Ink,
-    /// Longest line; `None` for any.
+    /// Longest line; `None` for no limit.
     pub(super) width: Option<usize>,
-    /// Whether columns may be left out where the line is too long.
+    /// Whether columns may be left out if the line is too long.
     pub(super) may_drop_columns: bool,
     pub(super) has_title: bool,
 }
 
-/// A row: its cells one behind the other, each behind a character for its tint and before a tab.
+/// A row: its cells one after another, each preceded by a character for its tint and followed by a tab.
 struct Row {
     key: Key,
     cookie: u64,
     cells: Box<str>,
 }
 
-/// How wide a column is.
+/// A column's width.
 #[derive(Clone, Copy)]
 struct Width {
-    /// In characters.
+    /// Full width, in characters.
     full: usize,
-    /// To which it may be cut, if it is one of addresses.
+    /// The width to which it may be cut, if it shows addresses.
     least: usize,
 }
 
@@ -57,7 +57,7 @@ impl Width {
 /// The rows of one poll.
 pub(super) struct Table {
     columns: Vec<Shown>,
-    /// What stands below each row, as `name:value`.
+    /// The columns below each row, shown as `name:value`.
     details: Vec<Shown>,
     /// Widest cell of each column so far, in characters.
     widths: Vec<Width>,
@@ -68,13 +68,13 @@ pub(super) struct Table {
 }
 
 const BETWEEN: &str = "  ";
-/// In front of what stands below a row.
+/// Indent of the lines below a row.
 const INDENT: &str = "        ";
-/// Addresses are cut to this many characters first: an IPv4 address in IPv6 form has room.
+/// Addresses are cut to this many characters first, which is enough for an IPv4 address in IPv6 form.
 const ADDRESS_ENOUGH: usize = 30;
-/// They are not cut below this many: any IPv4 address with its port has room, also one in IPv6 form (see [`shorten`]).
+/// Addresses are never cut below this, so that any IPv4 address with its port fits, even in IPv6 form (see [`shorten`]).
 const ADDRESS_MIN: usize = 22;
-/// Columns above this weight stay until addresses are cut to the least.
+/// Columns above this weight stay until addresses are cut to the minimum.
 const WEIGHT_LOW: u8 = 5;
 /// Weight of the column that rows are sorted by.
 const WEIGHT_SORTED: u8 = 11;
@@ -91,7 +91,7 @@ impl Table {
         Table { columns, details, widths, sort, direction, rows, line }
     }
 
-    /// Forgets the rows, not the widths: they stay where they are while it is watched.
+    /// Drops the rows but keeps the widths, so that columns stay in place while watching.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
     }
@@ -111,7 +111,7 @@ impl Table {
         });
     }
 
-    /// Appends the title and as many rows as `lines_max` lines have room for.
+    /// Appends the title and as many rows as fit into `lines_max` lines.
     pub(super) fn render(&mut self, look: &Look, lines_max: usize, out: &mut Out) -> Rendered {
         let direction = self.direction;
         self.rows.sort_by(|a, b| order(&a.key, &b.key, direction).then(a.cookie.cmp(&b.cookie)));
@@ -142,14 +142,14 @@ impl Table {
     }
 }
 
-/// What had no room.
+/// What did not fit.
 pub(super) struct Rendered {
-    /// Names of columns.
+    /// Names of the columns left out.
     pub(super) left_out: Vec<&'static str>,
     pub(super) rows_below: usize,
 }
 
-/// Appends lines of `name:value`, where there is a value, no longer than the width.
+/// Appends lines of `name:value` for present values, no longer than the width.
 fn put_details<'a>(
     details: &[Shown],
     cells: impl Iterator<Item = &'a str>,
@@ -182,7 +182,7 @@ fn put_details<'a>(
     }
 }
 
-/// Rows that are printed as they come, in columns of the usual width.
+/// Rows printed as they arrive, in columns of their usual width.
 pub(super) struct Lines {
     columns: Vec<Shown>,
     layout: Layout,
@@ -209,7 +209,7 @@ impl Lines {
         line
     }
 
-    /// Names of columns that had no room.
+    /// Names of columns that did not fit.
     pub(super) fn left_out(&self) -> Vec<&'static str> {
         self.layout.left_out(&self.columns)
     }
@@ -245,7 +245,7 @@ fn order(a: &Key, b: &Key, direction: Direction) -> Ordering {
     }
 }
 
-/// Tints of cells, and the character that stands for each in a row.
+/// Tints of cells, and the character for each in a row.
 const MARKS: [(&str, Tint); 6] = [
     (" ", Tint::Plain),
     (".", Tint::Dim),
@@ -263,7 +263,7 @@ fn tint_of(mark: &str) -> Tint {
     MARKS.iter().find(|(known, _)| *known == mark).map_or(Tint::Plain, |(_, tint)| *tint)
 }
 
-/// Where each column stands.
+/// The place of each column.
 struct Layout {
     places: Vec<Option<Place>>,
     ink: Ink,
@@ -278,7 +278,7 @@ struct Place {
 }
 
 impl Layout {
-    /// The column that rows are sorted by stays for as long as the addresses do.
+    /// Fits the columns. The column that rows are sorted by stays as long as the addresses do.
     fn new(columns: &[Shown], widths: &[Width], sort: Option<&str>, look: &Look) -> Layout {
         let mut widths: Vec<Option<Width>> = widths.iter().copied().map(Some).collect();
         if let Some(limit) = look.width {
@@ -357,8 +357,8 @@ fn pad(text: &str, place: &Place, line: &mut String) {
     }
 }
 
-/// Makes the columns fit: the longest addresses become shorter, then the least important columns go, then addresses become
-/// as short as they may be, and then other columns go.
+/// Makes the columns fit: first the longest addresses get shorter, then the least important columns go, then addresses shrink
+/// to their minimum, and then other columns go.
 fn fit(
     columns: &[Shown],
     weights: &[u8],
@@ -381,8 +381,8 @@ fn length(widths: &[Option<Width>]) -> usize {
     total.saturating_sub(BETWEEN.len())
 }
 
-/// Takes characters from the widest column of addresses, one by one, so that all share what must go. None becomes narrower than
-/// `enough`, or than it may be.
+/// Takes characters one by one from the widest address column, so that all share the cut. None becomes narrower than `enough`
+/// or its own minimum.
 fn cut_addresses(columns: &[Shown], widths: &mut [Option<Width>], limit: usize, enough: usize) {
     while length(widths) > limit {
         let addresses = columns.iter().zip(&mut *widths).filter(|(column, _)| column.is_address());
@@ -396,7 +396,8 @@ fn cut_addresses(columns: &[Shown], widths: &mut [Option<Width>], limit: usize, 
     }
 }
 
-/// Leaves out columns, the lowest weight first and of equal ones the last, except those above a limit and the last one.
+/// Leaves out columns: the lowest weight first, and the last one among equals. Columns above `weight_max` and the last
+/// remaining column stay.
 fn drop_columns(weights: &[u8], widths: &mut [Option<Width>], limit: usize, weight_max: u8) {
     while length(widths) > limit && widths.iter().flatten().count() > 1 {
         let shown = weights.iter().zip(&mut *widths).filter(|(_, width)| width.is_some());
@@ -407,14 +408,14 @@ fn drop_columns(weights: &[u8], widths: &mut [Option<Width>], limit: usize, weig
     }
 }
 
-/// An IPv4 address in IPv6 form without what all of them begin with: `[::ffff:192.0.2.10]:443` becomes `…192.0.2.10:443`.
+/// Shortens an IPv4 address in IPv6 form by the common prefix: `[::ffff:192.0.2.10]:443` becomes `…192.0.2.10:443`.
 fn mapped(text: &str) -> Option<String> {
     let (address, port) = text.strip_prefix("[::ffff:")?.split_once(']')?;
-    // Others may begin so too, and have no IPv4 address behind it.
+    // Other addresses may begin the same way without an IPv4 address after it.
     address.contains('.').then(|| format!("…{address}{port}"))
 }
 
-/// Makes an address shorter; the port stays whole. One that is not [`mapped`] loses its middle.
+/// Shortens an address but keeps the port whole. An address that is not [`mapped`] loses its middle.
 fn shorten(text: &str, width: usize) -> String {
     if let Some(short) = mapped(text) {
         return short;

@@ -12,7 +12,7 @@ use sys::clock::realtime_ns;
 use text::plural;
 use wire::capture::{Format, Writer};
 
-/// A capture that is being written.
+/// A capture being written.
 pub(super) struct CaptureFile {
     path: PathBuf,
     file: Box<dyn Write>,
@@ -26,7 +26,7 @@ impl CaptureFile {
     /// Creates the file, or overwrites it.
     ///
     /// # Errors
-    /// It cannot be created, or is the terminal.
+    /// The file cannot be created, or it is the terminal.
     pub(super) fn create(args: &Args, path: &Path) -> anyhow::Result<CaptureFile> {
         let file: Box<dyn Write> = if path == Path::new("-") {
             if io::stdout().is_terminal() {
@@ -46,19 +46,19 @@ impl CaptureFile {
         Ok(CaptureFile { path: path.to_owned(), file, writer, scratch, written: 0, failure: None })
     }
 
-    /// Ends the file, and says what is in it.
+    /// Ends the file, and reports what is in it.
     ///
     /// # Errors
-    /// Something could not be written.
+    /// A write failed.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.writer.end(realtime_ns(), &mut self.scratch);
         self.finish_without_end()
     }
 
-    /// The same for what is not whole: a reader of the file misses the end of the dump, and says so.
+    /// Ends a file that is incomplete: without the end of the dump, which a reader notices and reports.
     ///
     /// # Errors
-    /// Something could not be written.
+    /// A write failed.
     pub(super) fn finish_without_end(mut self) -> anyhow::Result<()> {
         self.write();
         if self.failure.is_none() {
@@ -96,7 +96,7 @@ impl Take for CaptureFile {
     }
 }
 
-/// The format by the name on the command line.
+/// Parses the name of a format.
 pub(super) fn parse_format(text: &str) -> Result<Format, String> {
     match text {
         "ss" => Ok(Format::Ss),

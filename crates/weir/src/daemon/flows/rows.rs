@@ -73,7 +73,8 @@ impl Rows {
         self.every = every;
     }
 
-    /// Begins a tick. Returns the interval at which the analysis should report flows, when reporting begins or the interval changes.
+    /// Begins a tick. When reporting begins or its interval changes, returns the interval at which the analysis should report
+    /// flows.
     pub(super) fn begin_tick(&mut self, moment: Moment) -> Option<Duration> {
         self.moment = moment;
         self.room = [ROWS_MAX; 2];

@@ -1,4 +1,4 @@
-//! What a capture holds besides the sockets that are shown, and what it lacks.
+//! What a capture holds besides the shown sockets, and what it lacks.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use wire::capture::{Asked, Failure, Meaning, Protocol, Reader, Replies};
 /// `ENOENT` and `ESTALE`: the kernel has no socket of this identity.
 const NOT_FOUND: [i32; 2] = [2, 116];
 
-/// Everything that is said of a file once it is read.
+/// Everything to report about a file after reading it.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(in crate::command::sockets) struct Report {
     broken: BTreeMap<&'static str, u64>,
@@ -36,7 +36,7 @@ impl Report {
             {
                 self.not_found += 1;
             }
-            // Nothing is read by it.
+            // A destroy request reads nothing, so its failure does not matter.
             Meaning::Failed(Failure { asked: Asked::Destroy, .. }) => {}
             Meaning::Failed(Failure { protocol, asked, errno }) => {
                 *self.failed.entry((protocol, asked, errno)).or_default() += 1;
@@ -61,8 +61,7 @@ impl Report {
         self.is_cut = reader.is_cut();
     }
 
-    /// Whether every TCP socket that the kernel was asked for can be in the file. What became of other protocols does not
-    /// count.
+    /// Whether the file can hold every TCP socket that the kernel was asked for. Other protocols do not count.
     pub(in crate::command::sockets) fn is_whole(&self) -> bool {
         let may_be_tcp =
             |protocol: &Option<Protocol>| protocol.is_none_or(|it| it == Protocol::Tcp);
@@ -73,7 +72,7 @@ impl Report {
         !is_damaged && !is_lossy && self.untold == 0 && !lacks_answers
     }
 
-    /// One line for each thing there is to say.
+    /// One line for each thing to report.
     pub(in crate::command::sockets) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.put_left_out(&mut lines);
@@ -177,7 +176,7 @@ fn sockets_of(protocol: Option<Protocol>) -> String {
 
 fn reason(asked: Asked, errno: i32) -> String {
     match (asked, errno) {
-        // What the kernel says of a protocol that it has no diagnosis of; its usual text speaks of files.
+        // ENOENT means that the kernel has no diagnostics for the protocol; the usual text speaks of files.
         (Asked::Dump, 2) => "the kernel cannot list them (ENOENT)".to_owned(),
         _ => io::Error::from_raw_os_error(errno).to_string(),
     }
