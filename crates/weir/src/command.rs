@@ -1,4 +1,4 @@
-//! The commands: what each takes, and what it does with it. One module each, of the command's name.
+//! The commands: what each takes, and what it does. One module per command, named like it.
 
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -1,4 +1,4 @@
-//! `weir completions`: what a shell needs to complete commands and options.
+//! `weir completions`: a shell script that completes commands and options.
 
 use crate::{Cli, exit};
 use clap::{CommandFactory, ValueEnum};

@@ -1,4 +1,4 @@
-//! `weir config`: is a file right, what does it mean, what could it say.
+//! `weir config`: checks a file, shows what it means, and prints an example with every key.
 
 use crate::allowed::users;
 use crate::command::doctor::{self, Host};
@@ -51,7 +51,7 @@ struct ShowArgs {
     json: bool,
 }
 
-/// A whole file with every key, commented.
+/// A complete file with every key, commented.
 const EXAMPLE: &str = include_str!("config/example.toml");
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -74,10 +74,10 @@ struct Which {
 }
 
 impl Which {
-    /// The file, or the files of the folder. `failure` is for one that can be no configuration.
+    /// Reads the file, or the files of the folder. `failure` is the exit code if it cannot be a configuration.
     fn read(&self, failure: Failure) -> anyhow::Result<Sources> {
         let named = self.file.as_ref().or(self.config.as_ref()).cloned();
-        // Not by clap, to which a variable would contradict the file on the command line.
+        // Not through clap, which would report a conflict between the variable and the file on the command line.
         let named = named.or_else(|| std::env::var_os("WEIR_CONFIG").map(PathBuf::from));
         let file = named.unwrap_or_else(|| "weir.toml".into());
         Sources::read(&file).map_err(|error| unreadable(error, failure))
@@ -148,7 +148,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     exit::print_and_end(&result, code)
 }
 
-/// Everything that is found on this host, the worst first.
+/// All findings on this host, worst first.
 fn examine(host: &Host, config: &Config) -> Vec<Finding> {
     let mut findings = config.examine_host();
     if let Err(error) = users(&config.admin.socket_users) {
@@ -161,7 +161,7 @@ fn examine(host: &Host, config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// What a right file means for the host.
+/// What a valid file means for the host.
 fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     let mut out = String::new();
     let targets: usize = config.listeners.iter().map(|listener| listener.targets.len()).sum();
@@ -197,7 +197,7 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
 
     let largest = budget.listeners.iter().map(|listener| listener.kernel_receive_bytes);
     let largest = largest.chain(budget.sockets.iter().map(|one| one.kernel_receive_bytes)).max();
-    // The kernel doubles what is asked for, and clamps it before (net/core/sock.c).
+    // The kernel clamps the requested size and then doubles it (net/core/sock.c).
     let needed = largest.unwrap_or(0).div_ceil(2);
     match rmem_max {
         Some(max) if max >= needed => {
@@ -216,7 +216,7 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     out
 }
 
-/// A line for each thing that takes memory.
+/// One line for each user of memory.
 fn shares(budget: &Budget) -> String {
     let mut out = String::new();
     let mut line = |text: std::fmt::Arguments<'_>| {
@@ -308,7 +308,7 @@ mod tests {
     fn the_example_has_every_key() {
         let mut header = "";
         let mut found = Vec::new();
-        // What needs a kind of sink that a build may be without is not uncommented above.
+        // Kinds of sinks that a build may lack stay commented out above; take their keys too.
         let plain = |line: &'static str| line.trim_start_matches("#: ").trim_start_matches("#+ ");
         for line in EXAMPLE.lines().map(plain) {
             if line.starts_with('[') {

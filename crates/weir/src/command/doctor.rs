@@ -33,7 +33,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Everything that is found on a host, for a configuration; the worst first.
+/// All findings on a host for a configuration, worst first.
 pub(crate) fn examine(host: &Host, config: Option<&Config>) -> Vec<Finding> {
     let mut findings = Vec::new();
     process::examine(host, config, &mut findings);
@@ -56,7 +56,7 @@ fn udp_listeners(config: &Config) -> impl Iterator<Item = (&ListenerConfig, &Udp
     config.listeners.iter().filter_map(|listener| Some((listener, listener.udp()?)))
 }
 
-/// Reads a file for a command that only works with a right one.
+/// Loads a file for a command that needs a valid one.
 pub(crate) fn load(path: &Path) -> anyhow::Result<Config> {
     Config::load(path).map_err(|error| unreadable(error, Failure::Config))
 }
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     exit::print_and_end(&result, verdict)
 }
 
-/// The findings for people: a line for what is, and below it why it matters and what fixes it.
+/// The findings for people: one line each, and below it why it matters and what fixes it.
 pub(crate) fn text(findings: &[Finding]) -> String {
     let mut out = String::new();
     for finding in findings {
@@ -102,7 +102,7 @@ pub(crate) fn text(findings: &[Finding]) -> String {
     out
 }
 
-/// Findings in lines that fit the terminal, and in its colors.
+/// The findings folded to the terminal's width and with its colors.
 pub(crate) fn for_people(text: &str) -> String {
     let tint = |line: &str| match line.split_whitespace().next() {
         Some("ERROR") => Tint::Alarm,

@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return sflow::run(args);
     }
     let options = options(args)?;
-    // Not the one of the standard library, which reads ahead of those who wait for the descriptor.
+    // Not the standard library's stdin: its buffer would read ahead of a poll on the descriptor.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stop = stop_flag()?;
     let progress = Progress::default();
@@ -199,7 +199,7 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
         return Ok(Rate::Max);
     }
 
-    // A number without a unit is a rate of datagrams.
+    // A number without a unit is a datagram rate.
     let rate = match parse_count(text.strip_suffix("/s").unwrap_or(text)) {
         Ok(datagrams) => Rate::DatagramsPerSec(datagrams),
         Err(UnitError::UnknownUnit { .. }) => Rate::BitsPerSec(parse_bit_rate(text)?),

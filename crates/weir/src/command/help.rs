@@ -1,4 +1,4 @@
-//! `weir help`: what a command is for and takes, as its `--help` says it.
+//! `weir help`: prints what `COMMAND --help` prints.
 
 use crate::screen::Room;
 use crate::{exit, parse};
@@ -22,9 +22,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let words = args.words.iter().map(String::as_str);
     match parse(["weir"].into_iter().chain(words).chain(["--help"]).map(OsString::from)) {
-        // What `--help` prints is an error to clap.
+        // To clap, the output of `--help` is an error.
         Err(said) => Ok(exit::usage(&said)),
-        // A command that takes every word says itself what it is.
+        // A command that accepts any word explains itself.
         Ok(cli) => crate::run(&cli),
     }
 }

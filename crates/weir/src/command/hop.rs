@@ -1,4 +1,4 @@
-//! `weir hop`: what two Weirs need for a repaired link between them.
+//! `weir hop`: prepares a repaired link between two Weirs.
 
 use crate::exit::Failure;
 use anyhow::Context;

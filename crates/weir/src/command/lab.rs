@@ -1,4 +1,4 @@
-//! `weir lab`: experiments in networks of the program's own.
+//! `weir lab`: experiments in networks that the program creates.
 
 mod flows;
 mod privilege;
@@ -53,7 +53,7 @@ struct Out {
     overwrite: bool,
 }
 
-/// An experiment under way: when it began, where its report goes, and whether it is to end early.
+/// A running experiment: when it began, where its report goes, and whether it should end early.
 struct Running {
     beginning: Beginning,
     folder: Folder,
@@ -61,7 +61,7 @@ struct Running {
 }
 
 impl Running {
-    /// Begins it. Starts a thread: privileges are acquired before.
+    /// Begins an experiment. This starts a thread, so acquire privileges before.
     fn begin(out: &Out, name: &str) -> anyhow::Result<Running> {
         let beginning = beginning();
         let earlier = if out.overwrite { Earlier::IsReplaced } else { Earlier::Stays };
@@ -70,7 +70,7 @@ impl Running {
         Ok(Running { beginning, folder, stop: stop_flag()? })
     }
 
-    /// Writes the report, prints what the user is to see of it, says where the rest is, and ends with the verdict.
+    /// Writes the report, prints `text` and the report's path, and ends with the verdict.
     fn end(
         mut self,
         write: impl FnOnce(&Path) -> Result<Vec<PathBuf>, ReportError>,
@@ -87,19 +87,19 @@ impl Running {
     }
 }
 
-/// The tables of a report, as wide as the terminal, and its sentences in lines that fit it.
+/// The tables of a report, as wide as the terminal, and its sentences folded to fit.
 fn for_people(tables: impl FnOnce(Option<usize>, Ink) -> String) -> String {
     let room = Room::of(&io::stdout());
     room.folded(&tables(room.columns, ink_of(&io::stdout())))
 }
 
-/// An experiment begins now.
+/// The circumstances at the start of an experiment.
 fn beginning() -> Beginning {
     let commit = if COMMIT == "unknown" { "" } else { COMMIT };
     Beginning::now(command_line(), commit)
 }
 
-/// Without what was named before.
+/// Removes repeated values, keeping the first of each.
 fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for value in values {
@@ -110,7 +110,7 @@ fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     kept
 }
 
-/// A folder that cannot be made or written to: whatever the reason, it is not the input that is missing.
+/// The error for a folder that cannot be created or written, whatever the reason. It never means a missing input.
 fn no_folder(error: io::Error) -> anyhow::Error {
     let failure = match error.kind() {
         io::ErrorKind::AlreadyExists => {
@@ -130,7 +130,7 @@ fn report_error(error: ReportError) -> anyhow::Error {
     }
 }
 
-/// The command as one can paste it into a shell.
+/// The command in a form that can be pasted into a shell.
 fn command_line() -> String {
     let words = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
     std::iter::once("weir".to_owned()).chain(words).collect::<Vec<_>>().join(" ")

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let redraws = rewrites_lines(&io::stdout()) && !args.json;
-    // The first answer decides whether there is a daemon at all; after it, a daemon that restarts is waited for.
+    // The first answer decides whether there is a daemon at all. After that, wait for a daemon that restarts.
     let mut latest = Some(fetch_with_body(&args.daemon)?);
     let mut before: Option<Snapshot> = None;
     let mut code = ExitCode::SUCCESS;
@@ -94,7 +94,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
         }
         match fetch_with_body(&args.daemon) {
             Ok(answer) => latest = Some(answer),
-            // Said next to the figures, which stay as they are until the daemon is back.
+            // Shown next to the figures, which stay as they are until the daemon is back.
             Err(error) => say_trouble(
                 &format!("weir: {error}; trying again"),
                 redraws.then(|| Room::of(&io::stdout())),
@@ -103,7 +103,7 @@ fn watch(args: &Args, interval: Duration) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Says it below the figures: again and again in one line where the figures are drawn over, which has this room.
+/// Prints a message below the figures. If the figures are redrawn, it repeatedly overwrites one line, cut to `drawn_over`.
 fn say_trouble(text: &str, drawn_over: Option<Room>) {
     let text = match drawn_over {
         Some(room) => {
@@ -114,12 +114,12 @@ fn say_trouble(text: &str, drawn_over: Option<Room>) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// The text in lines that fit the terminal, and in its colors.
+/// The text folded to the terminal's width and with its colors.
 fn for_people(text: &str) -> String {
     screen::for_people(&io::stdout(), text, tint)
 }
 
-/// What a line of a ledger is about.
+/// The tint of a ledger line.
 pub(crate) fn tint(line: &str) -> Tint {
     let is_inside = line.starts_with(' ');
     match line.split_whitespace().next() {

@@ -1,4 +1,4 @@
-//! `weir man`: the manual, a page for each command.
+//! `weir man`: the manual, one page per command.
 
 use crate::command::version::VERSION;
 use crate::exit::{self, Failure};
@@ -26,11 +26,11 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
 }
 
-/// A page of the manual.
+/// One page of the manual.
 struct Page {
-    /// `weir-config-check`.
+    /// Such as `weir-config-check`.
     name: String,
-    /// Its text, as roff.
+    /// The text, as roff.
     text: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ fn write_all(pages: &[Page], folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the page of a command, and those of the commands below it that are not hidden.
+/// Adds the page of a command and of its visible subcommands.
 fn add_pages(command: &Command, pages: &mut Vec<Page>) -> anyhow::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     let mut text = Vec::new();

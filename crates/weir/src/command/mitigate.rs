@@ -1,4 +1,4 @@
-//! `weir mitigate`: does a BGP speaker take our routes, and the program that ExaBGP starts.
+//! `weir mitigate`: checks that a BGP speaker takes our routes, and runs the program that ExaBGP starts.
 
 use crate::exit::{self, Failure};
 use crate::refused;
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
 use text::units::parse_duration;
 
-/// Between two looks at whether a signal came.
+/// Time between two checks for a signal.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// What the test's attack is called.
+/// The name of the test attack.
 const NAME: &str = "check";
 
 /// Have routers drop attacks, by routes that a BGP speaker announces
@@ -131,7 +131,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     code
 }
 
-/// Waits for the verdict, and while the route stays.
+/// Waits for the verdict, and for as long as the route should stay.
 fn follow(
     args: &CheckArgs,
     entries: &Receiver<Entry>,
@@ -163,7 +163,7 @@ fn follow(
     Ok(code)
 }
 
-/// What a check may do: one route, for as long as it is told.
+/// The policy of a check: one route at most, for the requested time.
 fn policy(args: &CheckArgs) -> Policy {
     let action = match args.next_hop {
         _ if args.flowspec => Action::Flowspec { rate_limit_bytes_per_sec: 0.0 },

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let uids = allowed.iter().map(|user| user.uid).chain([sys::process::effective_uid()]);
     let allowed = Allowed { uids: uids.collect() };
 
-    // The service manager is informed by a socket of its own, which a confined process may not open. Nothing is served before.
+    // The notification needs its own socket, which a confined process may not open. No request is served before confinement.
     ready();
     confine()?;
     say(&banner);
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One end of a pipe that a signal makes readable.
+/// The end of a socket pair that a signal makes readable.
 fn stop_signals() -> io::Result<UnixStream> {
     let (stop, signaled) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {
@@ -108,12 +108,12 @@ fn stop_signals() -> io::Result<UnixStream> {
     Ok(stop)
 }
 
-/// Leaves the user that started this process for another, with the capabilities. Called before the first thread.
+/// Switches to another user and keeps the capabilities. Must be called before the first thread.
 fn become_user(user: &User) -> anyhow::Result<()> {
     let bits = CAPABILITIES.map(|(bit, _)| bit);
     let gid = allowed::group_of(user.uid).unwrap_or(user.uid);
 
-    // While those are effective that the bounding set takes: as another user none is.
+    // Drop the rest of the bounding set while the capability for that is effective: after the switch none is.
     let kept = capability_set(&bits) | capability_set(&[CAP_SETUID, CAP_SETGID]);
     sys::process::keep_capabilities(kept)
         .and_then(|_| sys::process::become_user(user.uid, gid))
@@ -126,7 +126,7 @@ fn become_user(user: &User) -> anyhow::Result<()> {
         })
 }
 
-/// What is kept, and what is lost where it is missing.
+/// The capabilities to keep, and what does not work without each.
 const CAPABILITIES: [(u32, &str); 4] = [
     (
         CAP_SYS_ADMIN,
@@ -144,11 +144,11 @@ const CAPABILITIES: [(u32, &str); 4] = [
     (CAP_NET_BROADCAST, "connections in other namespaces that close between two polls are missing"),
 ];
 
-/// Gives up all but [`CAPABILITIES`], and says what is missing of those. Called before the first thread.
+/// Drops all capabilities but [`CAPABILITIES`], and reports which of those are missing. Must be called before the first thread.
 fn give_up_capabilities() -> anyhow::Result<u64> {
     let kept = sys::process::keep_capabilities(capability_set(&CAPABILITIES.map(|(bit, _)| bit)))
         .and_then(|kept| sys::process::forbid_new_privileges().map(|()| kept))
-        // Other processes of the same user must not get at the capabilities through this process.
+        // Other processes of the same user must not gain the capabilities through this process.
         .and_then(|kept| sys::process::forbid_tracing().map(|()| kept))
         .map_err(io::Error::from)
         .context("cannot drop capabilities")?;
@@ -178,17 +178,17 @@ fn banner(place: &Place, allowed: &[User], kept: u64) -> String {
     format!("namespace helper at {place}, for {}; holds {held}\n", who.join(", "))
 }
 
-/// Tells the service manager, if there is one.
+/// Tells the service manager, if there is one, that the helper is ready.
 fn ready() {
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
-        // One that does not listen finds out by its own timeouts.
+        // Ignore the error: a service manager that does not listen notices by its own timeouts.
         let _ = sd_notify::notify(&[NotifyState::Ready]);
     }
 }
 
-/// Leaves the process what it needs to answer requests, permanently. A call that is not on the list fails instead of ending the
-/// process: a C library that tries another one first goes on, and for the rest a call that fails does no more harm than one
-/// that kills.
+/// Permanently leaves the process only the system calls it needs to answer requests. A forbidden call fails instead of ending
+/// the process, so that a C library can fall back to another call. For everything else, a failing call does no more harm than a
+/// killed process.
 fn confine() -> anyhow::Result<()> {
     let list = [
         Calls::RUN,
@@ -205,7 +205,7 @@ fn confine() -> anyhow::Result<()> {
     })
 }
 
-/// Lines about users that may not ask: one a minute at most.
+/// Log lines about users that may not ask: at most one a minute.
 #[derive(Default)]
 struct Refusals {
     told: Option<Instant>,
@@ -237,7 +237,7 @@ mod tests {
     use std::process::Command;
     use sys::netlink::{Protocol, Socket};
 
-    /// Runs in a process of its own, which is this program again: what is dropped does not come back.
+    /// Runs in a child process, which is this program again: a dropped privilege does not come back.
     #[test]
     fn once_confined_it_reads_files_and_opens_netlink_sockets_and_does_nothing_else() {
         const NAME: &str = "namespace_helper::tests::once_confined_it_reads_files_and_opens_netlink_sockets_and_does_nothing_else";
@@ -260,7 +260,7 @@ mod tests {
         assert!(fs::read_dir("/proc").is_ok() && fs::read_link("/proc/self/ns/net").is_ok());
         assert!(fs::read("/proc/self/mountinfo").is_ok());
         assert!(Socket::open(Protocol::SockDiag).is_ok() && Socket::open(Protocol::Route).is_ok());
-        // What it must not.
+        // What it must not be able to do.
         let refused = |result: io::Result<()>| {
             assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         };

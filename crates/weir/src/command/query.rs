@@ -15,10 +15,10 @@ use std::time::Duration;
 use store::{Error, Limits, NAMED, Named, Parameters, Reader, expand, socket_columns};
 use text::units::{display_duration, parse_duration};
 
-/// Where the quickstart keeps its history.
+/// The folder of the quickstart's history.
 const QUICKSTART_FOLDER: &str = "weir-data/history";
 
-/// What `--around` adds on both sides.
+/// The time that `--around` adds before and after.
 const AROUND: Duration = Duration::from_secs(15 * 60);
 
 /// Ask this machine's history: by name, or in SQL
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     max_rows: usize,
 }
 
-/// What is asked.
+/// The query to run.
 struct Question {
     named: Option<&'static Named>,
     statement: String,
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// What was written, wherever it was; `None` if nothing was.
+/// The query's text from the file or the command line; `None` if there is none.
 fn text_of(args: &Args) -> anyhow::Result<Option<String>> {
     if let Some(path) = &args.file {
         let read = std::fs::read_to_string(path);
@@ -169,7 +169,7 @@ fn parameters(args: &Args) -> anyhow::Result<Parameters> {
     })
 }
 
-/// Where the store is.
+/// The folder of the store.
 fn folder(args: &Args) -> anyhow::Result<PathBuf> {
     if let Some(folder) = &args.store {
         return Ok(folder.clone());
@@ -204,7 +204,7 @@ fn failed(error: Error) -> anyhow::Error {
     })
 }
 
-/// The questions that have a name.
+/// The list of named queries.
 fn list() -> String {
     let width = NAMED.iter().map(|named| named.name.len()).max().unwrap_or_default();
     let mut text = String::new();

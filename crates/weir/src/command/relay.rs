@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The flags that are options of every listener, by their keys.
+/// The flags that become options of every listener, by key.
 fn listener_options(args: &Args) -> [(&'static str, &Option<String>); 6] {
     [
         ("receive_buffer", &args.receive_buffer),
@@ -74,13 +74,13 @@ fn listener_options(args: &Args) -> [(&'static str, &Option<String>); 6] {
     ]
 }
 
-/// The address with the flags as its options; options that it has already go first.
+/// The address with the flags added as options. Options it already has take precedence.
 fn with_options(address: &str, args: &Args) -> String {
     let (_, own) = config::split_options(address);
     let mut text = address.to_owned();
 
     for (key, value) in listener_options(args) {
-        // What waits in a unix socket is charged to its senders: there is no buffer to ask for.
+        // What waits in a unix socket is charged to its senders: there is no receive buffer to set.
         let means_nothing = matches!(key, "receive_buffer" | "receive" | "sockets")
             && ["unix:/", "stdin:", "-"].iter().any(|begin| address.starts_with(begin));
         if let Some(value) = value
@@ -94,7 +94,7 @@ fn with_options(address: &str, args: &Args) -> String {
     text
 }
 
-/// The mistakes as those of the flags that were typed.
+/// Attributes the mistakes to the flags as they were typed.
 fn as_typed(mut errors: Vec<ConfigError>, args: &Args) -> Vec<ConfigError> {
     for error in &mut errors {
         let flag = listener_options(args).into_iter().find_map(|(key, value)| {

@@ -1,4 +1,4 @@
-//! `weir reload`: has the running daemon read its file again, and says what came of it.
+//! `weir reload`: makes the running daemon read its file again, and reports the result.
 
 use crate::ask;
 use crate::exit::{self, Failure};

@@ -48,19 +48,19 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// What flags say, else the environment.
+    /// The values of flags, or else of the environment.
     ///
     /// # Errors
-    /// Wrong values in the environment.
+    /// A value in the environment is wrong.
     pub(crate) fn overrides(&self) -> anyhow::Result<Overrides> {
         let environment = Overrides::from_environment(|name| std::env::var(name).ok())
             .map_err(|errors| invalid(&errors))?;
         let log_format = self.log_format.or(environment.log_format);
-        // At once: what is wrong with the file is said this way too.
+        // Set the log format at once: mistakes in the file are reported in this format too.
         log_format.into_iter().for_each(crate::log::choose);
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for (name, meant) in config::mistyped_variables(names) {
-            // The log does not begin before its level is known, which such a variable may be about.
+            // The log starts only when its level is known, and the mistyped variable may be the one that sets it.
             let _ = writeln!(
                 io::stderr(),
                 "weir: {name} is not a variable that Weir reads. Fix: did you mean {meant}?"
@@ -97,10 +97,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The configuration of a file, or of a folder.
+/// Loads the configuration from a file or a folder.
 ///
 /// # Errors
-/// It cannot be read, or every mistake in it.
+/// It cannot be read, or contains mistakes; all are listed.
 pub(crate) fn load(file: &Path) -> anyhow::Result<Config> {
     Config::load(file).map_err(|error| match error {
         LoadError::Invalid(errors) => invalid(&errors),
@@ -108,7 +108,7 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<Config> {
     })
 }
 
-/// A file that gives no configuration; `failure` is for one that cannot be one.
+/// The error for a file that yields no configuration; `failure` is the exit code if it cannot be one.
 pub(crate) fn unreadable(error: LoadError, failure: Failure) -> anyhow::Error {
     match &error {
         LoadError::Read { error: why, .. } if !error.is_no_configuration() => {

@@ -1,4 +1,4 @@
-//! `weir sink`: does a destination take what a sink would send.
+//! `weir sink`: checks that a destination takes what a sink would send.
 
 use crate::command::run::load;
 use crate::exit::{self, Failure};
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     exit::print_and_end(&result, code)
 }
 
-/// The sink of that name, or the only one.
+/// The sink with this name, or the only one.
 fn named<'c>(config: &'c Config, name: Option<&str>) -> anyhow::Result<&'c SinkConfig> {
     let names: Vec<_> = config.sinks.iter().map(|sink| sink.name.as_str()).collect();
     let found = match (name, config.sinks.as_slice()) {
@@ -119,12 +119,12 @@ fn check(
     Ok(sink::check(connector, test_row(config, sink, id), timeout))
 }
 
-/// What a record says of itself, so that a test record is known as one whatever the sink's fields are.
+/// The identity fields, so that a test record is recognizable whatever the sink's fields are.
 fn identity() -> FieldSet {
     FieldSet::named("identity").unwrap_or(FieldSet::ALL)
 }
 
-/// One row that says what it is.
+/// A row that says it is a test.
 fn test_row(config: &Config, sink: &SinkConfig, id: &str) -> Chunk {
     let about = config.sockets.as_ref();
     let host = Host::read(HostOptions {
@@ -167,7 +167,7 @@ fn test_row(config: &Config, sink: &SinkConfig, id: &str) -> Chunk {
     builder.cut(None).expect("a row was added")
 }
 
-/// What a line about a step says.
+/// The tint of a step's line.
 fn tint(line: &str) -> Tint {
     match line.split_whitespace().nth(1) {
         Some("ok") => Tint::Good,
@@ -211,7 +211,7 @@ fn as_json(sink: &SinkConfig, id: &str, steps: &[Step]) -> String {
     format!("{result:#}\n")
 }
 
-/// What a script can tell apart: a file or folder that this user may not use, or anything else.
+/// The exit code: a file or folder that this user may not use, or anything else.
 fn failure_of(trouble: &Trouble) -> Failure {
     match trouble.what.contains("Permission denied") {
         true => Failure::Permission,

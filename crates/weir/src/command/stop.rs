@@ -1,4 +1,4 @@
-//! `weir stop`: ends the running daemon, and says whether everything was delivered.
+//! `weir stop`: stops the running daemon, and reports whether everything was delivered.
 
 use crate::ask;
 use crate::command::ledger::tint;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Failure::Unavailable.error(format!("{what}. Fix: read its log"))
     })?;
 
-    // Whoever starts the next one finds the addresses free.
+    // So that the addresses are free when the next daemon starts.
     daemon.wait_to_end(args.timeout);
     let text = screen::for_people(&io::stdout(), &said.text(), tint);
     exit::print_and_end(&text, ExitCode::from(said.code))

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
     let stop = stop_flag()?;
     let answers = feed::start(&args.daemon, args.interval);
-    // It is given back as it was, also after a panic.
+    // The terminal is restored as it was, even after a panic.
     let mut terminal = ratatui::try_init().context("cannot take over the terminal")?;
     let ended = live(&mut terminal, Model::new(&args.daemon.admin), &answers, stop);
     ratatui::restore();
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Columns of a frame where nothing says how many there are.
+/// Columns of a frame when the terminal's width is unknown.
 const COLUMNS: usize = 120;
 
 fn once(args: &Args) -> anyhow::Result<ExitCode> {
@@ -70,7 +70,7 @@ fn once(args: &Args) -> anyhow::Result<ExitCode> {
     exit::print_and_end(&draw::frames(&mut model, columns), ExitCode::SUCCESS)
 }
 
-/// Longest time in which a key waits for nothing, and a signal to be seen.
+/// Longest delay until a key or a signal is noticed.
 const LOOK: Duration = Duration::from_millis(100);
 
 fn live(

@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let verifier = Verifier::bind(options(args)?).map_err(|error| by_receiver(&error))?;
     let stop = stop_flag()?;
 
-    // The generator may start as soon as we say that we listen, so the relay is asked before.
+    // The generator may start as soon as we say that we listen, so ask the relay before.
     let daemon = args.admin.as_deref().map(|admin| Daemon::at(admin, &args.proof));
     let before = daemon.as_ref().map(first_ledger).transpose()?;
     if !args.quiet {
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Longest wait for a relay that is started at the same time.
 const RELAY_WAIT: Duration = Duration::from_secs(2);
-/// Time between two attempts to reach it.
+/// Time between two attempts to reach the relay.
 const RELAY_ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 fn first_ledger(daemon: &Daemon) -> anyhow::Result<Snapshot> {
@@ -156,7 +156,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     })
 }
 
-/// Says on standard error that the sockets are bound: a script that waits for that line may start the generator.
+/// Reports on standard error that the sockets are bound. A script that waits for this line may then start the generator.
 fn announce(args: &Args, verifier: &Verifier) {
     let mut text = String::new();
 
@@ -228,12 +228,12 @@ fn join_all(
         .collect()
 }
 
-/// The report as JSON has it.
+/// The JSON report.
 #[derive(Serialize)]
 struct Output<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    /// One for each listener, with `--admin`.
+    /// One entry per listener, with `--admin`.
     #[serde(skip_serializing_if = "<[Join]>::is_empty")]
     ledger: &'a [Join],
 }

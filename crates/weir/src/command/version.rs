@@ -1,4 +1,4 @@
-//! `weir version`: what this program was built from, and with what.
+//! `weir version`: what this program was built from, and with which features.
 
 use crate::exit;
 use crate::screen::Room;
@@ -14,15 +14,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Version of the package.
+/// The package's version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit that the program was built from, or `unknown`.
 pub(crate) const COMMIT: &str = env!("WEIR_COMMIT");
-/// Both, as `weir --version` prints them.
+/// Version and commit, as `weir --version` prints them.
 pub(crate) const VERSION_AND_COMMIT: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("WEIR_COMMIT"), ")");
 
-/// Every part that a build may leave out, and whether this one has it. By the names of cargo's features.
+/// Every part that a build may leave out, and whether this build has it, by the names of cargo's features.
 const FEATURES: [(&str, bool); 10] = [
     ("gobgp", cfg!(feature = "gobgp")),
     ("http", cfg!(feature = "http")),

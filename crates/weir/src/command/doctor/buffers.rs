@@ -1,4 +1,4 @@
-//! Buffers that the kernel grants, and what was lost in them so far.
+//! Buffers that the kernel grants, and what they have dropped so far.
 
 use super::process::setcap;
 use super::{Finding, Host, Severity, udp_listeners, udp_targets};
@@ -7,10 +7,10 @@ use sys::process::CAP_NET_ADMIN;
 use sys::socket::charged_bytes;
 use text::size;
 
-/// The datagram in which capacities are given.
+/// The datagram size in which capacities are given.
 const TYPICAL_BYTES: usize = 200;
 
-/// A buffer of this many bytes of the kernel's accounting, in bytes and datagrams.
+/// A buffer in the kernel's accounting, as bytes and as a number of datagrams.
 pub(crate) fn capacity(bytes: u64) -> String {
     let datagrams = bytes / charged_bytes(TYPICAL_BYTES) as u64;
     format!("{} (about {datagrams} datagrams of {TYPICAL_BYTES} bytes)", size(bytes))
@@ -46,7 +46,7 @@ fn receive_buffers(host: &Host, config: Option<&Config>, findings: &mut Vec<Find
         findings.push(receive_buffer(host, "receive buffer", asked, rmem_max, fix));
         return;
     };
-    // One command that is enough for all of them.
+    // One command that is enough for all listeners.
     let largest = udp_listeners(config).map(|(_, udp)| udp.receive_buffer_bytes).max();
     let largest = largest.unwrap_or(0) as u64;
     let fix = format!("{}   or: {}", raise(largest), setcap(host, config));
@@ -103,7 +103,7 @@ fn memory_of_all(host: &Host, config: Option<&Config>) -> Option<Finding> {
     )
 }
 
-/// Receivers of this host that ask for nothing get the default.
+/// Receivers on this host that do not set a buffer size get the default.
 fn others_buffers(host: &Host) -> Option<Finding> {
     let bytes = host.sysctl("net.core.rmem_default")?;
     let value = format!("{} for programs that ask for nothing", capacity(bytes));
@@ -131,7 +131,7 @@ fn send_buffers(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A unix datagram socket queues datagrams by number, whatever their size.
+/// The queue of a unix datagram socket is limited by the number of datagrams, not by their size.
 const UNIX_QUEUE_WANTED: u64 = 512;
 
 fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
@@ -171,7 +171,7 @@ fn unix_queues(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Packets wait here, one queue a processor, before the kernel looks for their socket.
+/// Packets wait in this queue, one per processor, before the kernel finds their socket.
 fn backlog(host: &Host) -> Option<Finding> {
     const USUAL: u64 = 1_000;
     let len = host.sysctl("net.core.netdev_max_backlog")?;
@@ -191,7 +191,7 @@ fn backlog(host: &Host) -> Option<Finding> {
     })
 }
 
-/// What was lost so far does not say what will be: these never become warnings, since no command would take them away.
+/// Past losses do not predict future ones. These findings never become warnings, since no command would clear them.
 fn lost_in_buffers(host: &Host) -> Option<Finding> {
     let full = host.snmp("Udp", "RcvbufErrors")?;
     let what = "datagrams lost at UDP sockets";

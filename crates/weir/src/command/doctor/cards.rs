@@ -1,4 +1,4 @@
-//! Which processors do the kernel's part of receiving, and whether a listener's threads are near them.
+//! Which processors do the kernel's part of receiving, and whether a listener's threads are close to them.
 
 use super::{Finding, Host, Severity};
 use config::{Config, ListenerConfig};
@@ -14,18 +14,18 @@ pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<F
     }
 }
 
-/// A network card: a device with hardware, or what a hypervisor shows as such.
+/// A network card: a device with hardware, or what a hypervisor presents as one.
 struct Card {
     name: String,
-    /// Its receive queues, by number.
+    /// Number of receive queues.
     queues: usize,
-    /// Receive queues that the kernel spreads over processors (RPS).
+    /// Number of receive queues that the kernel spreads over processors (RPS).
     spread: usize,
-    /// Where its interrupts are handled; empty where it does not say.
+    /// The processors that handle its interrupts; empty if unknown.
     irq_cpus: CpuList,
     /// Its interrupts.
     irqs: Vec<String>,
-    /// The memory that it is near to, where a host has several.
+    /// The memory node it is attached to, if the host has several.
     node: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ fn cards(host: &Host) -> Vec<Card> {
         .into_iter()
         .filter_map(|name| {
             let of_card = |path: &str| format!("sys/class/net/{name}/{path}");
-            // What has no device behind it, such as lo, veth and bridges, has no queues to speak of.
+            // Interfaces without a device, such as lo, veth and bridges, have no relevant queues.
             if !host.has(&of_card("device")) {
                 return None;
             }
@@ -47,7 +47,7 @@ fn cards(host: &Host) -> Vec<Card> {
                 mask.is_some_and(|mask| mask.chars().any(|c| matches!(c, '1'..='9' | 'a'..='f')))
             };
 
-            // A virtual card's interrupts are those of the PCI device that carries it.
+            // A virtual card's interrupts are those of its PCI device.
             let device = ["device", "device/.."].map(of_card);
             let mut irqs =
                 device.iter().flat_map(|device| host.names(&format!("{device}/msi_irqs")));
@@ -67,7 +67,7 @@ fn cards(host: &Host) -> Vec<Card> {
     cards
 }
 
-/// The processors that handle these interrupts, all together.
+/// The union of the processors that handle these interrupts.
 fn irq_cpus(host: &Host, irqs: &[String]) -> CpuList {
     let of = |irq: &String| {
         let files = ["effective_affinity_list", "smp_affinity_list"];
@@ -79,7 +79,7 @@ fn irq_cpus(host: &Host, irqs: &[String]) -> CpuList {
     all.join(",").parse().unwrap_or_default()
 }
 
-/// The processors of each node of memory; at most one where the host has no more.
+/// The processors of each memory node; at most one node on a host without NUMA.
 fn nodes(host: &Host) -> Vec<(usize, CpuList)> {
     let of = |name: &String| {
         let number = name.strip_prefix("node")?.parse().ok()?;
@@ -89,7 +89,7 @@ fn nodes(host: &Host) -> Vec<(usize, CpuList)> {
     host.names("sys/devices/system/node").iter().filter_map(of).collect()
 }
 
-/// How many processors do the kernel's part of what arrives at a card.
+/// How many processors do the kernel's part of receiving from a card.
 fn queues(host: &Host, card: &Card) -> Finding {
     let Card { name, queues, irq_cpus, .. } = card;
     let cpus = host.cpu_count();
@@ -122,7 +122,7 @@ fn queues(host: &Host, card: &Card) -> Finding {
     }
 }
 
-/// The first so many processors, as the kernel writes a mask: groups of 32 in hexadecimal.
+/// A mask of the first `cpus` processors, as the kernel writes it: hexadecimal groups of 32 bits.
 fn mask(cpus: usize) -> String {
     let groups = cpus.div_ceil(32).max(1);
     let rest = cpus - (groups - 1) * 32;
@@ -131,7 +131,7 @@ fn mask(cpus: usize) -> String {
     std::iter::once(format!("{first:x}")).chain(full).collect::<Vec<_>>().join(",")
 }
 
-/// A listener whose threads run where the card's memory is far.
+/// A finding if a listener's threads run far from the card's memory.
 fn far(listener: &ListenerConfig, card: &Card, nodes: &[(usize, CpuList)]) -> Option<Finding> {
     let (cpus, node) = (listener.cpus.as_ref()?, card.node?);
     let (_, near) = nodes.iter().find(|(number, _)| *number == node)?;

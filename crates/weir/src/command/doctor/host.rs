@@ -1,10 +1,10 @@
-//! What a host says about itself in `/proc`. Tests read prepared trees instead.
+//! What `/proc` and `/sys` say about a host. Tests read prepared trees instead.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A host, as far as files under a root describe it.
+/// A host, as described by files below a root.
 pub(crate) struct Host {
     root: PathBuf,
     /// The path of this program, for commands that name it.
@@ -27,12 +27,12 @@ impl Host {
         &self.program
     }
 
-    /// The text of a file; `None` where the host does not have it or does not show it.
+    /// The text of a file; `None` if the host does not have or show it.
     pub(super) fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.root.join(path)).ok()
     }
 
-    /// What is in a folder, by name; nothing where there is none.
+    /// The names in a folder, sorted; empty if there is no folder.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
         let mut names: Vec<_> =
@@ -41,19 +41,19 @@ impl Host {
         names
     }
 
-    /// Whether something is at a path.
+    /// Whether a path exists.
     pub(super) fn has(&self, path: &str) -> bool {
         self.root.join(path).exists()
     }
 
-    /// Processors that are there, or 1 where the host does not say.
+    /// Number of online processors; 1 if unknown.
     pub(super) fn cpu_count(&self) -> usize {
         let online = self.read("sys/devices/system/cpu/online");
         let online: Option<sys::cpus::CpuList> = online.and_then(|list| list.trim().parse().ok());
         online.map_or(1, |list| list.numbers().len())
     }
 
-    /// The text of a sysctl such as `net.core.rmem_max`; `None` where the kernel or the container does not show it.
+    /// The text of a sysctl such as `net.core.rmem_max`; `None` if the kernel or the container does not show it.
     pub(crate) fn sysctl_text(&self, name: &str) -> Option<String> {
         // A dot within a part of the name, as in `eth0.100`, is written as a slash (sysctl(8)).
         let swap = |c| match c {
@@ -66,7 +66,7 @@ impl Host {
         Some(text.trim().to_owned())
     }
 
-    /// A sysctl that is one number.
+    /// A sysctl with a single number.
     pub(crate) fn sysctl(&self, name: &str) -> Option<u64> {
         self.sysctl_text(name)?.parse().ok()
     }
@@ -86,7 +86,7 @@ impl Host {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// Network namespaces that processes are in or that are mounted, as far as this user may see.
+    /// Number of network namespaces that have processes or are mounted, as far as this user can see.
     pub(crate) fn network_namespaces(&self) -> usize {
         let is_process = |name: &std::ffi::OsStr| {
             name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
@@ -106,7 +106,7 @@ impl Host {
         links.chain(mounted).collect::<BTreeSet<String>>().len()
     }
 
-    /// A counter of `/proc/net/snmp`, such as `Udp` `RcvbufErrors`, plus its namesake of `/proc/net/snmp6`.
+    /// A counter of `/proc/net/snmp`, such as `Udp` `RcvbufErrors`, plus the one of the same name in `/proc/net/snmp6`.
     pub(crate) fn snmp(&self, protocol: &str, counter: &str) -> Option<u64> {
         let text = self.read("proc/net/snmp")?;
         let mut rows =
@@ -122,8 +122,8 @@ impl Host {
         Some(v4 + v6.unwrap_or(0))
     }
 
-    /// Packets dropped because the queue between the network and the sockets was full, all processors together
-    /// (second column of `/proc/net/softnet_stat`).
+    /// Packets dropped because the queue between the network and the sockets was full, over all processors (second column of
+    /// `/proc/net/softnet_stat`).
     pub(crate) fn softnet_drops(&self) -> Option<u64> {
         let text = self.read("proc/net/softnet_stat")?;
         let drops = text.lines().filter_map(|line| line.split_whitespace().nth(1));

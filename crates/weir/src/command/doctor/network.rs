@@ -1,4 +1,4 @@
-//! What the network stack does to datagrams on their way: connection tracking, neighbors, ICMP, reverse paths.
+//! What the network stack does to datagrams on their way: connection tracking, neighbors, ICMP, reverse path filters.
 
 use super::{Finding, Host, Severity, udp_listeners, udp_targets};
 use config::{Config, Host as HostName, HostPort, ListenerConfig, PreserveSource, TargetConfig};
@@ -52,7 +52,7 @@ fn is_loopback(addr: &HostPort) -> bool {
     matches!(&addr.host, HostName::Ip(ip) if ip.is_loopback())
 }
 
-/// A next hop whose hardware address is asked for holds datagrams for about three seconds.
+/// The kernel queues datagrams for about three seconds while it resolves the next hop's hardware address.
 fn neighbors(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     const USUAL_BYTES: u64 = 212_992;
 
@@ -74,7 +74,7 @@ fn neighbors(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     });
 }
 
-/// A receiver's host that answers seldom makes `refused` a lower bound.
+/// If a receiver's host limits its ICMP errors, `refused` is a lower bound.
 fn icmp(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let Some(interval_ms) = host.sysctl("net.ipv4.icmp_ratelimit").filter(|ms| *ms > 0) else {
         return;
@@ -95,7 +95,7 @@ fn icmp(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     );
 }
 
-/// Strict reverse path filtering drops a group's datagrams whose source is reached by another interface.
+/// Strict reverse path filtering drops a group's datagrams if their source is reached through another interface.
 fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     let all = host.sysctl("net.ipv4.conf.all.rp_filter").unwrap_or(0);
     for (listener, udp) in udp_listeners(config) {
@@ -108,7 +108,7 @@ fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
             .as_deref()
             .filter(|name| name.parse::<std::net::IpAddr>().is_err());
 
-        // The larger of the two holds (Documentation/networking/ip-sysctl.rst, rp_filter).
+        // The kernel uses the larger of the two (Documentation/networking/ip-sysctl.rst, rp_filter).
         let part = interface.unwrap_or("default").replace('.', "/");
         let own = format!("net.ipv4.conf.{part}.rp_filter");
         let mode = all.max(host.sysctl(&own).unwrap_or(0));
@@ -126,7 +126,7 @@ fn reverse_paths(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What keeps datagrams from their receiver, or a sender from its port, where source addresses are kept.
+/// What keeps datagrams from their receiver, or senders from their ports, when source addresses are preserved.
 fn kept_sources(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     for (target, udp) in udp_targets(config).filter(|(_, udp)| udp.keeps_source()) {
         let what = format!("source addresses for {}", target.name);
@@ -154,7 +154,7 @@ fn kept_sources(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Ports that senders cannot keep on their way to this target.
+/// Sender ports that cannot be preserved on the way to this target.
 fn lost_ports(host: &Host, config: &Config, target: &TargetConfig, what: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let start = host.sysctl("net.ipv4.ip_unprivileged_port_start").unwrap_or(1_024);

@@ -13,7 +13,7 @@ pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<F
     findings.push(open_files(host, config));
 }
 
-/// Without a configuration: what there is.
+/// Without a configuration: the capabilities there are.
 fn capabilities(host: &Host) -> Finding {
     let name = |bit, name| host.has_capability(bit).then_some(name);
     let all = [
@@ -52,7 +52,8 @@ fn ports(host: &Host, config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The command that gives this program what it lacks. `setcap` replaces what a file had, so it names all.
+/// The command that gives this program the capabilities it lacks. `setcap` replaces those of the file, so the command names
+/// all.
 pub(super) fn setcap(host: &Host, config: &Config) -> String {
     let start = host.sysctl("net.ipv4.ip_unprivileged_port_start").unwrap_or(1_024);
     let ports = udp_listeners(config).map(|(_, udp)| udp.addr.port);
@@ -76,7 +77,7 @@ pub(super) fn setcap(host: &Host, config: &Config) -> String {
 const OTHER_DESCRIPTORS: u64 = 64;
 
 fn open_files(host: &Host, config: &Config) -> Finding {
-    // A target has two while its address changes.
+    // A target has two sockets while its address changes.
     let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
     let sockets = targets.map(|target| target.udp().map_or(1, UdpTarget::sockets_max));
     let sockets: usize = sockets.sum();

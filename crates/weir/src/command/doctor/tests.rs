@@ -12,7 +12,7 @@ impl Drop for Tree {
 
 const NO_CAPABILITIES: &str = "Name:\tweir\nCapEff:\t0000000000000000\n";
 
-/// What an unchanged host looks like, unprivileged.
+/// An unchanged host, seen without privileges.
 const USUAL: &[(&str, &str)] = &[
     ("proc/sys/net/core/rmem_max", "212992\n"),
     ("proc/sys/net/core/rmem_default", "212992\n"),
@@ -48,7 +48,7 @@ fn host(name: &str, changes: &[(&str, &str)]) -> (Tree, Host) {
     (Tree(root), host)
 }
 
-/// The findings on a usual host with these changes, that are not fine.
+/// The findings that are not fine, on a usual host with these changes.
 fn found(name: &str, changes: &[(&str, &str)], config: Option<&str>) -> String {
     let (_tree, host) = host(name, changes);
     let config = config.map(|text| Config::parse(text, "t").unwrap());
@@ -57,7 +57,7 @@ fn found(name: &str, changes: &[(&str, &str)], config: Option<&str>) -> String {
     text(&findings)
 }
 
-/// A small listener to a target on this host: nothing of the usual host hurts it.
+/// A small listener with a target on this host, which a usual host serves without loss.
 const SMALL: &str = "[[listener]]\nname='l'\nlisten=':5514'\nreceive_buffer='208KiB'\n[[listener.target]]\n\
                      name='t'\nto='127.0.0.1:5515'\n";
 
@@ -238,7 +238,7 @@ fn a_host_that_shows_nothing_is_no_reason_to_fail() {
     assert!(findings.iter().all(|finding| finding.severity >= Severity::Advice), "{findings:?}");
 }
 
-/// A host with so many namespaces, half of them mounted.
+/// A host with `count` namespaces, half of them mounted.
 fn with_namespaces(name: &str, count: usize, changes: &[(&str, &str)]) -> (Tree, Host) {
     let mounts: String = (0..count / 2)
         .map(|at| {
@@ -286,7 +286,7 @@ fn many_namespaces_that_share_the_table_of_connections() {
     assert_eq!(found("old-kernel", 100, &[], collector), "");
 }
 
-/// A card with so many queues, whose interrupts are at these processors, at a node.
+/// A card with this many queues, whose interrupts are handled by these processors, on this node.
 fn card(queues: usize, irqs: &[&str], node: &str) -> Vec<(String, String)> {
     let mut files = vec![
         ("sys/devices/system/cpu/online".to_owned(), "0-39\n".to_owned()),

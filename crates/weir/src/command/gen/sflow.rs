@@ -1,4 +1,4 @@
-//! `weir gen sflow`: agents that sample traffic that nobody sends.
+//! `weir gen sflow`: simulated agents that sample imaginary traffic.
 
 mod flood;
 
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 struct Sent {
     datagrams: u64,
-    /// Made and not sent.
+    /// Generated but not sent, to simulate loss.
     lost: u64,
     /// Refused by the system.
     failed: u64,
@@ -147,7 +147,7 @@ fn agent(args: &Args, number: u32) -> Agent {
     Agent::new(options, flows(args), args.seed.wrapping_add(number.into()))
 }
 
-/// Half, a quarter, and so on; the last two are equal.
+/// Flows with half the traffic, a quarter, and so on; the last two are equal.
 fn flows(args: &Args) -> Vec<TrueFlow> {
     let frames_per_s = args.traffic as f64 / 8.0 / f64::from(args.frame_bytes);
     let share = |flow: u8| {

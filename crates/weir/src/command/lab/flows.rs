@@ -1,4 +1,4 @@
-//! `weir lab flows`: what traffic figures from sFlow are worth when datagrams are lost.
+//! `weir lab flows`: how good sFlow traffic figures are when datagrams are lost.
 
 mod ours;
 
@@ -46,7 +46,7 @@ pub(super) struct Args {
     progress: ProgressMode,
 }
 
-/// Above it, so few datagrams arrive that a run shows nothing.
+/// Above this loss, too few datagrams arrive for a run to show anything.
 const LOSS_MAX_PERCENT: f64 = 95.0;
 
 impl Args {

@@ -1,20 +1,20 @@
-//! What the lab may not do here, what forbids it, and what works all the same.
+//! What the lab may not do here, what forbids it, and what still works.
 
 use crate::exit::Failure;
 use lab::network::{Error, Privilege};
 
 const STILL_WORKS: &str = "without it `weir gen` and `weir verify` measure a path that you have";
 
-/// Makes sure that networks can be built. To be called before the first thread is started, signal handling included.
+/// Makes sure that networks can be built. Must be called before the first thread is started, including signal handling.
 ///
 /// # Errors
-/// With the setting that forbids it, and what fixes it.
+/// The error names the setting that forbids it, and the fix.
 pub(super) fn acquire() -> anyhow::Result<Privilege> {
     Privilege::acquire().map_err(|error| network_error(&error))
 }
 
-/// An error of the lab's network with the exit code that fits: a privilege that is missing, or else something that this
-/// kernel has not, or does not do.
+/// Gives an error of the lab's network its exit code: a missing privilege, or else something that this kernel lacks or does not
+/// do.
 pub(super) fn network_error(error: &Error) -> anyhow::Error {
     let chain = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
     if error.is_permission() {

@@ -1,4 +1,4 @@
-//! `weir lab relay`: at which rate a relay begins to lose.
+//! `weir lab relay`: the rate at which a relay begins to lose.
 
 mod ours;
 mod stages;
@@ -79,7 +79,7 @@ pub(super) struct Args {
     progress: ProgressMode,
 }
 
-/// Longest that makes sense for one of many measurements.
+/// Longest sensible duration for one of many measurements.
 const DURATION_MAX: Duration = Duration::from_secs(3_600);
 
 impl Args {
@@ -147,7 +147,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     running.end(|folder| report.write(folder), &text, ExitCode::SUCCESS)
 }
 
-/// What other work does to a measurement that takes every processor.
+/// A note if other work was running, which affects a measurement that uses every processor.
 fn busy(load_before: Option<f64>) -> Option<String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let load = load_before.filter(|load| *load > 0.25 * processors as f64)?;
@@ -156,14 +156,14 @@ fn busy(load_before: Option<f64>) -> Option<String> {
     ))
 }
 
-/// Where the relay is.
+/// Where the relay runs.
 enum Place {
     Ours(Loopback),
     Elsewhere(Elsewhere),
 }
 
 impl Place {
-    /// To be called before the first thread is started.
+    /// Must be called before the first thread is started.
     fn of(args: &Args) -> anyhow::Result<Place> {
         if let Some(to) = &args.to {
             let receive: Result<_, _> = args.receive.iter().map(addresses::listener).collect();
@@ -195,7 +195,7 @@ impl Place {
         let tell = |progress| *state.lock().unwrap_or_else(|e| e.into_inner()) = Some(progress);
         let sweep = |relay: &mut dyn Relay| relay_sweep::run(plan, relay, stop, &tell);
         let measured = match self {
-            // The child is killed when the thread that started it ends: this one, which lasts as long as the sweep.
+            // The relay is killed when the thread that started it ends. That is this thread, which lasts as long as the sweep.
             Place::Ours(network) => network
                 .run(|| sweep(&mut Ours::default()))
                 .map_err(|error| privilege::network_error(&error))?,

@@ -1,17 +1,17 @@
-//! What of a page stands on a screen that is lower than it.
+//! Chooses the parts of a page that fit on a screen.
 
 use text::{cut, folded, plural};
 
-/// Lines that stand or go together.
+/// Lines that are shown or hidden together.
 pub(super) struct Block {
-    /// What it stands under; told once before the first of several blocks with the same heading.
+    /// The heading above the block. Several blocks in a row with the same heading share one.
     pub(super) heading: String,
     pub(super) lines: String,
-    /// The lowest goes first.
+    /// The lowest is hidden first.
     pub(super) weight: Weight,
 }
 
-/// How much it matters that a block is seen; the larger loss matters more.
+/// How important it is to show a block. A larger loss is more important.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Weight {
     Rest,
@@ -22,7 +22,7 @@ pub(super) enum Weight {
     Verdict,
 }
 
-/// The blocks that fit into so many rows, in their order, and a line that says how many rows are hidden.
+/// The blocks that fit into `rows`, in their order, and a line with the number of hidden rows.
 pub(super) fn fit(blocks: &[Block], columns: usize, rows: usize) -> String {
     let all = join(blocks.iter(), columns);
     let rows_of_all = all.lines().count();
@@ -37,10 +37,10 @@ pub(super) fn fit(blocks: &[Block], columns: usize, rows: usize) -> String {
         let kept = blocks.iter().zip(shown).filter(|(_, shown)| **shown).map(|(block, _)| block);
         join(kept, columns)
     };
-    // Each takes a row at least.
+    // Each takes at least one row.
     for at in by_weight.into_iter().take(rows) {
         shown[at] = true;
-        // One row is for the line about those that are hidden.
+        // One row is reserved for the line about hidden rows.
         if chosen(&shown).lines().count() >= rows {
             shown[at] = false;
         }
@@ -62,7 +62,7 @@ fn join<'a>(blocks: impl Iterator<Item = &'a Block>, columns: usize) -> String {
         }
         text.push_str(&block.lines);
     }
-    // Breaking at words keeps sentences; what is still too long is a name.
+    // Fold at words first. Whatever is still too long is a name, and is cut.
     folded(&text, columns).lines().map(|line| cut(line, columns) + "\n").collect()
 }
 

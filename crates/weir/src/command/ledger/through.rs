@@ -1,5 +1,5 @@
-//! The ledgers of several Weirs as one: each with its hops, whether both ends of each link between them say the same, and what was lost
-//! on the whole way.
+//! The ledgers of several Weirs as one: each with its hops, whether both ends of each link agree, and what was lost on the
+//! whole path.
 
 use super::fetch;
 use crate::ask::Daemon;
@@ -11,24 +11,25 @@ use std::thread;
 use std::time::Duration;
 use text::{escaped, grouped};
 
-/// Time between two looks at all of them.
+/// Time between two looks at all daemons.
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// Looks until what does not fit is told: the first ones may be from before and after a restart.
+/// Most looks before a disagreement is reported: the first looks may straddle a restart.
 const LOOKS_MAX: usize = 8;
 
-/// Losses that are named.
+/// Most losses that are named.
 const LOSSES_SHOWN: usize = 10;
 
-/// A Weir's ledger.
+/// One Weir's ledger.
 struct Place {
     url: String,
     snapshot: Snapshot,
 }
 
-/// Shows the ledgers of these daemons, in the order of the way.
+/// Shows the ledgers of these daemons, in the order of the path.
 pub(super) fn run(daemons: &[Daemon], fails_on_loss: bool, json: bool) -> anyhow::Result<ExitCode> {
-    // What two ends say of different moments may differ: one end's moment is to be between two of the other's.
+    // Two ends may differ if they are read at different moments, so compare one end's count with two readings of the other, one
+    // before and one after.
     let mut looks = [look(daemons)?, pause_and_look(daemons)?, pause_and_look(daemons)?];
     for _ in looks.len()..LOOKS_MAX {
         if compare(&looks).iter().all(Link::is_well) {
@@ -59,7 +60,7 @@ fn pause_and_look(daemons: &[Daemon]) -> anyhow::Result<Vec<Place>> {
     look(daemons)
 }
 
-/// A target that is another Weir, and what the two ends say.
+/// A target that is another Weir, and what the two ends report.
 struct Link<'a> {
     place: &'a Place,
     target: &'a HopSnapshot,
@@ -67,11 +68,11 @@ struct Link<'a> {
 }
 
 enum LinkState<'a> {
-    /// The other end, and what it has accepted of what this one sent to it.
+    /// The other end was found, and it has accepted this much of what this end sent.
     Joined { other: &'a Place, listener: &'a HopSnapshot, accepted: u64, is_well: bool },
-    /// It is in another life than when it was last heard of.
+    /// The other end has restarted since this end last heard from it.
     StartedAnew,
-    /// None of these Weirs knows of the run, or none has answered yet.
+    /// None of these Weirs knows the run, or none has answered yet.
     Elsewhere,
 }
 
@@ -81,7 +82,7 @@ impl Link<'_> {
     }
 }
 
-/// Every link that ends at one of them, in the newest look, against what the other end said before that.
+/// Every link that ends at one of them: what the target says in the newest look, compared with what the other end said before.
 fn compare([before, now, after]: &[Vec<Place>; 3]) -> Vec<Link<'_>> {
     let mut links = Vec::new();
     for place in after {
@@ -98,7 +99,7 @@ fn compare([before, now, after]: &[Vec<Place>; 3]) -> Vec<Link<'_>> {
     links
 }
 
-/// What this target said of the same other end in another look.
+/// What this target said about the same other end in another look.
 fn peer_of<'a>(snapshot: &'a Snapshot, of: &HopSnapshot, here: &Peer) -> Option<&'a Peer> {
     let hop = snapshot.hop(of.hop, &of.origin, of.target.as_deref())?;
     hop.peers.iter().find(|peer| peer.run == here.run && peer.life == here.life)
@@ -115,7 +116,7 @@ fn join<'a>(
         for listener in other.snapshot.hops.iter().filter(|hop| hop.hop == HopKind::Receive) {
             match listener.peers.iter().find(|peer| peer.run == here.run) {
                 Some(there) if there.life == here.life => {
-                    // What is not settled may have been accepted or not.
+                    // Datagrams that are not settled may have been accepted or not.
                     let accepted = there.accepted.count;
                     let least = earlier.map_or(0, |earlier| earlier.accepted.count);
                     let most = here.accepted.count + target.in_flight.count;
@@ -233,7 +234,7 @@ mod tests {
         Peer { run: "r".to_owned(), life: life.to_owned(), accepted, sender, earlier: None }
     }
 
-    /// A target that took 100, of which so many were delivered, and the listener that it sends to.
+    /// A target that took 100 datagrams, of which `delivered` were delivered, and the listener that it sends to.
     fn look(delivered: u64, life: &str, accepted: u64) -> Vec<Place> {
         let target = HopBuilder::new(HopKind::Target, "in", Some("far"), Amount::default())
             .delivered(amount(delivered))

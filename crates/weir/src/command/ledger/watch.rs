@@ -1,12 +1,12 @@
-//! What `weir ledger --watch` shows.
+//! The page of `weir ledger --watch`.
 
 use super::fit::{Block, Weight, fit};
 use crate::screen::Room;
 use ledger::{Gauge, HopKind, HopSnapshot, Snapshot, hop_lines, verdict_lines};
 use text::{grouped, short_time, size};
 
-/// The water-fall, the rates since the snapshot before, and the state of each sink; where there is no room for all, what matters
-/// most of it.
+/// The waterfall, the rates since the snapshot before, and the state of each sink. If not everything fits, the most important
+/// parts.
 pub(super) fn page(before: Option<&Snapshot>, now: &Snapshot, room: Room) -> String {
     let uptime_s = now.uptime_ms as f64 / 1e3;
     let told = |lines: String| Block { heading: String::new(), lines, weight: Weight::Verdict };
@@ -27,12 +27,12 @@ pub(super) fn page(before: Option<&Snapshot>, now: &Snapshot, room: Room) -> Str
     }
     blocks.extend(sinks(now));
 
-    // The last row is where the cursor stands.
+    // The cursor takes the last row.
     let rows = room.rows.map_or(usize::MAX, |rows| rows.saturating_sub(1));
     fit(&blocks, room.columns.unwrap_or(usize::MAX), rows)
 }
 
-/// How much it matters that a hop of the water-fall is seen.
+/// How important it is to show a hop of the waterfall.
 fn weight(hop: &HopSnapshot) -> Weight {
     let unintended = hop.undelivered().filter(|(way, _)| !way.is_intended());
     let lost: u64 = unintended.map(|(_, amount)| amount.count).sum();
@@ -43,7 +43,7 @@ fn weight(hop: &HopSnapshot) -> Weight {
     }
 }
 
-/// Columns of the names before the numbers, as in the water-fall.
+/// Columns of the names before the numbers, as in the waterfall.
 const NAME_COLUMNS: usize = 28;
 
 fn rates(before: &Snapshot, now: &Snapshot) -> Vec<Block> {
@@ -87,7 +87,7 @@ fn name(hop: &HopSnapshot) -> String {
     }
 }
 
-/// A long name stands on a line of its own.
+/// A long name gets its own line.
 fn in_columns(name: String) -> String {
     match name.chars().count() {
         0..=NAME_COLUMNS => name,
@@ -95,7 +95,7 @@ fn in_columns(name: String) -> String {
     }
 }
 
-/// How each sink is: what waits for it, for how long, and how full its spool is.
+/// The state of each sink: what waits, for how long, and how full its spool is.
 fn sinks(now: &Snapshot) -> Vec<Block> {
     let heading = format!(
         "\n{:<NAME_COLUMNS$} {:<12}{:>11}{:>8}{:>20}\n",
@@ -120,10 +120,10 @@ fn sinks(now: &Snapshot) -> Vec<Block> {
     now.hops.iter().filter(|hop| hop.hop == HopKind::Sink).map(row).collect()
 }
 
-/// From this age of its oldest record on, a sink that has records in its spool is behind.
+/// A sink with records in its spool is behind if its oldest record is at least this old.
 const BEHIND_MS: u64 = 10_000;
 
-/// The state of a sink in a word or two.
+/// A sink's state in a word or two.
 fn state(hop: &HopSnapshot) -> &'static str {
     let is = |gauge: Gauge, value: u64| hop.gauge(gauge) == Some(value);
     let has_spooled = hop.gauge(Gauge::SpoolRows).is_some_and(|rows| rows > 0);
@@ -140,7 +140,7 @@ fn state(hop: &HopSnapshot) -> &'static str {
     }
 }
 
-/// How much of its room a spool uses.
+/// How much of its capacity a spool uses.
 fn spool(hop: &HopSnapshot) -> String {
     match (hop.gauge(Gauge::SpoolBytes), hop.gauge(Gauge::SpoolCapacityBytes)) {
         (Some(bytes), Some(capacity)) => format!("{} of {}", size(bytes), size(capacity)),

@@ -1,4 +1,4 @@
-//! Where the helper listens: a socket of the service manager's, or a file of its own.
+//! Where the helper listens: a service manager's socket, or its own file.
 
 use super::Args;
 use crate::allowed::number_of;
@@ -17,10 +17,10 @@ use std::time::Duration;
 use sys::pass::{Channel, Listener};
 use sys::socket::{LocalAddress, local_address, share_socket_file};
 
-/// How long a helper that may be alive is given to answer.
+/// How long to wait for the answer of a helper that may be alive.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The listening socket, and what is known of its file.
+/// The listening socket and its file.
 pub(super) struct Place {
     pub(super) listener: Listener,
     path: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl Place {
     /// Takes the service manager's socket, or makes one.
     ///
     /// # Errors
-    /// There is none, or it cannot be had; the message says what to do.
+    /// There is no socket, or the address is not available; the message says what to do.
     pub(super) fn open(args: &Args) -> anyhow::Result<Place> {
         let mut inherited = sys::activation::take_sockets();
         match (inherited.pop(), inherited.is_empty(), &args.listen) {
@@ -73,13 +73,13 @@ impl Place {
         }
     }
 
-    /// The file that has to be removed in the end.
+    /// The file to remove at the end, if we created it.
     pub(super) fn own_file(&self) -> Option<&Path> {
         self.path.as_deref().filter(|_| self.is_own)
     }
 }
 
-/// Listens at a path. The file of a helper that has ended is replaced.
+/// Listens at a path. Replaces the file of a helper that has ended.
 fn listen(path: &Path) -> anyhow::Result<Listener> {
     let mut result = Listener::bind(path);
     if let Err(error) = &result
@@ -104,8 +104,8 @@ fn is_abandoned(path: &Path) -> bool {
     is_socket && connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Gives the file to the group and opens it to those who may connect. Until then nobody else can: connecting takes the right
-/// to write, which the usual umask leaves to the owner.
+/// Sets the file's group and mode for those who may connect. Until then nobody else can: connecting needs write permission,
+/// which the usual umask leaves to the owner.
 fn share(path: &Path, args: &Args) -> anyhow::Result<()> {
     let gid = args.group.as_deref().map(gid_of).transpose()?;
     share_socket_file(path, args.mode, gid).with_context(|| {
@@ -123,8 +123,8 @@ fn gid_of(group: &str) -> anyhow::Result<u32> {
     })
 }
 
-/// A process without any capability that removes the socket's file when this one has ended, by whatever cause: this one may
-/// write nothing.
+/// A process without any capability that removes the socket's file when this one has ended for any reason: this one may not
+/// write anything.
 pub(super) struct Remover(Option<Child>);
 
 impl Remover {
@@ -142,7 +142,7 @@ impl Remover {
         Remover(child.ok())
     }
 
-    /// Has the file removed, and waits until it is.
+    /// Makes the other process remove the file, and waits until it has.
     pub(super) fn finish(self) {
         let Some(mut child) = self.0 else { return };
         drop(child.stdin.take());
@@ -150,14 +150,15 @@ impl Remover {
     }
 }
 
-/// The other process: waits for the end of standard input, then removes the file unless another has taken its place.
+/// The main function of the other process: waits for the end of standard input, then removes the file unless it has been
+/// replaced.
 ///
 /// # Errors
 /// The file cannot be removed.
 pub(super) fn remove_at_end(path: &Path) -> anyhow::Result<()> {
     let file = identity(path).context("there is no such file")?;
 
-    // Ctrl-C at a terminal reaches both; this one ends second.
+    // Ctrl-C at a terminal reaches both processes. This one must end second.
     let ignored = Arc::default();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&ignored))?;

@@ -1,4 +1,4 @@
-//! An answer, for people and for programs.
+//! Prints an answer, for people and for programs.
 
 use crate::question::{as_json, as_text, value};
 use serde_json::{Map, Value as Json};
@@ -8,7 +8,7 @@ use text::{cut_middle, escaped, plural};
 /// Widest cell of a table.
 const CELL_MAX: usize = 64;
 
-/// How an answer is written.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Format {
     Table,
@@ -19,7 +19,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// Reads the word.
+    /// Parses the format's name.
     pub(super) fn parse(text: &str) -> Result<Format, String> {
         match text {
             "table" => Ok(Format::Table),
@@ -32,7 +32,7 @@ impl Format {
     }
 }
 
-/// The whole text.
+/// The whole output.
 pub(super) fn answer(answer: &Answer, format: Format) -> String {
     match format {
         Format::Table => table(answer),
@@ -43,7 +43,7 @@ pub(super) fn answer(answer: &Answer, format: Format) -> String {
     }
 }
 
-/// How many rows, and how long it took.
+/// The number of rows and the elapsed time.
 pub(super) fn footer(answer: &Answer) -> String {
     let count = answer.rows.len() as u64;
     let rows = plural(count, "row", "rows");
@@ -69,7 +69,7 @@ fn delimited(answer: &Answer, separator: char, quote: fn(&str) -> String) -> Str
     std::iter::once(head).chain(rows).collect()
 }
 
-/// RFC 4180.
+/// Quotes a cell as in RFC 4180.
 fn csv(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -77,15 +77,15 @@ fn csv(text: &str) -> String {
     }
 }
 
-/// Backslashes before what would end a cell or a line.
+/// Escapes what would end a cell or a line with backslashes.
 fn tsv(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r")
 }
 
-/// Numbers stand right, everything else left; nothing is a dash.
+/// Right-aligns numbers and left-aligns everything else; a missing value is a dash.
 fn table(answer: &Answer) -> String {
     let heads = answer.columns.iter().map(|column| match column.unit.as_str() {
-        // Its unit is in the name, or it is shown as a time.
+        // The name contains the unit, or the value is shown as a time.
         unit if unit.is_empty() || column.name.ends_with("_unix_ns") => column.name.clone(),
         unit if unit.len() > 12 || says_unit(&column.name, unit) => column.name.clone(),
         unit => format!("{} ({unit})", column.name),
@@ -118,7 +118,7 @@ fn table(answer: &Answer) -> String {
     std::iter::once(&heads).chain(&rows).map(line).collect()
 }
 
-/// Whether a name says its unit.
+/// Whether a column's name contains its unit.
 fn says_unit(name: &str, unit: &str) -> bool {
     let ends = |end: &&str| name.ends_with(*end);
     name.contains(unit)

@@ -1,4 +1,4 @@
-//! A frame of `weir top`.
+//! Draws a frame of `weir top`.
 
 use super::figures::{Row, State, Tab};
 use super::model::{Mode, Model};
@@ -8,13 +8,13 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use text::{Ink, cut, cut_middle, grouped, short_count, short_time};
 
-/// Rows that are not the table's: head, tabs, titles, and the keys at the bottom.
+/// Rows outside the table: head, tabs, titles, and the keys at the bottom.
 const FRAME_ROWS: usize = 4;
-/// Screens lower than this have no room for the ledger's verdict.
+/// Screens with fewer rows have no room for the ledger's verdict.
 const VERDICT_FROM_ROWS: usize = 14;
-/// Most columns that names take.
+/// Most columns for a name.
 const NAME_MAX: usize = 60;
-/// Columns of sparklines, at least and at most: a second each.
+/// Least and most columns of a sparkline; each is one second.
 const SPARK: [usize; 2] = [6, 60];
 
 const KEYS: &str = "q quit  / filter  s sort  Tab next table  ↑ ↓ PgUp PgDn scroll  ? help";
@@ -42,7 +42,7 @@ pub(super) fn page_rows(model: &Model, height: usize) -> usize {
     height.saturating_sub(FRAME_ROWS + verdict(model, height).len()).max(1)
 }
 
-/// Draws everything.
+/// Draws the frame.
 pub(super) fn draw(model: &Model, ink: Ink, area: Rect, buffer: &mut Buffer) {
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let mut put = |row: usize, text: &str, style: Style| {
@@ -107,7 +107,7 @@ fn tabs(model: &Model) -> String {
     format!("{all}   sort: {}{filter}", model.sort.label())
 }
 
-/// The ledger's own words, where there is room for them.
+/// The ledger's verdict, if there is room for it.
 fn verdict(model: &Model, height: usize) -> Vec<String> {
     match &model.latest {
         Some(answer) if height >= VERDICT_FROM_ROWS => {
@@ -141,24 +141,24 @@ fn style(state: State, ink: Ink) -> Style {
     color.map_or(Style::new(), |color| Style::new().fg(color))
 }
 
-/// Where a row's cells stand on a line of some width.
+/// The columns of a row's cells on a line of a given width.
 struct Places {
     between: &'static str,
     name: usize,
-    /// Columns of the reason; 0: there is no room for it.
+    /// Columns of the reason; 0 if there is no room for it.
     reason: usize,
     has_lost_rate: HasLostRate,
     spark: usize,
 }
 
-/// Whether there is room for the rate of losses next to their number.
+/// Whether the loss rate is shown next to the number of losses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HasLostRate {
     Yes,
     No,
 }
 
-/// Columns of the cells that all widths have: state, in, out, lost, inside, oldest.
+/// Columns of the cells shown at any width: state, in, out, lost, inside, oldest.
 const CELLS: [usize; 6] = [7, 5, 5, 5, 6, 6];
 const LOST_RATE: usize = 6;
 
@@ -232,7 +232,7 @@ impl Places {
     }
 }
 
-/// Values as bars of an eighth each, the newest at the right; several values share a bar where there is no room for each.
+/// Values as bars in steps of an eighth, newest on the right. Several values share a bar if there is not enough room.
 fn sparkline(values: &[u64], columns: usize) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     if columns == 0 {
@@ -251,7 +251,7 @@ fn sparkline(values: &[u64], columns: usize) -> String {
     empty.chain(bars.iter().rev().map(|&value| bar(value))).collect()
 }
 
-/// The tables that have rows as text, one below the other, for `--once`.
+/// All non-empty tables as text, one below the other, for `--once`.
 pub(super) fn frames(model: &mut Model, columns: usize) -> String {
     let tabs = [Tab::Listeners, Tab::Sinks, Tab::Flows];
     let mut text = head(model) + "\n";
@@ -278,7 +278,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::KeyCode;
 
-    /// What stands in a buffer, a line for each row, without spaces at their ends.
+    /// The text of a buffer, one line per row, without trailing spaces.
     fn lines(buffer: &Buffer) -> Vec<String> {
         let width = usize::from(buffer.area.width.max(1));
         let row = |row: &[ratatui::buffer::Cell]| {
@@ -301,7 +301,7 @@ mod tests {
         terminal.backend().buffer().clone()
     }
 
-    /// The tables, the help, and a daemon that is away, one below the other.
+    /// The tables, the help, and an unreachable daemon, one below the other.
     fn screens(size: (u16, u16)) -> String {
         let mut model = model();
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What a daemon answers, once an interval, on a thread of its own: a slow answer holds no key up.
+//! Asks a daemon once per interval on a separate thread, so that a slow answer does not delay keys.
 
 use crate::ask::{Daemon, ask};
 use crate::command::ledger;
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// Longest wait for a page about flows.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Definitions whose heaviest flows are asked for.
+/// Most definitions whose heaviest flows are requested.
 const DEFINITIONS_MAX: usize = 8;
 
-/// What is known of a daemon at one moment.
+/// A daemon's answers at one moment.
 pub(super) struct Answer {
     pub(super) ledger: Snapshot,
-    /// Absent where it analyzes no sFlow.
+    /// `None` if it does not analyze sFlow.
     pub(super) flows: Option<Flows>,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct Flows {
     pub(super) heaviest: Vec<Flow>,
 }
 
-/// An agent of sFlow.
+/// An sFlow agent.
 #[derive(Deserialize)]
 pub(super) struct Agent {
     pub(super) address: String,
     pub(super) sub_agent: u32,
     pub(super) datagrams: u64,
-    /// Datagrams that were lost on the way.
+    /// Datagrams lost on the way.
     pub(super) lost: u64,
     pub(super) samplers: Vec<Sampler>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Sampler {
 }
 
 impl Agent {
-    /// Samples that the agent lost before it sent them.
+    /// Samples that the agent dropped before sending.
     pub(super) fn dropped_there(&self) -> u64 {
         self.samplers.iter().map(|sampler| sampler.agent_dropped).sum()
     }
@@ -54,18 +54,18 @@ pub(super) struct Flow {
     pub(super) definition: String,
     /// The values of its keys.
     pub(super) key: String,
-    /// An estimate, in what the definition adds up.
+    /// An estimate, in the definition's measure.
     pub(super) per_second: f64,
 }
 
-/// Asks now.
+/// Asks once.
 ///
 /// # Errors
 /// No daemon answers.
 pub(super) fn answer(daemon: &Daemon) -> anyhow::Result<Answer> {
     let ledger = ledger::fetch(daemon)?;
     let has_analysis = ledger.hops.iter().any(|hop| hop.hop == ::ledger::HopKind::Analysis);
-    // Without the figures of flows there is still a ledger.
+    // If the flow pages fail, there is still the ledger.
     let flows = has_analysis.then(|| flows(daemon).unwrap_or_default());
     Ok(Answer { ledger, flows })
 }
@@ -91,14 +91,15 @@ fn flows(daemon: &Daemon) -> anyhow::Result<Flows> {
     Ok(Flows { agents, heaviest })
 }
 
-/// The values of a flow's keys, one behind the other.
+/// The values of a flow's keys, separated by commas.
 fn key(of: &Json) -> String {
     let values = of.as_object().into_iter().flat_map(|map| map.values());
     let texts = values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// Begins to ask; an error is what to say of a daemon that does not answer. It ends when nobody takes the answers.
+/// Starts the thread. An error is the message about a daemon that does not answer. The thread ends when the receiver is
+/// dropped.
 pub(super) fn start(daemon: &Daemon, interval: Duration) -> Receiver<Result<Answer, String>> {
     let (sender, answers) = sync_channel(1);
     let daemon = daemon.clone();

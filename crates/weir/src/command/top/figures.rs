@@ -1,33 +1,33 @@
-//! What there is to show of a daemon's answers, and what two of them say of the time between.
+//! What to show of a daemon's answers, with rates from two of them.
 
 use super::feed::Answer;
 use ledger::{Gauge, HopKind, HopSnapshot, Snapshot};
 use std::collections::HashMap;
 
-/// Groups of rows that are shown one at a time.
+/// Groups of rows, of which one is shown at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Tab {
     /// Listeners and their targets.
     Listeners,
-    /// The socket collector, and where records go.
+    /// The socket collector and the sinks.
     Sinks,
-    /// The analysis of sFlow, its agents, and the heaviest flows.
+    /// The sFlow analysis, its agents, and the heaviest flows.
     Flows,
 }
 
-/// How something is, from well to bad.
+/// The state of a row, from good to bad.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum State {
     Ok,
-    /// It has lost something, and does not any more.
+    /// It has lost something, but is not losing now.
     Lost,
-    /// It says what is wrong and goes on.
+    /// It reports a problem but continues.
     Trouble,
-    /// It is losing.
+    /// It is losing now.
     Losing,
-    /// It does not take all that it is given.
+    /// It does not accept everything it is given.
     Down,
-    /// It has something, takes no more, and lets nothing go.
+    /// It holds something, accepts nothing more, and nothing leaves.
     Stuck,
 }
 
@@ -44,7 +44,7 @@ impl State {
     }
 }
 
-/// Counts of one thing at one moment.
+/// The counts of one row at one moment.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Figures {
     pub(super) tab: Tab,
@@ -52,7 +52,7 @@ pub(super) struct Figures {
     pub(super) name: String,
     received: Count,
     delivered: Count,
-    /// What was lost, by reason.
+    /// Losses, by reason.
     losses: Vec<(String, u64)>,
     inside: Option<u64>,
     oldest_ms: Option<u64>,
@@ -60,29 +60,29 @@ pub(super) struct Figures {
     has_trouble: bool,
 }
 
-/// Something that passes.
+/// An amount that passes through.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Count {
     Unknown,
-    /// So many since the start.
+    /// Total since the start.
     Total(u64),
-    /// So many a second, by an estimate.
+    /// Estimated rate per second.
     Rate(f64),
 }
 
-/// One thing as it is shown.
+/// A row, ready to be shown.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Row {
     pub(super) tab: Tab,
     pub(super) what: &'static str,
     pub(super) name: String,
-    /// Per second; `None` until there are two answers of the same run.
+    /// Per second; `None` until there are two answers from the same run.
     pub(super) received: Option<f64>,
     pub(super) delivered: Option<f64>,
     pub(super) lost: Option<f64>,
-    /// Since the start.
+    /// Losses since the start.
     pub(super) lost_total: u64,
-    /// Of the largest loss; empty if there is none.
+    /// The reason of the largest loss; empty if there is none.
     pub(super) reason: String,
     pub(super) inside: Option<u64>,
     pub(super) oldest_ms: Option<u64>,
@@ -114,7 +114,7 @@ fn row(before: Option<&Figures>, now: &Figures, elapsed_ms: u64) -> Row {
     let lost_total = now.lost();
     let lost = before.map(|before| per_second(before.lost(), lost_total));
 
-    // A sink that gathers a batch has something and lets nothing go as well, but it is up.
+    // A sink that gathers a batch also holds something while nothing leaves, but it is up.
     let lets_nothing_go = now.inside > Some(0) && delivered == Some(0.0);
     let state = if !now.is_up && lets_nothing_go {
         State::Stuck
@@ -181,7 +181,7 @@ fn figures(answer: &Answer) -> Vec<Figures> {
     all
 }
 
-/// The row that begins at a hop, with what the hops behind it say of the same thing; `None` for those.
+/// The row for a hop, combined with the hops behind it; `None` for those hops themselves.
 fn of_hop(ledger: &Snapshot, hop: &HopSnapshot) -> Option<Figures> {
     let at = |kind| ledger.hop(kind, &hop.origin, hop.target.as_deref());
     let target = || format!("{} → {}", hop.origin, hop.target.as_deref().unwrap_or_default());
@@ -201,7 +201,7 @@ fn of_hop(ledger: &Snapshot, hop: &HopSnapshot) -> Option<Figures> {
     };
 
     let hops: Vec<&HopSnapshot> = std::iter::once(hop).chain(rest.into_iter().flatten()).collect();
-    // The socket of a receiver is read by another program: what it delivered is not this daemon's.
+    // A receiver's socket is read by another program, so what that delivers is not this daemon's.
     let last = hops.iter().rfind(|hop| hop.hop != HopKind::Receiver).unwrap_or(&hop);
     let losses = hops.iter().flat_map(|hop| hop.undelivered());
     let losses = losses.filter(|(way, _)| !way.is_intended());
@@ -247,7 +247,7 @@ pub(super) mod tests {
         Amount { count, bytes: count * 200 }
     }
 
-    /// A daemon at a second of its life: a healthy target, one that drops, one that is stuck, a sink that is down.
+    /// A daemon `second` seconds after its start: a healthy target, one that drops, one that is stuck, and a sink that is down.
     pub(in crate::command::top) fn answer(second: u64) -> Answer {
         let sent = second * 1_000;
         let hop = |kind, target| HopBuilder::new(kind, "syslog", target, Amount::default());

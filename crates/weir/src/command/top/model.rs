@@ -1,4 +1,4 @@
-//! What is on the screen and what keys do to it, without a terminal.
+//! The state of the screen and what keys do to it, without a terminal.
 
 use super::feed::Answer;
 use super::figures::{Row, State, Tab, rows};
@@ -6,10 +6,10 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Rates that are kept of each row: a minute of them, at one a second.
+/// Rates kept for each row: one minute of them at one per second.
 const HISTORY: usize = 60;
 
-/// What rows are sorted by.
+/// The sort orders of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sort {
     Trouble,
@@ -43,7 +43,7 @@ impl Sort {
     }
 }
 
-/// What keys are for just now.
+/// What keys currently do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     Rows,
@@ -52,7 +52,7 @@ pub(super) enum Mode {
     Help,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     GoOn,
@@ -65,7 +65,7 @@ type Key = (&'static str, String);
 pub(super) struct Model {
     pub(super) admin: String,
     pub(super) latest: Option<Answer>,
-    /// What the last question came to, if it had no answer.
+    /// The error of the last request, if it failed.
     pub(super) failure: Option<String>,
     pub(super) tab: Tab,
     pub(super) sort: Sort,
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// Takes an answer, or what to say of the lack of one: the figures stay as they are until the daemon is back.
+    /// Takes an answer or an error. After an error the figures stay as they are until the daemon is back.
     pub(super) fn take(&mut self, answer: Result<Answer, String>) {
         let answer = match answer {
             Ok(answer) => answer,
@@ -115,13 +115,13 @@ impl Model {
         self.history.retain(|(what, name), _| there.contains(&(*what, &**name)));
     }
 
-    /// Rates of the last minute, the newest last.
+    /// Rates of the last minute, newest last.
     pub(super) fn history(&self, row: &Row) -> Vec<u64> {
         let of = self.history.get(&(row.what, row.name.clone()));
         of.into_iter().flatten().copied().collect()
     }
 
-    /// How many rows a tab has in all.
+    /// The number of rows in a tab.
     pub(super) fn count(&self, tab: Tab) -> usize {
         self.rows.iter().filter(|row| row.tab == tab).count()
     }
@@ -132,7 +132,7 @@ impl Model {
         states.max().unwrap_or(State::Ok)
     }
 
-    /// The rows of the tab that pass the filter, in their order.
+    /// The rows of the current tab that pass the filter, in sort order.
     pub(super) fn shown(&self) -> Vec<&Row> {
         let wanted = self.filter.to_lowercase();
         let passes = |row: &&Row| {
@@ -144,7 +144,7 @@ impl Model {
         shown
     }
 
-    /// Does what a key is for. `page` is the number of rows on the screen.
+    /// Handles a key. `page` is the number of rows on the screen.
     pub(super) fn key(&mut self, key: KeyEvent, page: usize) -> Next {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Next::Quit;
@@ -179,7 +179,7 @@ impl Model {
         Next::GoOn
     }
 
-    /// Turns to the tab that comes after listeners, sinks and flows.
+    /// Switches to another tab. `after` has the tabs that follow listeners, sinks and flows.
     fn turn_to(&mut self, after: [Tab; 3]) {
         self.tab = match self.tab {
             Tab::Listeners => after[0],
@@ -204,7 +204,7 @@ impl Model {
     }
 }
 
-/// The largest first, but for names; what is equal stays in the daemon's order.
+/// Largest first, except for names; equal rows stay in the daemon's order.
 fn order(sort: Sort, a: &Row, b: &Row) -> Ordering {
     let rate = |of: Option<f64>| of.unwrap_or(-1.0);
     match sort {

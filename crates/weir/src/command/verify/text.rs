@@ -7,10 +7,10 @@ use ::load::verify::{Counts, ListenerReport, Report, RunReport};
 use std::fmt::Write;
 use text::{Tint, bit_rate, grouped};
 
-/// Gaps printed for each run; JSON has more.
+/// Most gaps printed for each run; JSON has more.
 const GAPS_SHOWN: usize = 8;
 
-/// `joined` is empty, or has one for each listener.
+/// The whole report. `joined` is empty or has one entry per listener.
 pub(super) fn report(report: &Report, joined: &[Join], room: Room) -> String {
     let mut text = String::new();
     for (idx, listener) in report.listeners.iter().enumerate() {
@@ -24,7 +24,7 @@ pub(super) fn report(report: &Report, joined: &[Join], room: Room) -> String {
     room.folded(&text)
 }
 
-/// What a line of the report is about.
+/// The tint of a report line.
 pub(super) fn tint(line: &str) -> Tint {
     match line {
         _ if line.starts_with("clean") => Tint::Good,
@@ -33,7 +33,7 @@ pub(super) fn tint(line: &str) -> Tint {
     }
 }
 
-/// Writing to a string does not fail.
+/// Appends a line.
 fn line(text: &mut String, content: &str) {
     text.push_str(content);
     text.push('\n');

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sys::send::{Message, SEGMENTS_MAX, send_messages};
 use sys::signal::stop_flag;
 
-/// Bytes of datagrams that leave as one message: the most that an IPv4 packet can hold, less its headers.
+/// Bytes of datagrams sent as one message: the most that an IPv4 packet can hold, without its headers.
 const RUN_BYTES: usize = 65_507;
 
 /// Datagrams that were sent, and those that the system refused.
@@ -20,7 +20,7 @@ struct Sent {
     passed: Duration,
 }
 
-/// Sends until the end, and returns what there is to say of it.
+/// Sends until the end, and returns the summary.
 pub(super) fn send(args: &Args, rate: u32, to: SocketAddr) -> anyhow::Result<String> {
     let socket = connect(to)?;
     let stop = stop_flag()?;
@@ -54,7 +54,7 @@ fn flood_socket(
     let mut sent = Sent { datagrams: 0, failed: 0, passed: Duration::ZERO };
     loop {
         for bytes in flood.bytes().chunks(run) {
-            // On a schedule of its own, so that a late one does not delay those that follow.
+            // Each datagram is due at a fixed time, so that a late one does not delay the next.
             let offered = (sent.datagrams + sent.failed) as f64;
             let due = if rate == 0 { 0.0 } else { offered / f64::from(rate) };
             let early = Duration::from_secs_f64(due).checked_sub(start.elapsed());

@@ -1,4 +1,4 @@
-//! Our own engine as the lab's collector, as `weir flows` has it.
+//! Our own engine as the lab's collector, set up like `weir flows`.
 
 use flows::{
     Aggregation, Analysis, Change, Definition, Direction, Engine, Limits, Measure, Moment, Part,
@@ -9,15 +9,15 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// The time constant that `weir flows` has by default.
+/// The default time constant of `weir flows`.
 const SMOOTHING: Duration = Duration::from_secs(2);
 
-/// Events that are kept: more than one look can bring.
+/// Most events kept, which is more than come between two looks.
 const EVENTS_MAX: usize = 100_000;
 
 struct Ours(Analysis);
 
-/// An engine that counts bytes by destination, and watches the lab's limit.
+/// An engine that counts bytes by destination, with a threshold at the lab's limit.
 pub(super) fn make() -> Box<dyn Collector> {
     let definition = Definition {
         name: "lab".into(),

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// `weir relay` as a child of the thread that uses this, on loopback. In a network namespace of its own all ports are free.
+/// `weir relay` as a child of the calling thread, on loopback. In its own network namespace all ports are free.
 #[derive(Default)]
 pub(super) struct Ours {
     running: Option<Running>,
 }
 
-/// Ends with its owner.
+/// The child ends with its owner.
 struct Running {
     child: Child,
     targets: usize,
@@ -38,7 +38,7 @@ impl Drop for Running {
 
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5_514);
 const ADMIN: &str = "127.0.0.1:9464";
-/// Longer than a relay takes to start or to send what it has.
+/// More than a relay needs to start or to send what it holds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -60,14 +60,14 @@ impl Relay for Ours {
     }
 }
 
-/// The listener is named `in`, and so are its threads.
+/// The listener and its threads are named `in`.
 impl Staged for Ours {
     fn start(&mut self, shape: Shape, targets: &[Address]) -> Result<(Address, u32), Failed> {
         let mut to: Vec<String> = targets.iter().map(Address::to_string).collect();
         if to.is_empty() {
             to.push("null:".to_owned());
         }
-        // Nothing is given up on a thread that the scheduler keeps waiting: how many pass is the question.
+        // Wait long for threads that the scheduler delays: we measure how many datagrams pass, so none may be given up early.
         let several = if shape.sockets > 1 { "&order_wait=10s" } else { "" };
         let listen = format!("{LISTEN}?name=in&sockets={}{several}", shape.sockets);
         let address = self.start_with(&listen, &to, &["--schedule", shape.schedule.name()])?;
@@ -123,7 +123,7 @@ impl Ours {
 
             match ledger::fetch(&Daemon::at(ADMIN, &Proof::default())) {
                 Ok(snapshot) if is_wanted(&snapshot) => return Ok(snapshot),
-                // What it still has after all this time is in the ledger as such.
+                // What the relay still holds after all this time is in the ledger anyway.
                 Ok(snapshot) if Instant::now() > deadline => return Ok(snapshot),
                 Err(error) if Instant::now() > deadline => {
                     return Err(io::Error::other(error).into());

@@ -1,4 +1,4 @@
-//! `weir lab relay --stages`: what each stage costs here, and the rate that follows for larger machines.
+//! `weir lab relay --stages`: what each stage costs here, and the rate that this implies for larger machines.
 
 use super::ours::Ours;
 use super::{Args, Place, busy};
@@ -14,9 +14,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 use sys::signal::stop_flag;
 
-/// Measurements of each stage; medians count.
+/// Measurements of each stage; the result is their median.
 const REPETITIONS: usize = 3;
-/// Shortest measurement that says something.
+/// Shortest useful measurement.
 const DURATION_MIN: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {

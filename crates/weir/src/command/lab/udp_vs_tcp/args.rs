@@ -78,20 +78,20 @@ enum ScheduleName {
     Open,
 }
 
-/// Longest that makes sense, so that times add up without overflow.
+/// Upper limit for durations, so that sums do not overflow.
 const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
-/// What fits a datagram over IPv4.
+/// Most bytes that fit a datagram over IPv4.
 const MESSAGE_BYTES_MAX: usize = 65_507;
 const RATE_MAX_PER_SEC: u64 = 50_000;
-/// A round trip over a satellite takes a third of it.
+/// A satellite round trip takes a third of this.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 const BURST_MAX_PACKETS: f64 = 1_000.0;
 const BITS_MIN_PER_SEC: u64 = 64_000;
-/// Each has two sockets, and the usual limit is 1024.
+/// Each flow has two sockets, and the usual descriptor limit is 1024.
 const FLOWS_MAX: usize = 400;
 
 impl Args {
-    /// What is to be run.
+    /// The plan to run.
     ///
     /// # Errors
     /// A value is out of its range.
@@ -150,7 +150,7 @@ impl Args {
         Ok(plan)
     }
 
-    /// Of the whole path, each once, 0 to 1.
+    /// Loss of the whole path, from 0 to 1, each value once.
     fn losses(&self) -> anyhow::Result<Vec<f64>> {
         let one = |&percent: &f64| {
             let loss = match self.per_link {
@@ -160,7 +160,7 @@ impl Args {
             let loss = loss.map(PathLoss::path).filter(|loss| *loss < 1.0).ok_or_else(|| {
                 Failure::Usage.error(format!("--loss: {percent} is not a percentage below 100. Fix: write for example --loss 0,5,10"))
             })?;
-            // What went through the square root and back is not what was typed.
+            // Rounding undoes the error of the square root, so that the value is the one that was typed.
             Ok((loss * 1e9).round() / 1e9)
         };
         self.loss.iter().map(one).collect::<anyhow::Result<Vec<_>>>().map(each_once)
@@ -191,7 +191,7 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     number.parse().map_err(|_| "write a percentage such as 5 or 0.5".to_owned())
 }
 
-/// What stands for every transport.
+/// The word for every transport.
 const ALL: &str = "all";
 
 fn transport_names() -> Vec<String> {
