@@ -1,14 +1,14 @@
-//! Addresses on the command line, with their names resolved once.
+//! Addresses from the command line, whose names are resolved once.
 
 use crate::exit::Failure;
 use ::load::Address;
 use config::{HostPort, ListenAddress, TargetAddress, resolve};
 use std::net::SocketAddr;
 
-/// Where to send.
+/// An address to send to.
 ///
 /// # Errors
-/// The name does not resolve, or the target is not one that datagrams are sent to.
+/// The name does not resolve, or the target is not one that datagrams can be sent to.
 pub(crate) fn target(address: &TargetAddress) -> anyhow::Result<Address> {
     match address {
         TargetAddress::Udp(host_port) => first(host_port).map(Address::Udp),
@@ -21,10 +21,10 @@ pub(crate) fn target(address: &TargetAddress) -> anyhow::Result<Address> {
     }
 }
 
-/// Where to listen.
+/// An address to listen at.
 ///
 /// # Errors
-/// The name does not resolve.
+/// The name does not resolve, or the kind of listener is not supported here.
 pub(crate) fn listener(address: &ListenAddress) -> anyhow::Result<Address> {
     match address {
         ListenAddress::Udp(host_port) => first(host_port).map(Address::Udp),

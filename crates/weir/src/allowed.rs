@@ -1,18 +1,18 @@
-//! Users that may ask: the namespace helper, or the daemon at its unix socket.
+//! Users that may send requests to the namespace helper, or to the daemon at its unix socket.
 
 use crate::exit::Failure;
 use sockets::attribution::Users;
 use std::fs;
 
-/// A user who may ask.
+/// A user that may send requests.
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) uid: u32,
-    /// By `/etc/passwd`.
+    /// The name in `/etc/passwd`, if any.
     pub(crate) name: Option<String>,
 }
 
-/// The users of these names (of `/etc/passwd`) or numbers.
+/// Looks up users by name (in `/etc/passwd`) or number.
 ///
 /// # Errors
 /// There is no such user, or the number stands for more than one; the message says what to do.
@@ -20,14 +20,14 @@ pub(crate) fn users(names: &[String]) -> anyhow::Result<Vec<User>> {
     users_where(names, sys::process::overflow_uid())
 }
 
-/// `overflow` is the number that everybody has who has none of their own here.
+/// As [`users`]. `overflow` is the number that stands for every user without a mapping in this user namespace.
 fn users_where(names: &[String], overflow: Option<u32>) -> anyhow::Result<Vec<User>> {
-    // Without the file, numbers still do.
+    // Without the file, numbers still work.
     let known = Users::read().unwrap_or_default();
     let user = |text: &String| {
         let uid = text.parse().ok().or_else(|| number_of("/etc/passwd", text));
         match uid {
-            // To the kernel it is nobody: "leave it as it is" (setresuid(2)).
+            // To the kernel this number means "leave it as it is" (setresuid(2)).
             Some(u32::MAX) => Err(Failure::Config.error(format!(
                 "{text} is the number of no user. Fix: name a user by name or number (id -u NAME)"
             ))),
@@ -53,12 +53,12 @@ pub(crate) fn number_of(file: &str, name: &str) -> Option<u32> {
     field_of(file, 0, name, 2)
 }
 
-/// The number of a user's own group: the fourth field of passwd(5).
+/// The number of a user's primary group: the fourth field of passwd(5).
 pub(crate) fn group_of(uid: u32) -> Option<u32> {
     field_of("/etc/passwd", 2, &uid.to_string(), 3)
 }
 
-/// The field at one place of the first line that has this text at another.
+/// Field `wanted` of the first line whose field `place` equals `text`.
 fn field_of(file: &str, place: usize, text: &str, wanted: usize) -> Option<u32> {
     let lines = fs::read(file).unwrap_or_default();
     let lines = String::from_utf8_lossy(&lines);

@@ -1,4 +1,4 @@
-//! Questions to a running daemon, at its admin address.
+//! Requests to a running daemon, at its admin address.
 
 use crate::exit::Failure;
 use ledger::Trouble;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use ureq::http::Uri;
 use ureq::http::header::AUTHORIZATION;
 
-/// Where a daemon answers that nobody has told to do so elsewhere.
+/// The default admin address of a daemon.
 const USUAL: &str = "127.0.0.1:9464";
 
 /// Which daemon a command asks.
@@ -34,27 +34,27 @@ pub(crate) struct Proof {
 }
 
 impl Daemon {
-    /// The daemon at this admin address, with or without scheme and page.
+    /// The daemon at this admin address, which may include a scheme and a path.
     pub(crate) fn at(admin: &str, proof: &Proof) -> Daemon {
         Daemon { admin: admin.to_owned(), proof: proof.clone() }
     }
 }
 
-/// Largest answer: a ledger of some 100,000 hops.
+/// Largest answer accepted, enough for a ledger of some 100,000 hops.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// Asks a daemon for a page, such as `/ledger`, and returns its text.
+/// Requests a page such as `/ledger` from a daemon, and returns its text.
 ///
 /// # Errors
-/// No daemon answers within the time, or not with this page.
+/// No daemon answers within the time, or the answer is not this page.
 pub(crate) fn ask(daemon: &Daemon, page: &str, timeout: Duration) -> anyhow::Result<String> {
     ask_and(daemon, page, timeout, || Ok(()))
 }
 
-/// As [`ask`], and does something once the answer has begun, such as what the rest of it is to tell about.
+/// As [`ask`], and calls `begun` once the answer has begun, for example to trigger what the rest of the answer reports.
 ///
 /// # Errors
-/// As [`ask`], and those of `begun`.
+/// Those of [`ask`] and of `begun`.
 pub(crate) fn ask_and(
     daemon: &Daemon,
     page: &str,
@@ -89,9 +89,9 @@ pub(crate) fn ask_and(
 
 fn agent(url: &str, proof: &Proof, timeout: Duration) -> anyhow::Result<ureq::Agent> {
     let config = ureq::Agent::config_builder()
-        // The daemon is on this host or a neighbor: a proxy from the environment is for something else.
+        // The daemon is on this host or a neighbor, so ignore proxies from the environment.
         .proxy(None)
-        // Nor is a token sent where an answer points.
+        // A redirect must not take the token elsewhere.
         .max_redirects(0)
         .http_status_as_error(false)
         .timeout_global(Some(timeout));
@@ -111,7 +111,7 @@ fn agent(url: &str, proof: &Proof, timeout: Duration) -> anyhow::Result<ureq::Ag
 }
 
 impl Proof {
-    /// The token, if there is one and `url` is where it may be sent.
+    /// The token, if there is one and it may be sent to `url`.
     fn token_for(&self, url: &str) -> anyhow::Result<Option<Secret>> {
         let Some(path) = &self.token_file else { return Ok(None) };
         if !url.starts_with(HTTPS) && !is_at_loopback(url) {
@@ -150,7 +150,7 @@ fn unreadable(Trouble { what, fix }: Trouble) -> anyhow::Error {
     Failure::InputMissing.error(format!("{what}. Fix: {fix}"))
 }
 
-/// Whether a request to this address stays on this machine. A name other than `localhost` is whatever somebody's server says it is.
+/// Whether a request to this URL stays on this machine. Any name other than `localhost` depends on a name server.
 fn is_at_loopback(url: &str) -> bool {
     let uri = url.parse::<Uri>();
     let host = uri.as_ref().ok().and_then(Uri::host).unwrap_or_default();
@@ -192,7 +192,7 @@ fn refused_by_tls(error: &ureq::Error) -> Option<&tls::Error> {
 
 const HTTPS: &str = "https://";
 
-/// The address of a page on the daemon that `url` names.
+/// The URL of a page on the daemon that `url` names.
 fn page_url(url: &str, page: &str) -> anyhow::Result<String> {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),

@@ -1,4 +1,4 @@
-//! A test of what the documents tell people to type: every command line in them is one that this program takes.
+//! Tests what the documents tell people to type: this program must accept every command line in them.
 
 mod names;
 
@@ -8,11 +8,11 @@ use clap::error::ErrorKind;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Places of documents, from the root of the repository; of a folder all pages in it, not those of folders below.
+/// Where the documents are, from the root of the repository. A folder stands for its own pages, without its subfolders.
 const PLACES: [&str; 6] =
     ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "bench", "deploy"];
 
-/// A command line, and where it stands.
+/// A command line, and where it was found.
 struct Line {
     place: String,
     words: Vec<String>,
@@ -29,9 +29,9 @@ fn every_command_line_in_a_code_block_is_one_that_is_taken() {
 
 #[test]
 fn every_command_in_running_text_exists_with_its_options() {
-    // Text names a command without what it needs: `weir ledger --through`.
+    // Text may name a command without its required arguments: `weir ledger --through`.
     let unknown = |kind| matches!(kind, ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
-    // There `weir hop` is the name of the protocol.
+    // In this file `weir hop` is the name of the protocol.
     let pages = pages().into_iter().filter(|page| !page.ends_with("hop-wire.md"));
     let lines: Vec<Line> = pages.flat_map(|page| lines_in_text(&page)).collect();
     let refused: Vec<String> = lines.iter().filter_map(|line| refusal(line, unknown)).collect();
@@ -45,7 +45,7 @@ fn every_command_that_fixes_a_mistake_is_one_that_is_taken() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weir/mistakes");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let lines: Vec<Line> = files.flat_map(|file| lines_in_advice(&file)).collect();
-    // Some are named without what they need: `weir relay`.
+    // Some are named without their required arguments: `weir relay`.
     let is_wrong = |kind| !matches!(kind, ErrorKind::MissingRequiredArgument);
     let refused: Vec<String> = lines.iter().filter_map(|line| refusal(line, is_wrong)).collect();
 
@@ -53,7 +53,7 @@ fn every_command_that_fixes_a_mistake_is_one_that_is_taken() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Commands of this program in what answers advise.
+/// This program's commands in the advice of error messages.
 fn lines_in_advice(file: &Path) -> Vec<Line> {
     let text = fs::read_to_string(file).unwrap();
     let advice = text.lines().enumerate().filter_map(|(at, line)| {
@@ -61,7 +61,7 @@ fn lines_in_advice(file: &Path) -> Vec<Line> {
         Some((at, advice))
     });
     let parts = advice.flat_map(|(at, advice)| {
-        // Between backticks, behind a colon, or all of it up to what explains it.
+        // A command stands between backticks, after a colon, or fills the advice up to an explanation.
         let parts = advice.split([';', '`']).flat_map(|part| part.split(": "));
         let parts = parts.flat_map(|part| part.split(", ")).flat_map(|part| part.split(" or "));
         parts.map(move |part| (at, part.trim())).collect::<Vec<_>>()
@@ -76,7 +76,7 @@ fn lines_in_advice(file: &Path) -> Vec<Line> {
         .collect()
 }
 
-/// Why a line is not taken, if the error is of a kind that counts.
+/// Why a line is refused, if the error is of a kind that counts.
 fn refusal(line: &Line, counts: impl Fn(ErrorKind) -> bool) -> Option<String> {
     let error = Cli::try_parse_from(&line.words).err()?;
     let is_told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -98,7 +98,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Lines in fenced blocks and in indented ones.
+/// Command lines in fenced and in indented blocks.
 fn lines_in_blocks(page: &Path) -> Vec<Line> {
     let text = fs::read_to_string(page).unwrap();
     let mut is_fenced = false;
@@ -139,15 +139,15 @@ fn place(page: &Path, at: usize) -> String {
     format!("{}:{}", page.file_name().unwrap().to_string_lossy(), at + 1)
 }
 
-/// The words of a line that starts `weir`, perhaps as root or out of the target folder, up to the end of that command.
+/// The words of a line that runs `weir`, perhaps with sudo or from the target folder, up to the end of that command.
 fn command(line: &str) -> Option<Vec<String>> {
     let line = line.strip_prefix("$ ").unwrap_or(line);
     let line = line.strip_prefix("sudo ").unwrap_or(line);
     let built = ["target/release/", "target/quick/"];
     let line = built.iter().find_map(|folder| line.strip_prefix(folder)).unwrap_or(line);
-    // What stands in a column of its own explains the command.
+    // Text in a separate column explains the command.
     let line = line.split_once("   ").map_or(line, |(line, _)| line);
-    // Dots are for what is left out, a bar for one of several.
+    // Dots stand for omitted text, and a bar for alternatives.
     if !line.starts_with("weir ")
         || line.contains("\\|")
         || line.contains('…')

@@ -7,7 +7,7 @@ use config::LevelUnit;
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
 
-/// An event, with what [`line()`] says as `text`. Times are decimal strings, as all numbers that may be above 2^53.
+/// An event as JSON, with its [`line()`] as `text`. Times are decimal strings, like all numbers that may exceed 2^53.
 pub(crate) fn json(event: &Event) -> Json {
     let subject = match &event.subject {
         Subject::Flow { definition, shown, .. } => {
@@ -33,7 +33,7 @@ pub(crate) fn json(event: &Event) -> Json {
     })
 }
 
-/// An event for people. Nothing in it is an agent's own text: addresses and numbers, and names of the configuration.
+/// An event for people. It contains no text from agents: only addresses, numbers and names from the configuration.
 pub(crate) fn line(event: &Event) -> String {
     let (what, unit) = match &event.subject {
         Subject::Flow { measure, shown, .. } => {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use text::{Ink, Tint};
 use tracing::Level;
 
-/// The failures, each with its code and what that means to whoever looks at it.
+/// The failures, each with its exit code and the meaning shown to users.
 macro_rules! failures {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $meaning:literal;)*) => {
         /// Why the program ends with a code other than 0. Attach one to an [`anyhow::Error`] with [`Failure::error`].
@@ -19,7 +19,7 @@ macro_rules! failures {
             $($(#[$doc])* $name = $code,)*
         }
 
-        /// What each code but 0 means.
+        /// The meaning of each code except 0.
         const MEANINGS: &[(u8, &str)] = &[$(($code, $meaning),)*];
     };
 }
@@ -58,7 +58,7 @@ impl Failure {
         anyhow::Error::new(Exit { failure: self, message: message.to_string() })
     }
 
-    /// What an error of the system is where nothing else is known of it.
+    /// The failure for a system error about which nothing else is known.
     pub(crate) fn of(error: &io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Failure::Permission,
@@ -87,7 +87,7 @@ impl fmt::Display for Exit {
 
 impl std::error::Error for Exit {}
 
-/// Whether somebody still reads what is printed.
+/// Whether the output still has a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
     Listens,
@@ -95,10 +95,10 @@ pub(crate) enum Reader {
     Gone,
 }
 
-/// Writes to standard output. A reader that went away is not an error.
+/// Writes to standard output. A reader that has gone is not an error.
 ///
 /// # Errors
-/// It cannot be written, for instance to a full disk.
+/// The output cannot be written, for instance because the disk is full.
 pub(crate) fn print(text: &str) -> io::Result<Reader> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -108,10 +108,10 @@ pub(crate) fn print(text: &str) -> io::Result<Reader> {
     }
 }
 
-/// Prints the result and ends with the verdict, which stands whatever becomes of the text.
+/// Prints the result and returns the verdict. A failed write does not change a verdict other than success.
 ///
 /// # Errors
-/// All is well but that the text cannot be written.
+/// The verdict is success, but the text cannot be written.
 pub(crate) fn print_and_end(text: &str, verdict: ExitCode) -> anyhow::Result<ExitCode> {
     const WHAT: &str = "cannot write to standard output";
     match print(text) {
@@ -133,12 +133,12 @@ pub(crate) fn from_result(result: anyhow::Result<ExitCode>) -> ExitCode {
         Ok(code) => return code,
         Err(error) => error,
     };
-    // There is nowhere left to say it when standard error is closed too.
+    // If standard error is closed too, there is nowhere left to write it.
     log::say_to_people(Level::ERROR, &format!("weir: {error:#}\n"), tint);
     failure_of(&error).code()
 }
 
-/// What a line of an error is about: what went wrong, each mistake of several, or what helps.
+/// The tint of an error's line: what went wrong, one of several mistakes, or the fix.
 fn tint(line: &str) -> Tint {
     match line {
         _ if line.starts_with("weir: ") => Tint::Alarm,
@@ -147,7 +147,7 @@ fn tint(line: &str) -> Tint {
     }
 }
 
-/// The same on a mistake of the command line, below which stands how it is used.
+/// As [`tint`], but lines below a mistake of the command line are usage text and stay plain.
 fn tint_of_usage(line: &str) -> Tint {
     match tint(line) {
         Tint::Notice => Tint::Plain,
@@ -167,7 +167,7 @@ fn failure_of(error: &anyhow::Error) -> Failure {
     Failure::Io
 }
 
-/// Prints what clap has to say: help and version on standard output with code 0, mistakes on standard error with 64.
+/// Prints clap's output: help and version on standard output with code 0, mistakes on standard error with code 64.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let styled = error.render();

@@ -7,7 +7,7 @@ use flows::{
 };
 use serde_json::{Map, Value as Json, json};
 
-/// What became of datagrams and samples. `dropped_by_kernel`: datagrams that were lost at the socket, where they are known.
+/// What became of datagrams and samples. `dropped_by_kernel` are datagrams lost at the socket, if known.
 pub(crate) fn totals(totals: &EngineTotals, dropped_by_kernel: Option<u64>) -> Map<String, Json> {
     let unknown = totals.unknown.iter();
     let unknown: Map<String, Json> =
@@ -67,7 +67,7 @@ pub(crate) fn definition(summary: &Summary) -> Json {
     })
 }
 
-/// The word for what is added up.
+/// The name of a measure.
 pub(crate) fn measure(measure: Measure) -> &'static str {
     match measure {
         Measure::Bytes => "bytes",

@@ -1,4 +1,4 @@
-//! Views that go on until Ctrl-C: all of them end in the same way, with what was shown last above the prompt.
+//! Views that run until Ctrl-C. All end the same way, with the last output left above the prompt.
 
 use crate::progress::rewrites_lines;
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// Waits for the time, or for a signal.
+/// Waits until a time or a signal.
 pub(crate) fn wait(stop: &AtomicBool, until: Instant) -> Next {
     const LOOK: Duration = Duration::from_millis(50);
     loop {
@@ -27,7 +27,7 @@ pub(crate) fn wait(stop: &AtomicBool, until: Instant) -> Next {
     }
 }
 
-/// Leaves the cursor on an empty row: a terminal shows Ctrl-C as `^C` where the cursor is.
+/// Clears the cursor's row, where a terminal shows Ctrl-C as `^C`.
 pub(crate) fn end() {
     let mut stderr = io::stderr();
     if rewrites_lines(&stderr) {

@@ -10,15 +10,15 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
-/// Changes what is written, and how, while the daemon runs.
+/// Changes the level and form of the log while the daemon runs.
 pub(crate) struct Log(reload::Handle<LevelFilter, Registry>);
 
-/// Sends what is logged to standard error.
+/// Sends the log to standard error.
 pub(crate) fn start(config: &DaemonConfig) -> Log {
     choose(config.log_format);
     let (filter, handle) = reload::Layer::new(filter(config.log_level));
     let lines = fmt::layer().with_writer(form::counted).event_format(form::Lines::new());
-    // A second subscriber is refused: the program has one daemon, so there is none.
+    // A second subscriber would be refused, but the program has only one daemon.
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
     Log(handle)
 }
@@ -26,7 +26,7 @@ pub(crate) fn start(config: &DaemonConfig) -> Log {
 impl Log {
     pub(crate) fn set(&self, config: &DaemonConfig) {
         choose(config.log_format);
-        // It fails only when the subscriber is gone, which lives as long as the process.
+        // This fails only if the subscriber is gone, and it lives as long as the process.
         let _ = self.0.modify(|old| *old = filter(config.log_level));
     }
 }
@@ -43,7 +43,7 @@ fn filter(level: LogLevel) -> LevelFilter {
 /// Time between two lines about the same thing.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Something that may happen often and is written at most once a minute, with the count since the last line.
+/// Something that may happen often and is logged at most once a minute, with the count since the last line.
 #[derive(Debug, Default)]
 pub(crate) struct Repeated {
     written: Option<Instant>,
@@ -51,7 +51,7 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// Counts one more. `Some`: write a line now; the number is how often it happened since the last one.
+    /// Counts one occurrence. `Some` means to log now; the number is the count since the last line.
     pub(crate) fn count(&mut self, now: Instant) -> Option<u64> {
         self.since += 1;
         let is_due =

@@ -82,15 +82,15 @@ fn main() -> ExitCode {
     exit::from_result(run(&cli))
 }
 
-/// Reads a command line; help is as wide as the terminal.
+/// Parses a command line. Help is as wide as the terminal.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    // 0: lines of any length.
+    // 0 means lines of any length.
     let columns = Room::of(&io::stdout()).columns.unwrap_or(0);
     let matches = Cli::command().term_width(columns).try_get_matches_from(words)?;
     Cli::from_arg_matches(&matches)
 }
 
-/// What `--color` asks for, also on a command line that is not taken and in one that asks for help.
+/// The value of `--color`, even on a command line that is wrong or asks for help.
 fn color_of(words: impl Iterator<Item = OsString>) -> Color {
     let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let at = words.iter().position(|word| word == "--color").map(|at| at + 1);

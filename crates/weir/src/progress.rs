@@ -1,4 +1,4 @@
-//! A line on standard error that says how far a command is.
+//! A line on standard error that shows a command's progress.
 
 use crate::live;
 use crate::screen::Room;
@@ -20,18 +20,18 @@ pub(crate) enum ProgressMode {
     Off,
 }
 
-/// Whether it is a terminal on which a line can be written over.
+/// Whether the stream is a terminal on which a line can be overwritten.
 pub(crate) fn rewrites_lines(stream: &impl IsTerminal) -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
     stream.is_terminal() && !is_dumb
 }
 
-/// Columns of standard error that a line may have without the cursor going on to the next row, also when `^C` follows it.
+/// The longest line on standard error that can be overwritten: the cursor must stay in the row, even if `^C` follows.
 fn columns_to_rewrite() -> usize {
     Room::of(&io::stderr()).columns.map_or(usize::MAX, |columns| columns.saturating_sub(3))
 }
 
-/// Runs `work` while lines about it go to standard error.
+/// Runs `work` while progress lines go to standard error.
 pub(crate) fn with_progress<T>(
     mode: ProgressMode,
     line: impl Fn() -> String + Send,
@@ -53,11 +53,11 @@ pub(crate) fn with_progress<T>(
     let (end, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {
-            // Progress is a courtesy: nothing depends on whether it can be written.
+            // Progress is a courtesy, so write errors are ignored.
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let line = line();
                 let text = match rewrites {
-                    // A line that wraps would leave a copy: only its last row is cleared.
+                    // A line that wraps would leave a copy, because only its last row is cleared.
                     true => format!("\r\x1b[K{}", cut(&line, columns_to_rewrite())),
                     false => line + "\n",
                 };

@@ -1,14 +1,14 @@
-//! Questions to a store, as commands and pages take them: moments, and answers as JSON.
+//! Queries to a store, as commands and pages take them: moments, and answers as JSON.
 
 use serde_json::{Value as Json, json};
 use std::time::Duration;
 use store::{Answer, Named, Value};
 use text::units::parse_duration;
 
-/// How far back a question goes that does not say.
+/// The default time range of a query.
 pub(crate) const SINCE_DEFAULT: Duration = Duration::from_secs(3_600);
 
-/// Rows of an answer to a named question that does not say.
+/// Default number of rows in the answer to a named query.
 pub(crate) const LIMIT_DEFAULT: u32 = 100;
 
 /// Numbers beyond this are not exact in JavaScript.
@@ -17,11 +17,11 @@ const EXACT_MAX: u64 = 1 << 53;
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_SECONDS: u64 = 86_400;
 
-/// Reads a moment: how long ago it was (`1h`), a time of the last 24 hours (`14:05`), a date (`2026-11-25`, with `T14:05` or
-/// `T14:05:30`), all in UTC, or nanoseconds since 1970.
+/// Parses a moment: how long ago it was (`1h`), a time within the last 24 hours (`14:05`), a date (`2026-11-25`, with `T14:05`
+/// or `T14:05:30`), all in UTC, or nanoseconds since 1970.
 ///
 /// # Errors
-/// It is none of them; the message says what to write.
+/// It is none of these; the message says what to write.
 pub(crate) fn moment(text: &str, now_unix_ns: u64) -> Result<u64, String> {
     if text.len() > 15 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().map_err(|_| refusal(text));
@@ -66,7 +66,7 @@ fn seconds_of_day(text: &str) -> Option<u64> {
     is_one.then_some((hour * 60 + minute) * 60 + second)
 }
 
-/// Howard Hinnant's `days_from_civil`, for years from 1970 on.
+/// Days since 1970-01-01, by Howard Hinnant's `days_from_civil`, for years from 1970 on.
 fn days_since_1970(text: &str) -> Option<u64> {
     let mut parts = text.split('-').map(|part| part.parse::<u64>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
@@ -81,7 +81,7 @@ fn days_since_1970(text: &str) -> Option<u64> {
     days.checked_sub(719_468)
 }
 
-/// The columns of a named question have the units that its file says.
+/// Sets the units of a named query's columns, as its file says.
 pub(crate) fn with_units(mut answer: Answer, named: Option<&Named>) -> Answer {
     for known in named.into_iter().flat_map(Named::columns) {
         for column in answer.columns.iter_mut().filter(|column| column.name == known.name) {
@@ -91,7 +91,7 @@ pub(crate) fn with_units(mut answer: Answer, named: Option<&Named>) -> Answer {
     answer
 }
 
-/// An answer as `GET /query/NAME` and `weir query --format json` give it.
+/// An answer, as `GET /query/NAME` and `weir query --format json` give it.
 pub(crate) fn as_json(answer: &Answer) -> Json {
     let columns: Vec<Json> = answer
         .columns
@@ -109,7 +109,7 @@ pub(crate) fn as_json(answer: &Answer) -> Json {
     })
 }
 
-/// A number that JavaScript would round is a decimal string; bytes are hexadecimal.
+/// A value as JSON. A number that JavaScript would round becomes a decimal string; bytes become hexadecimal.
 pub(crate) fn value(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
@@ -121,7 +121,7 @@ pub(crate) fn value(value: &Value) -> Json {
     }
 }
 
-/// A value as plain text; nothing for none.
+/// A value as plain text; empty for null.
 pub(crate) fn as_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -146,7 +146,7 @@ mod tests {
         };
         check("1h", 1_795_627_009 - 3_600);
         check("17:00", 1_795_626_000);
-        // Yesterday's.
+        // Yesterday at that time.
         check("18:00", 1_795_629_600 - DAY_SECONDS);
         check("2026-11-25", 1_795_564_800);
         check("2026-11-25T17:16:49", 1_795_627_009);

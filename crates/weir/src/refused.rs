@@ -1,4 +1,4 @@
-//! An address that the system refuses: which, why, and what helps.
+//! Addresses and files that the system refuses: which, why, and what helps.
 
 use crate::exit::Failure;
 use ::load::{Address, generate, verify};
@@ -7,13 +7,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Where this program is, for a command that gives it a capability.
+/// This program's path, for a command that gives it a capability.
 pub(crate) fn program() -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| "weir".into());
     program.display().to_string()
 }
 
-/// What the system was asked for.
+/// What was asked of the system.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted<'a> {
     /// To receive datagrams at a UDP address.
@@ -22,17 +22,17 @@ pub(crate) enum Wanted<'a> {
     Tcp(SocketAddr),
     /// To listen at the path of a unix socket.
     Unix(&'a Path),
-    /// To send by UDP, from this address and port where they are given.
+    /// To send by UDP, from this address and port if given.
     SendUdp(Option<IpAddr>, Option<u16>),
-    /// To send by UDP from the addresses of others, from this port where it is given.
+    /// To send by UDP from other hosts' addresses, from this port if given.
     SendFromAny(Option<u16>),
     /// To send to a unix socket.
     SendUnix,
-    /// To look at a device's queue before sleeping.
+    /// To poll a device's queue before sleeping.
     BusyPoll,
 }
 
-/// The error that ends the program: `what` could not be done, the system's reason, and what helps.
+/// An error that ends the program: `what` failed, the system's reason, and what helps.
 pub(crate) fn refused(
     what: impl fmt::Display,
     wanted: Wanted<'_>,
@@ -44,7 +44,7 @@ pub(crate) fn refused(
     }
 }
 
-/// As [`refused`], of a generator that could not start.
+/// As [`refused`], for a generator that could not start.
 pub(crate) fn by_sender(
     error: &generate::Error,
     source: Option<IpAddr>,
@@ -62,7 +62,7 @@ pub(crate) fn by_sender(
     }
 }
 
-/// As [`refused`], of a verifying receiver that could not start.
+/// As [`refused`], for a verifying receiver that could not start.
 pub(crate) fn by_receiver(error: &verify::Error) -> anyhow::Error {
     match error {
         verify::Error::Listen { address: Address::Udp(addr), source } => {
@@ -75,7 +75,7 @@ pub(crate) fn by_receiver(error: &verify::Error) -> anyhow::Error {
     }
 }
 
-/// Why, in words, with what helps; `None` where the system's own words are all there is.
+/// The reason in words and what helps; `None` if there is nothing to add to the system's message.
 fn reason(wanted: Wanted<'_>, error: &io::Error) -> Option<(Failure, String)> {
     Some(match (error.kind(), wanted) {
         (io::ErrorKind::AddrInUse, _) => (Failure::Unavailable, holder(wanted)),
@@ -170,7 +170,7 @@ fn not_of_this_host(wanted: Wanted<'_>) -> String {
     }
 }
 
-/// What the search for a relay's highest rate could not open, listen on or send to.
+/// As [`refused`], for the search for a relay's highest rate.
 #[cfg(feature = "lab")]
 pub(crate) fn by_load(error: &::load::spin::Error) -> anyhow::Error {
     use ::load::spin::Error::{Listen, Open, Send};
@@ -190,7 +190,7 @@ pub(crate) fn by_load(error: &::load::spin::Error) -> anyhow::Error {
     }
 }
 
-/// A file or folder that cannot be written: whatever the reason, it is not the input that is missing.
+/// The error for a file or folder that cannot be written, whatever the reason. It never means a missing input.
 pub(crate) fn unwritable(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
     let failure = match error.kind() {
         io::ErrorKind::PermissionDenied => Failure::Permission,
@@ -204,7 +204,7 @@ pub(crate) fn unwritable(what: &str, path: &Path, error: &io::Error) -> anyhow::
     failure.error(format!("{what} {}: {error}{fix}", path.display()))
 }
 
-/// A file that cannot be read.
+/// The error for a file that cannot be read.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> anyhow::Error {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new(".")).display();
@@ -223,12 +223,12 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> anyhow::Error {
     failure.error(format!("cannot read {}: {error}{fix}", path.display()))
 }
 
-/// The command that makes the folder of a file.
+/// The command that creates a file's folder.
 pub(crate) fn mkdir(path: &Path) -> String {
     format!("mkdir -p {}", path.parent().unwrap_or(Path::new(".")).display())
 }
 
-/// The fix for a folder that this user may not write to: a folder of its own opens nothing else.
+/// The fix for a folder that this user may not write to. A new folder of the user's own gives access to nothing else.
 pub(crate) fn own_folder() -> String {
     format!(
         "choose a path in a folder of this user's, made for instance with: install -d -o {} /var/lib/weir",

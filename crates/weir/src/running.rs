@@ -1,4 +1,4 @@
-//! A running daemon on this host, found by its admin address: what it says of itself, and signals to it.
+//! A running daemon on this host, found by its admin address: its state, and signals to it.
 
 use crate::ask::{self, ask, ask_and};
 use crate::exit::Failure;
@@ -8,29 +8,29 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 use sys::process::{send_signal, started};
 
-/// Longest wait for an answer that the daemon has at hand.
+/// Longest wait for an answer that the daemon has ready.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Where the daemon says how it ended. Its answer begins at once, and is complete at the end or after ten seconds.
+/// The page where the daemon reports how it ended. Its answer begins at once, and is complete at the end or after ten seconds.
 const END_PAGE: &str = "/daemon?wait=end";
-/// Longest wait for that.
+/// Longest wait for that page.
 const END_TIMEOUT: Duration = Duration::from_secs(14);
 /// Time between two attempts to reach a daemon that does not answer.
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a daemon says of itself: its page `/daemon`.
+/// What a daemon says about itself on its page `/daemon`.
 #[derive(Deserialize)]
 pub(crate) struct Daemon {
     pub(crate) pid: u32,
-    /// As [`started`] has it.
+    /// Start time of the process, as [`started`] returns it.
     started: String,
-    /// The file that SIGHUP reads again; `None` where SIGHUP ends it.
+    /// The file that SIGHUP reads again; `None` if SIGHUP ends the daemon.
     pub(crate) config_file: Option<String>,
     pub(crate) reloads: u64,
     pub(crate) last_reload: Option<Said>,
     pub(crate) ended: Option<Said>,
 }
 
-/// How something went: the exit code for it, and lines for people.
+/// The result of a request: an exit code, and lines for people.
 #[derive(Deserialize)]
 pub(crate) struct Said {
     pub(crate) code: u8,
@@ -38,10 +38,10 @@ pub(crate) struct Said {
 }
 
 impl Daemon {
-    /// The daemon at an admin address; it is a process of this host.
+    /// Finds the daemon at an admin address. It must be a process on this host.
     ///
     /// # Errors
-    /// None answers, or it runs elsewhere.
+    /// No daemon answers, or it runs elsewhere.
     pub(crate) fn find(admin: &ask::Daemon) -> anyhow::Result<Daemon> {
         let daemon = read(admin, &ask(admin, "/daemon", ANSWER_TIMEOUT)?)?;
         if daemon.is_there() {
@@ -54,12 +54,12 @@ impl Daemon {
         )))
     }
 
-    /// Whether its process lives.
+    /// Whether its process is alive.
     pub(crate) fn is_there(&self) -> bool {
         started(self.pid).is_ok_and(|started| started == self.started)
     }
 
-    /// Has it read its file again. Returns how that went; `None`: it ended, or took too long.
+    /// Makes it read its file again. Returns the result; `None` if the daemon ended or took too long.
     ///
     /// # Errors
     /// This user may not signal it.
@@ -73,16 +73,16 @@ impl Daemon {
         Ok(self.follow(admin, "/daemon", timeout, is_done))
     }
 
-    /// Has it stop. Returns how it ended; `None`: it did not say, or took too long.
+    /// Makes it stop. Returns how it ended; `None` if it did not say or took too long.
     ///
     /// # Errors
-    /// This user may not signal it, or it answers no longer.
+    /// This user may not signal it, or it no longer answers.
     pub(crate) fn stop(
         &self,
         admin: &ask::Daemon,
         timeout: Duration,
     ) -> anyhow::Result<Option<Said>> {
-        // It may end within milliseconds, and hears no question after that: so the question comes first.
+        // Send the request first: the daemon may end within milliseconds of the signal and accept no request after that.
         let answer = ask_and(admin, END_PAGE, END_TIMEOUT, || self.signal(SIGTERM))?;
         Ok(match read(admin, &answer)?.ended {
             None => self.follow(admin, END_PAGE, timeout, |now| now.ended),
@@ -101,7 +101,8 @@ impl Daemon {
         })
     }
 
-    /// Asks again until the answer is what is wanted, and returns that. `None`: the process ended without, or it took too long.
+    /// Repeats a request until the answer is the wanted one, and returns it. `None` if the process ended without one or took
+    /// too long.
     fn follow(
         &self,
         admin: &ask::Daemon,

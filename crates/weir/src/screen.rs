@@ -1,4 +1,4 @@
-//! What a command may do with the terminal that it writes to.
+//! The terminal that a command writes to: its size and colors.
 
 use crate::progress::rewrites_lines;
 use std::env;
@@ -16,15 +16,15 @@ pub(crate) enum Color {
     Never,
 }
 
-/// What the command line says, for the whole process.
+/// The command line's choice, for the whole process.
 static COLOR: OnceLock<Color> = OnceLock::new();
 
-/// Decides when texts have colors; only the first call counts.
+/// Chooses when texts have colors. Only the first call counts.
 pub(crate) fn choose(color: Color) {
     COLOR.get_or_init(|| color);
 }
 
-/// Whether what is written to this stream has colors.
+/// Whether output to this stream has colors.
 pub(crate) fn ink_of(stream: &impl IsTerminal) -> Ink {
     let is_unwanted = || env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     match COLOR.get().copied().unwrap_or(Color::Auto) {
@@ -34,7 +34,7 @@ pub(crate) fn ink_of(stream: &impl IsTerminal) -> Ink {
     }
 }
 
-/// Text in lines that fit the terminal, and in its colors: what a line is about is asked before it is folded.
+/// The text folded to the terminal's width and with its colors. Tints are chosen for whole lines, before they are folded.
 pub(crate) fn for_people(
     stream: &(impl AsFd + IsTerminal),
     text: &str,
@@ -45,7 +45,7 @@ pub(crate) fn for_people(
     text.split_inclusive('\n').map(line).collect()
 }
 
-/// Room on a terminal; `None` where there is any.
+/// Space on a terminal; `None` means unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) columns: Option<usize>,
@@ -53,7 +53,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The terminal's size. `COLUMNS` says how long lines may be also where there is no terminal.
+    /// The terminal's size. `COLUMNS` sets the line length even if there is no terminal.
     pub(crate) fn of(stream: &impl AsFd) -> Room {
         let named: Option<usize> = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
         let size = sys::terminal::size(stream);
@@ -63,15 +63,15 @@ impl Room {
         }
     }
 
-    /// Text for people, each line of which fits, but for long names.
+    /// The text folded to the width. Only long names exceed it.
     pub(crate) fn folded(self, text: &str) -> String {
         self.columns.map_or_else(|| text.to_owned(), |columns| text::folded(text, columns))
     }
 
-    /// As much of a text as fits on a screen that is drawn over: long lines are cut, and the last one says how many rows are hidden.
+    /// The part of a text that fits on a redrawn screen: long lines are cut, and the last line says how many rows are hidden.
     pub(crate) fn filled(self, text: &str) -> String {
         let columns = self.columns.unwrap_or(usize::MAX);
-        // The last row is where the cursor stands.
+        // The cursor takes the last row.
         let rows = self.rows.map_or(usize::MAX, |rows| rows.saturating_sub(1));
         let all = text.lines().count();
         let shown = if all <= rows { all } else { rows.saturating_sub(1) };
@@ -87,7 +87,7 @@ impl Room {
     }
 }
 
-/// Compares a text as terminals of three widths show it with what the repository keeps (see [`testkit::screens`]).
+/// Compares a text, as terminals of three widths show it, with the copy in the repository (see [`testkit::screens`]).
 #[cfg(test)]
 pub(crate) fn check(name: &str, text: impl Fn(Room) -> String) {
     testkit::screens("crates/weir/tests/weir/screens", name, |columns| {

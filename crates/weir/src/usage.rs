@@ -1,10 +1,10 @@
-//! What a wrong command line is told: what is wrong, and what to type instead.
+//! The message for a wrong command line: what is wrong, and what to type instead.
 
 use crate::Cli;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 
-/// A command line for each command that needs more than its name.
+/// An example command line for each command that needs more than its name.
 const EXAMPLES: &[(&str, &str)] = &[
     ("run", "weir run -c weir.toml"),
     ("relay", "weir relay --listen 127.0.0.1:5514 --to 10.0.0.1:514"),
@@ -21,7 +21,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("completions", "weir completions bash"),
 ];
 
-/// What people type who know other programs, and what it is here. The first word is the command, which may be none.
+/// What users of other programs type, and its equivalent here. The first word is the command, or empty for none.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("", "status", "weir ledger"),
     ("", "stats", "weir ledger"),
@@ -86,14 +86,14 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("doctor", "--fix", "run the commands that `weir doctor` prints"),
 ];
 
-/// Most commands that are named as those that have an option.
+/// Most commands that are named as owners of an option.
 const OWNERS_MAX: usize = 3;
 
-/// What clap says of a wrong command line, in one line that ends with what fixes it, and how the command is used below.
+/// Clap's message about a wrong command line, as one line that ends with the fix, with the command's usage below.
 pub(crate) fn told(error: &clap::Error) -> String {
     let text = error.to_string();
     let Some(text) = text.strip_prefix("error: ") else {
-        // The help of a command that was given nothing.
+        // The help of a command that was given no arguments.
         return text;
     };
 
@@ -110,12 +110,12 @@ pub(crate) fn told(error: &clap::Error) -> String {
         None => fix(error, &words, &path, command, &root),
     };
 
-    // Where nothing better is known than the help, its first line is here.
+    // If the only fix is to read the help, show the usage too.
     let usage = usage.filter(|_| fix == help(&path)).map(|usage| format!("\n{}", usage.trim_end()));
     format!("weir: {what}. Fix: {fix}{}\n", usage.unwrap_or_default())
 }
 
-/// The first paragraph in one line, and the values that are possible.
+/// The first paragraph as one line, and the possible values.
 fn what_is_wrong(paragraph: &str) -> (String, Option<String>) {
     let (what, values) = match paragraph.split_once("\n  [possible values: ") {
         Some((what, values)) => (what, Some(values.trim_end().trim_end_matches(']').to_owned())),
@@ -131,7 +131,7 @@ fn what_is_wrong(paragraph: &str) -> (String, Option<String>) {
     )
 }
 
-/// The deepest command that the words name, and its words.
+/// The deepest command that the words name: its path, and the command.
 fn named<'c>(root: &'c Command, words: &[String]) -> (String, &'c Command) {
     let mut command = root;
     let mut path = Vec::new();
@@ -175,7 +175,7 @@ fn fix(
     }
 }
 
-/// The first argument that is required.
+/// The first missing required argument.
 fn missing(error: &clap::Error) -> &str {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::Strings(all)) => all.first().map_or("it", String::as_str),
@@ -196,7 +196,7 @@ fn unknown(error: &clap::Error, word: &str, path: &str, root: &Command) -> Strin
     if path == "ledger" && !word.starts_with('-') {
         return format!("weir ledger --admin {word}");
     }
-    // Before what is merely similar: whoever types a whole option means that one.
+    // Before merely similar words: a complete option name is meant as that option.
     let option = word.trim_start_matches('-');
     let owners = owners(root, "weir", option);
     if word.starts_with("--") && !owners.is_empty() {
@@ -212,7 +212,7 @@ fn unknown(error: &clap::Error, word: &str, path: &str, root: &Command) -> Strin
     }
 }
 
-/// What clap finds similar.
+/// Clap's suggestion.
 fn nearest(error: &clap::Error, path: &str) -> Option<String> {
     let kinds = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
     let found = kinds.iter().find_map(|kind| error.get(*kind))?;
@@ -257,7 +257,7 @@ mod tests {
     fn what_is_advised_is_taken() {
         let lines = EXAMPLES.iter().map(|(_, line)| *line);
         let lines = lines.chain(ELSEWHERE.iter().map(|(.., meant)| *meant));
-        // Behind a colon stands an example, and behind these the shell's part.
+        // An example follows a colon, and text for the shell follows the example.
         let lines = lines.filter_map(|line| line.rsplit(": ").next()?.split(", as ").next());
         let lines: Vec<_> = lines.filter(|line| line.starts_with("weir ")).collect();
         assert!(lines.len() > 30, "{lines:?}");

@@ -1,4 +1,4 @@
-//! Tests that nothing is named in two ways: what documents, deployment files and help name is what the code has.
+//! Tests that nothing has two names: documents, deployment files and help must use the names in the code.
 
 use crate::{Cli, exit};
 use clap::{Command, CommandFactory};
@@ -7,19 +7,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of other programs that documents show.
+/// Options of other programs that appear in the documents.
 const OPTIONS_OF_OTHERS: &str = "active-connections api-hosts app-specific bench build-arg check data-urlencode database debug \
      dport features idle-connections log-format max-msg-size mem-queue-size multiquery network no-clobber nocapture now only profile \
      read-only reconnect release rm set set-file short skip-tokens sync-every system target test time unix-socket uuid";
 
-/// Words that start as names of metrics do and are others: tags, columns, tables, files.
+/// Words that start like metric names but are something else: tags, columns, tables, files.
 const NO_METRICS: &str = "weir_check weir_kafka weir_0 weir_store weir_version";
 
 /// Variables of the environment that are read, and those that the build, the tests and deployments have.
 const VARIABLES: &str = "WEIR_CONFIG WEIR_ADMIN WEIR_ADMIN_LISTEN WEIR_TOKEN_FILE WEIR_CA_FILE WEIR_LOG_LEVEL WEIR_LOG_FORMAT WEIR_DRAIN_GRACE WEIR_COMMIT WEIR_NEWCOMERS \
      WEIR_LINK_CRASHES WEIR_SIM_SEEDS";
 
-/// Words that had another meaning, or another name: each with what it is now.
+/// Words with a former meaning or name, each with its current one.
 const FORMER: &[(&str, &str)] = &[
     ("WEIR_URL", "WEIR_ADMIN"),
     ("--ledger http", "--admin"),
@@ -35,7 +35,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every file below a folder with one of these endings.
+/// Every file below a folder with one of these extensions.
 fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -49,7 +49,7 @@ fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Each document with its text: pages, and with `deploy` everything that is deployed.
+/// Each document with its text: all pages, and all deployment files.
 fn documents() -> Vec<(String, String)> {
     let root = root();
     let mut all =
@@ -60,13 +60,13 @@ fn documents() -> Vec<(String, String)> {
     all.iter().map(|file| (name(file), fs::read_to_string(file).unwrap())).collect()
 }
 
-/// The words of a text that start like this, made of what `is_part` takes.
+/// The words of a text that start with `start` and consist of characters that `is_part` accepts.
 fn words<'t>(text: &'t str, start: &str, is_part: impl Fn(char) -> bool) -> BTreeSet<&'t str> {
     let parts = text.split(|c: char| !is_part(c));
     parts.filter(|word| word.starts_with(start) && word.len() > start.len()).collect()
 }
 
-/// Every command that is shown, with its words.
+/// All visible commands, with their full names.
 fn commands(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
     found.push((path.to_owned(), command.clone()));
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
@@ -82,7 +82,7 @@ fn all_commands() -> Vec<(String, Command)> {
     found
 }
 
-/// Names of options that a command takes: shown and not.
+/// Names of a command's options, visible or not.
 fn options(command: &Command) -> BTreeSet<String> {
     let arguments = command.get_arguments();
     let names = arguments.flat_map(|one| one.get_long_and_visible_aliases().unwrap_or_default());
@@ -130,7 +130,7 @@ fn every_metric_in_documents_and_deployment_is_in_the_table() {
         let ends = ["", "_bucket", "_sum", "_count"];
         let bare = ends.iter().filter_map(|end| word.strip_suffix(end));
         bare.into_iter().any(|bare| table.contains(&format!("| `{bare}` |")))
-            // Where a group of metrics is meant: weir_sink_*.
+            // A group of metrics: weir_sink_*.
             || word.ends_with('_') && table.contains(&format!("| `{word}"))
     };
     let mut count = 0;
@@ -178,7 +178,7 @@ fn every_hop_is_explained_by_its_name() {
     }
 }
 
-/// Exit codes: behind `exit code 69`, `exits with 69`, and in lists such as `Exit code 0: …; 69: …`.
+/// Exit codes in a text: after `exit code 69`, `exits with 69`, and in lists such as `Exit code 0: …; 69: …`.
 fn exit_codes(text: &str) -> BTreeSet<u8> {
     let text = text.replace(['`', '\n'], " ").to_lowercase();
     let mut codes = BTreeSet::new();
@@ -215,7 +215,7 @@ fn every_exit_code_in_documents_and_help_is_in_the_table() {
     assert!(found.len() > 5, "{found:?}");
 }
 
-/// What stands between quotes behind a mark in the sources of the HTTP server.
+/// Paths in the HTTP server's sources: quoted text after a mark.
 fn pages() -> BTreeSet<String> {
     let of = |file: &str, mark: &str| -> Vec<String> {
         let text = fs::read_to_string(root().join(file)).unwrap();
@@ -234,7 +234,7 @@ fn every_page_of_the_admin_server_is_documented_and_every_documented_page_is_the
     let pages = pages();
     assert!(pages.len() > 10, "{pages:?}");
     let documents = documents();
-    // sFlow-RT's pages have an address of their own.
+    // sFlow-RT's pages have their own address.
     let ours = documents.iter().filter(|(name, _)| name != "docs/flows-rest.md");
     let all: String = documents.iter().map(|(_, text)| text.as_str()).collect();
 
@@ -275,7 +275,7 @@ fn former_names_are_gone() {
     }
 }
 
-/// The number in front of a word, behind a mark.
+/// The number before a unit, after a mark.
 fn figure<'t>(text: &'t str, mark: &str, unit: &str) -> Option<&'t str> {
     let before = text.split_once(mark)?.1.split_once(unit)?.0;
     before.rsplit(|c: char| !c.is_ascii_digit()).next().filter(|digits| !digits.is_empty())
@@ -296,20 +296,20 @@ fn how_long_the_lab_takes_is_said_in_one_way() {
     ] {
         let said = figure(&help, helped, unit);
         assert!(said.is_some(), "{helped}: {help}");
-        // The article's runs have a length of their own in front of the whole.
+        // The text about the article's preset gives the length of one run before the total.
         let text = text.replace("runs of 20 minutes: about", "runs of 20 min: about");
         assert_eq!(figure(&text, documented, unit), said, "{documented}");
     }
 }
 
 #[cfg(feature = "lab")]
-/// What stands in a cell of a table: one line, without what would end the cell.
+/// Text for a table cell: one line, without characters that would end the cell.
 fn cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 
 #[cfg(feature = "lab")]
-/// The page of all commands and options.
+/// The page with all commands and options.
 fn reference() -> String {
     let mut page = String::from(
         "# Commands\n\nEvery command with its options, as `weir help COMMAND` and `man weir-COMMAND` explain them. This page is generated.\n",

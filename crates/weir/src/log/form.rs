@@ -1,4 +1,4 @@
-//! What a line of the log looks like: text, JSON, or with the journal's priorities.
+//! The form of a log line: text, JSON, or with the journal's priorities.
 
 use crate::screen;
 use config::LogFormat;
@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// What was asked for; until somebody asks, what standard error is decides.
+/// The requested format. Until one is set, it depends on what standard error is.
 static ASKED: Mutex<LogFormat> = Mutex::new(LogFormat::Auto);
 
 /// Whether standard error is the journal.
@@ -24,7 +24,8 @@ static IS_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
     let file = || io::stderr().as_fd().try_clone_to_owned().map(std::fs::File::from);
     let named = std::env::var("JOURNAL_STREAM").ok();
     named.is_some_and(|named| {
-        // systemd.exec(5): the variable is inherited, so a stream that was redirected since is told by its device and inode.
+        // The variable is inherited, so compare device and inode to detect a stream that was redirected since
+        // (systemd.exec(5)).
         let is_it = |one: std::fs::Metadata| format!("{}:{}", one.dev(), one.ino()) == named;
         file().and_then(|file| file.metadata()).is_ok_and(is_it)
     })
@@ -33,27 +34,27 @@ static IS_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
 /// Lines written so far.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Lines written so far, so that code which rewrites the screen knows that something stands below.
+/// Lines written so far, so that code that redraws the screen can tell whether a log line has appeared below.
 pub(crate) fn lines_written() -> u64 {
     WRITTEN.load(Ordering::Relaxed)
 }
 
-/// What is logged from now on looks like this.
+/// Sets the format of everything logged from now on.
 pub(crate) fn choose(format: LogFormat) {
     *ASKED.lock().unwrap_or_else(PoisonError::into_inner) = format;
 }
 
-/// How a line looks, once it is decided.
+/// The form of a line, once it is decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Text,
     Json,
-    /// The priorities of sd-daemon(3). The journal has its own time.
+    /// With the priorities of sd-daemon(3). The journal adds its own time.
     Journald,
 }
 
 impl Form {
-    /// The one in use.
+    /// The form in use.
     pub(crate) fn now() -> Form {
         match *ASKED.lock().unwrap_or_else(PoisonError::into_inner) {
             LogFormat::Auto if *IS_JOURNAL => Form::Journald,
@@ -63,7 +64,7 @@ impl Form {
         }
     }
 
-    /// Text of several lines that is no log line: the banner, a ledger, an error that ends the program.
+    /// Formats text of several lines that is not a log line: the banner, a ledger, an error that ends the program.
     fn talk(self, level: Level, text: &str) -> String {
         match self {
             Form::Text => text.to_owned(),
@@ -78,12 +79,12 @@ impl Form {
     }
 }
 
-/// Writes to standard error. What is said there is a courtesy: nothing depends on whether it can be written.
+/// Writes to standard error. This is a courtesy, so write errors are ignored.
 pub(crate) fn say(level: Level, text: &str) {
     let _ = io::stderr().lock().write_all(Form::now().talk(level, text).as_bytes());
 }
 
-/// As [`say`], in lines that fit the terminal and in colors where people read them.
+/// As [`say`], folded to the terminal's width and with colors if people read it.
 pub(crate) fn say_to_people(level: Level, text: &str, tint: impl Fn(&str) -> Tint) {
     match Form::now() {
         Form::Text => say(level, &screen::for_people(&io::stderr(), text, tint)),
@@ -91,13 +92,13 @@ pub(crate) fn say_to_people(level: Level, text: &str, tint: impl Fn(&str) -> Tin
     }
 }
 
-/// Where lines of the log go.
+/// Counts a line, and returns the stream to write it to.
 pub(super) fn counted() -> io::Stderr {
     WRITTEN.fetch_add(1, Ordering::Relaxed);
     io::stderr()
 }
 
-/// Lays out lines of the log in the form in use.
+/// Formats log lines in the form in use.
 pub(super) struct Lines {
     text: Format<Full, SystemTime>,
 }
@@ -139,7 +140,7 @@ where
     }
 }
 
-/// The message of an event, and its fields.
+/// An event's message and its fields.
 #[derive(Default)]
 struct Said {
     message: String,
@@ -184,7 +185,7 @@ impl Visit for Said {
     }
 }
 
-/// One line of JSON: time, level, message, and the fields as they are called.
+/// One line of JSON: time, level, message, and the fields under their own names.
 fn json(time: &str, level: Level, message: &str, fields: &[(&str, serde_json::Value)]) -> String {
     let level = level.as_str().to_ascii_lowercase();
     let text = |text: &str| serde_json::Value::from(text);
@@ -196,7 +197,7 @@ fn json(time: &str, level: Level, message: &str, fields: &[(&str, serde_json::Va
     line + "}\n"
 }
 
-/// Each line with its priority: the journal takes every line as a message of its own.
+/// Prefixes each line with its priority: the journal takes every line as a separate message.
 fn prefixed(level: Level, text: &str) -> String {
     let priority = match level {
         Level::ERROR => 3,
