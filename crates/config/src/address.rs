@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Longest path of a unix socket in bytes (unix(7): `sun_path` with its end).
+/// Longest path of a unix socket in bytes (unix(7): `sun_path` without its final NUL).
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// A host: a literal address, or a name that is resolved when it is needed.
+/// A host: a literal address, or a name that is resolved on use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     Ip(IpAddr),
-    /// A name, or an IPv6 address with an interface (`fe80::1%eth0`): both are the resolver's to read.
+    /// A name, or an IPv6 address with an interface (`fe80::1%eth0`); the resolver reads both.
     Name(String),
 }
 
@@ -33,7 +33,7 @@ impl HostPort {
         }
     }
 
-    /// The address, as far as it is known before names are resolved.
+    /// The address, if it is known without resolving names: a literal, or `localhost`.
     pub(crate) fn known(&self) -> Option<SocketAddr> {
         match &self.host {
             Host::Name(name) if name == "localhost" => {
@@ -44,7 +44,7 @@ impl HostPort {
     }
 }
 
-/// As the resolver takes it: an IPv6 address has no brackets.
+/// In the form that the resolver takes: an IPv6 address has no brackets.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,9 +71,9 @@ pub enum ListenAddress {
     Udp(HostPort),
     /// A unix datagram socket at this path.
     Unix(PathBuf),
-    /// A UDP port that other Weirs send to by repaired links.
+    /// A UDP port that receives repaired links from other Weirs.
     Weir(HostPort),
-    /// The lines of standard input.
+    /// Standard input, line by line.
     Stdin,
 }
 
@@ -88,7 +88,7 @@ pub enum TargetAddress {
     File(PathBuf),
     /// Standard output.
     Stdout,
-    /// Another Weir, by a repaired link.
+    /// Another Weir, over a repaired link.
     Weir(HostPort),
     /// Nowhere.
     Null,
@@ -234,7 +234,7 @@ impl FromStr for HostPort {
     }
 }
 
-/// `udp:rest`: the part before the first colon, if what follows is not a port.
+/// Splits `udp:rest` at the first colon, unless what follows is a port.
 pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let is_word = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -322,7 +322,7 @@ fn host_port(text: &str, without_host: Option<Host>) -> Result<HostPort, Address
         },
     };
 
-    // `parse` alone would take "+514".
+    // `parse` alone would accept "+514".
     let number = if is_port(port) { port.parse().ok() } else { None };
     let port = number.ok_or_else(|| AddressError::Port(port.to_owned()))?;
     Ok(HostPort { host, port })
@@ -381,7 +381,7 @@ pub(crate) fn path(text: &str, example: &'static str) -> Result<PathBuf, Address
     if has_file_name { Ok(PathBuf::from(plain)) } else { Err(AddressError::NoPath(example)) }
 }
 
-/// Splits `udp://10.0.0.1:514?rate_limit=1000&sample=10` into the address and its options, as they stand.
+/// Splits `udp://10.0.0.1:514?rate_limit=1000&sample=10` into the address and its options, undecoded.
 pub fn split_options(text: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((addr, query)) = text.split_once('?') else { return (text, Vec::new()) };
     let options = query
@@ -392,7 +392,7 @@ pub fn split_options(text: &str) -> (&str, Vec<(&str, &str)>) {
     (addr, options)
 }
 
-/// The path of a unix socket that a key of its own names.
+/// The path of a unix socket from a key that takes only such a path.
 pub(crate) fn socket_path(text: &str) -> Result<PathBuf, String> {
     match text.len() {
         0 => Err("it has no path. Fix: write for example /run/weir/helper.sock".to_owned()),
@@ -428,7 +428,7 @@ mod tests {
         listen("239.1.2.3:514", "udp://239.1.2.3:514");
         listen("stdin:", "stdin:");
         listen("-", "stdin:");
-        // A host may be called like a scheme.
+        // A host may have the name of a scheme.
         listen("unix:514", "udp://unix:514");
     }
 

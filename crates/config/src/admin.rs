@@ -48,7 +48,7 @@ keys! {
     }
 }
 
-/// Reads the section, and refuses what would be unsafe.
+/// Reads the section, and refuses unsafe combinations.
 pub(crate) fn read(report: &Report, document: &Table) -> Option<AdminConfig> {
     let reader = Reader::of_document(report, document, &SECTION);
     let admin = AdminConfig::read(&reader)?;
@@ -64,7 +64,7 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<AdminConfig> {
 }
 
 impl AdminConfig {
-    /// Nothing is served.
+    /// Serves nothing.
     pub fn off() -> AdminConfig {
         AdminConfig {
             listen: AdminListen::Off,
@@ -76,8 +76,8 @@ impl AdminConfig {
         }
     }
 
-    /// What is wrong with a token that everybody on the way could read. Flags and the environment may move the address after the
-    /// file was read, so the daemon asks again when it listens.
+    /// The message for a token that could be read on the way. Flags and the environment may change the address after the file is
+    /// read, so the daemon checks again when it listens.
     pub fn exposed_token(&self) -> Option<String> {
         let addr = self.listens_beyond_this_machine()?;
         let is_exposed = self.token_file.is_some() && self.certificate.is_none();
@@ -109,7 +109,7 @@ impl AdminConfig {
     }
 }
 
-/// Whether there is such a user is the host's to say.
+/// Whether the user exists is checked on the host.
 fn user(text: &str) -> Result<String, String> {
     let is_name =
         !text.is_empty() && !text.contains([':', '/']) && !text.contains(char::is_control);

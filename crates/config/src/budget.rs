@@ -1,20 +1,20 @@
-//! The most memory that a configuration takes for datagrams.
+//! The most memory that a configuration uses for datagrams.
 
 use crate::{Config, FlowsConfig, SinkConfig, SocketsConfig, Target};
 use serde::Serialize;
 
-/// Buffers that one receive call fills.
+/// Buffers of one receive call.
 const RECEIVE_BATCH_BYTES: u64 = (sys::recv::BATCH * sys::recv::BUFFER_BYTES) as u64;
 /// Addresses, control messages and headers of that call.
 const RECEIVE_HEADERS_BYTES: u64 = (sys::recv::BATCH * 1_024) as u64;
 
-/// The most memory that a running daemon takes for datagrams, in bytes.
+/// The most memory that a running daemon uses for datagrams, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub listeners: Vec<ListenerBudget>,
-    /// The share of the socket collector, if there is one.
+    /// The share of the socket collector, if it is configured.
     pub sockets: Option<SocketsBudget>,
-    /// The share of the analysis of sFlow, if there is one.
+    /// The share of the sFlow analysis, if it is configured.
     pub flows: Option<FlowsBudget>,
     pub sinks: Vec<SinkBudget>,
 }
@@ -24,13 +24,13 @@ pub struct Budget {
 pub struct SinkBudget {
     #[serde(rename = "sink")]
     pub name: String,
-    /// Rows that wait.
+    /// Rows in the queue.
     pub queue_bytes: u64,
-    /// Rows that are being gathered for it, one chunk for each of its sources.
+    /// Rows being gathered for the queue, one chunk for each source.
     pub gather_bytes: u64,
-    /// Batches that are being filled and those that are in flight.
+    /// Batches being filled and batches in flight.
     pub batch_bytes: u64,
-    /// What its spool takes on disk.
+    /// Disk space of its spool.
     pub disk_bytes: u64,
 }
 
@@ -50,15 +50,15 @@ pub struct ListenerBudget {
     pub ring_bytes: u64,
     /// The ring's descriptors.
     pub descriptor_bytes: u64,
-    /// The rings of several sockets, with their descriptors; 0 with one.
+    /// The rings of the sockets when there are several, with their descriptors; 0 with one socket.
     pub member_bytes: u64,
-    /// The buffers that one receive call fills, for each socket.
+    /// The buffers of one receive call, for each socket.
     pub batch_bytes: u64,
-    /// What file targets are about to write.
+    /// Data that file targets are about to write.
     pub file_bytes: u64,
-    /// The kernel's receive buffer, if it grants what is asked.
+    /// The kernel's receive buffer, if the kernel grants the size asked for.
     pub kernel_receive_bytes: u64,
-    /// The kernel's send buffers of all targets together.
+    /// The kernel's send buffers of all targets.
     pub kernel_send_bytes: u64,
 }
 
@@ -81,15 +81,15 @@ impl ListenerBudget {
 /// The share of the socket collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SocketsBudget {
-    /// What is remembered of connections between polls.
+    /// The table of connections kept between polls.
     pub table_bytes: u64,
-    /// Close events that wait for a look into their namespace.
+    /// Close events that wait for a poll of their namespace.
     pub held_bytes: u64,
-    /// Cgroups that are known.
+    /// Known cgroups.
     pub cgroup_bytes: u64,
-    /// The answer to one question, `GET /sockets`.
+    /// The answer to one `GET /sockets` request.
     pub answer_bytes: u64,
-    /// The kernel's buffer for close events, if it grants what is asked.
+    /// The kernel's buffer for close events, if the kernel grants the size asked for.
     pub kernel_receive_bytes: u64,
 }
 
@@ -105,7 +105,7 @@ impl SocketsBudget {
     }
 }
 
-/// The share of the analysis of sFlow.
+/// The share of the sFlow analysis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowsBudget {
     /// Agents with their samplers and interfaces, and the flows of all definitions.
@@ -129,7 +129,7 @@ impl Budget {
         listeners + sockets + flows + sinks
     }
 
-    /// What all spools take on disk.
+    /// Disk space of all spools.
     pub fn disk_bytes(&self) -> u64 {
         self.sinks.iter().map(|sink| sink.disk_bytes).sum()
     }
@@ -154,7 +154,7 @@ pub(crate) fn of(config: &Config) -> Budget {
             descriptor_bytes: relay::descriptor_bytes(listener.ring_bytes) as u64,
             file_bytes: (files.count() * relay::FILE_BUFFER_BYTES_MAX) as u64,
             batch_bytes: sockets as u64 * (RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES),
-            // What waits in a unix datagram socket is charged to the senders (unix(7)).
+            // Datagrams queued in a unix socket are charged to their senders (unix(7)).
             kernel_receive_bytes: (sockets * listener.receive_buffer_bytes()) as u64,
             kernel_send_bytes: targets.clone().map(Target::kernel_send_bytes).sum(),
         }
@@ -168,18 +168,18 @@ pub(crate) fn of(config: &Config) -> Budget {
     }
 }
 
-/// What one remembered connection takes at most: the entry, four places of the index, and one among the free ones.
+/// Most memory per connection in the table: the entry, four index slots, and one slot of the free list.
 const TABLE_ENTRY_BYTES: u64 = 208 + 4 * 4 + 4;
 
-/// What the mark of one rejected connection takes at most: 17 bytes in a map that is between a half and a quarter full, and the
-/// map that it has grown out of meanwhile.
+/// Most memory per rejected connection: 17 bytes in a map that is between a quarter and half full, plus the smaller map it is
+/// being copied from while it grows.
 const REJECTED_ENTRY_BYTES: u64 = 17 * 3;
 
-/// What is gathered before a queue has it, and the chunks whose memory is kept for the next (crate `sink`, fanout.rs).
+/// Rows gathered before they enter a queue, and the chunks whose memory is kept for reuse (crate `sink`, fanout.rs).
 const GATHER_BYTES: u64 = 10 * 68 * 1_024;
 
 fn sockets(config: &SocketsConfig) -> SocketsBudget {
-    // What is there for closes alone costs nothing where they are not heard.
+    // Without close events, memory that serves only them is not used.
     let is_heard = u64::from(config.closes);
     let rejects = u64::from(config.filter.is_some()) * is_heard;
     let entry_bytes = TABLE_ENTRY_BYTES + REJECTED_ENTRY_BYTES * rejects;
@@ -199,7 +199,7 @@ fn flows(config: &FlowsConfig) -> FlowsBudget {
 
 fn sink(config: &SinkConfig) -> SinkBudget {
     let batch_bytes = config.batch().bytes as u64;
-    // One batch is complete and waits while the others are in flight.
+    // One complete batch waits while the others are in flight.
     let batches = config.delivery().in_flight_max as u64 + 1;
     SinkBudget {
         name: config.name.clone(),

@@ -35,7 +35,7 @@ keys! {
     }
 }
 
-/// Reads a `--drain-grace`: a duration within the range of the key `daemon.drain_grace`.
+/// Parses `--drain-grace`: a duration within the range of the key `daemon.drain_grace`.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -43,7 +43,7 @@ pub fn drain_grace(text: &str) -> Result<Duration, String> {
     DRAIN_GRACE.parse(text)
 }
 
-/// The least important messages that are written.
+/// The least severe messages that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     Error,
@@ -73,12 +73,12 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// What messages look like.
+/// The format of log messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Journald where standard error is the journal, else text.
+    /// Journald if standard error is the journal, otherwise text.
     Auto,
-    /// For people.
+    /// For people to read.
     Text,
     /// A JSON object per line.
     Json,

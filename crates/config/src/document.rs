@@ -1,4 +1,4 @@
-//! What somebody typed: a TOML document, or options on the command line, as one plain tree with line numbers.
+//! The input, a TOML document or options on the command line, as one plain tree with line numbers.
 
 mod merge;
 mod variables;
@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 pub(crate) use variables::{Borrowed, Environment};
 
-/// A value and the line it stands on.
+/// A value and its line.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) line: Option<usize>,
@@ -20,10 +20,10 @@ pub(crate) struct Item {
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
-    /// A value of the command line, where nothing says whether it is a number or text.
+    /// A value from the command line, where nothing tells a number from text.
     Bare(String),
     Integer(i128),
-    /// Anything else that is one value; the words say what it is.
+    /// Any other scalar; `what` names its type.
     Other {
         what: &'static str,
         text: String,
@@ -32,11 +32,11 @@ pub(crate) enum Value {
     Table(Table),
 }
 
-/// What a [`Value::Other`] is that is `true` or `false`.
+/// The `what` of a [`Value::Other`] that is `true` or `false`.
 pub(crate) const TRUTH_VALUE: &str = "the truth value";
 
 impl Value {
-    /// The text, or that it is not one.
+    /// The text, or a message that it is not text.
     pub(crate) fn text(&self) -> Result<&str, String> {
         match self {
             Value::Text(text) | Value::Bare(text) => Ok(text),
@@ -44,7 +44,7 @@ impl Value {
         }
     }
 
-    /// What it is and how it looks, for messages: `text "x"`.
+    /// Its type and value, for messages: `text "x"`.
     pub(crate) fn describe(&self) -> String {
         match self {
             Value::Text(text) => format!("the text \"{}\"", text.escape_debug()),
@@ -60,7 +60,7 @@ impl Value {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) line: Option<usize>,
-    /// Each with the line of its key.
+    /// In the order of the file.
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Entry {
     pub(crate) line: Option<usize>,
     pub(crate) key: String,
     pub(crate) item: Item,
-    /// What the item has from the environment.
+    /// The part of the item that came from the environment.
     pub(crate) borrowed: Option<Borrowed>,
 }
 
@@ -78,14 +78,14 @@ impl Table {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Whether there is anything under the name but a list of nothing, which is no section.
+    /// Whether the name has any value but an empty list, which is no section.
     pub(crate) fn has_section(&self, name: &str) -> bool {
         let is_empty =
             |entry: &Entry| matches!(&entry.item.value, Value::List(items) if items.is_empty());
         self.get(name).is_some_and(|entry| !is_empty(entry))
     }
 
-    /// Reports an option given twice: a file cannot have that, a command line can.
+    /// Reports options given twice: a command line can have them, a TOML file cannot.
     pub(crate) fn report_duplicates(&self, report: &Report, section: &str) {
         for (at, entry) in self.entries.iter().enumerate() {
             if self.entries[..at].iter().any(|earlier| earlier.key == entry.key) {
@@ -96,7 +96,7 @@ impl Table {
     }
 }
 
-/// Reads TOML documents as one, with what the environment has for them. Mistakes in their form are reported; what could be read
+/// Reads TOML documents as one, with variables replaced from the environment. Syntax errors are reported, and what could be read
 /// around them is returned.
 pub(crate) fn parse(sources: &Sources, environment: Environment<'_>, report: &Report) -> Table {
     let mut document = Table::default();
@@ -128,7 +128,7 @@ fn parse_text(text: &str, lines_before: usize, report: &Report) -> Table {
     table(document.get_ref(), Some(lines_before + 1), &lines)
 }
 
-/// The name of a key with that of its section, for messages.
+/// The path of a key within its section, for messages.
 fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
@@ -160,7 +160,7 @@ fn table(source: &DeTable<'_>, line: Option<usize>, lines: &Lines) -> Table {
         })
         .collect();
 
-    // The parser keeps keys by name; mistakes and `weir config show` follow the file.
+    // The parser sorts keys by name, but mistakes and `weir config show` follow the order of the file.
     entries.sort_by_key(|(at, _)| *at);
     Table { line, entries: entries.into_iter().map(|(_, entry)| entry).collect() }
 }
@@ -189,10 +189,10 @@ fn item(source: &Spanned<DeValue<'_>>, lines: &Lines) -> Item {
     Item { line, value }
 }
 
-/// Where the lines of a text begin.
+/// The offsets at which the lines of a text begin.
 struct Lines {
     starts: Vec<usize>,
-    /// Lines of other texts, which count first.
+    /// Lines of earlier texts, which are counted first.
     before: usize,
 }
 
@@ -203,7 +203,7 @@ impl Lines {
         Lines { starts: std::iter::once(0).chain(after_feeds).collect(), before }
     }
 
-    /// The number of the line that has the byte at this offset, from 1.
+    /// The number of the line that contains the byte at this offset, from 1.
     fn number(&self, offset: usize) -> usize {
         self.before + self.starts.partition_point(|start| *start <= offset)
     }

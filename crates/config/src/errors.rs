@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// One mistake in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigError {
-    /// The file's name, or where else the configuration came from.
+    /// The file's name, or the other source of the configuration.
     pub origin: String,
     /// Line in the file, from 1.
     pub line: Option<usize>,
@@ -33,10 +33,10 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Why a file gives no configuration.
+/// Why a configuration could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    // The error stands in the text, in front of what fixes it.
+    // The error is in the text, in front of the fix.
     #[error("cannot read {}: {error}{}", crate::file_name(path), fix(path, error))]
     Read { path: PathBuf, error: io::Error },
     #[error("{}", list(.0))]
@@ -44,7 +44,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether what is there can be no configuration, as opposed to one that cannot be read now.
+    /// Whether the file is not a configuration at all, as opposed to one that cannot be read at the moment.
     pub fn is_no_configuration(&self) -> bool {
         use io::ErrorKind::{InvalidData, IsADirectory};
         match self {
@@ -85,12 +85,12 @@ pub fn list(errors: &[ConfigError]) -> String {
     errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// The candidate that `typed` was most likely meant to be, if one is near enough.
+/// The candidate that `typed` most likely means, if one is close enough.
 pub(crate) fn nearest<'a>(
     typed: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // A mistyped key may be long; a document is not made to spend a second on one.
+    // A mistyped key may be very long; the cut bounds the time spent on it.
     let text: String = typed.to_lowercase().replace('-', "_").chars().take(64).collect();
     // `rate` for `rate_limit`, `rings` for `ring_size`.
     let part_distance = |part: &str| match () {

@@ -1,4 +1,4 @@
-//! Files that two targets or sinks would write.
+//! Finds files that two targets or sinks would write.
 
 use crate::listener::ReadListener;
 use crate::paths::{is_same_file, real_path};
@@ -8,7 +8,7 @@ use crate::target::{Target, TargetConfig};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-/// A file with the names that it is set aside under.
+/// A file, with the number of rotated files kept next to it.
 struct Written {
     path: PathBuf,
     keeps: u32,
@@ -23,10 +23,10 @@ impl Written {
     }
 }
 
-/// A path of standard output: two writers would cut into each other's lines.
+/// The path of standard output. Two writers would cut into each other's lines.
 const STANDARD_OUTPUT: &str = "/dev/stdout";
 
-/// Reports every file that is written already, or set aside under that name.
+/// Reports every file that another target or sink already writes or rotates to.
 pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed<SinkConfig>]) {
     let mut seen: Vec<Written> = Vec::new();
     let mut clash = |path: &Path, keeps: u32, owner: String, to: &dyn Display| {
@@ -61,7 +61,7 @@ pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed
         }
     }
 
-    // A second sink of that kind is reported with the rules of sinks.
+    // Only the first: the rules of sinks report a second one.
     if let Some(sink) = sinks.iter().find(|sink| matches!(sink.thing.to, Sink::Stdout(_))) {
         let SinkConfig { name, to, .. } = &sink.thing;
         if let Some(message) = clash(Path::new(STANDARD_OUTPUT), 0, format!("sink {name}"), to) {
@@ -70,7 +70,7 @@ pub(crate) fn check(report: &Report, listeners: &[ReadListener], sinks: &[Placed
     }
 }
 
-/// Whether `path` is one of the names under which `keeps` rotated files of `base` are kept.
+/// Whether `path` is one of the `keeps` names that rotated files of `base` get.
 fn is_rotated(base: &Path, keeps: u32, path: &Path) -> bool {
     let (Some(base), Some(path)) = (base.to_str(), path.to_str()) else { return false };
     let number = path.strip_prefix(base).and_then(|tail| tail.strip_prefix('.'));

@@ -1,4 +1,4 @@
-//! `[flows]`: sFlow of listeners into traffic figures.
+//! `[flows]`: turns the sFlow of listeners into traffic figures.
 
 mod definition;
 mod groups;
@@ -21,10 +21,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// The name that the analysis has in the ledger: as a target of its listeners, and where listeners have theirs.
+/// The name of the analysis in the ledger: as a target of its listeners, and in the place of a listener's name.
 pub const FLOWS_NAME: &str = "flows";
 
-/// Flows that each definition keeps that is made through `rest`.
+/// Flows kept by each definition created through `rest`.
 pub const REST_FLOWS_KEPT: usize = 10_000;
 /// Most parts of the key of such a definition.
 pub const REST_KEYS_MAX: usize = 12;
@@ -81,13 +81,13 @@ keys! {
 }
 
 impl FlowsConfig {
-    /// What the engine may hold.
+    /// The limits of the engine.
     pub fn limits(&self) -> Limits {
         let FlowsConfig { agents_max, sources_max, agent_timeout, .. } = *self;
         Limits { agents_max, sources_max, agent_timeout }
     }
 
-    /// The groups as the engine has them.
+    /// The groups in the engine's form.
     pub fn built_groups(&self) -> Groups {
         let mut groups = groups::built(&self.groups);
         if !self.mmdb.is_empty() {
@@ -96,28 +96,28 @@ impl FlowsConfig {
         groups
     }
 
-    /// The interfaces that are no edge, by agent and index.
+    /// The interfaces that are not at the network's edge, by agent and index.
     pub fn built_internal(&self) -> HashSet<(IpAddr, u32)> {
         self.internal.iter().map(|one| (one.agent, one.if_index)).collect()
     }
 
-    /// The definitions as the engine has them.
+    /// The definitions in the engine's form.
     pub fn built_definitions(&self) -> Vec<Definition> {
         let groups = self.built_groups();
         self.definitions.iter().map(|one| one.built(&groups)).collect()
     }
 
-    /// Whether flows can be defined at `rest`.
+    /// Whether flows can be defined through `rest`.
     pub fn takes_changes(&self) -> bool {
         self.rest_changes || self.rest.is_some_and(|rest| rest.ip().is_loopback())
     }
 
-    /// The names of the definitions whose flows have metrics.
+    /// The names of the definitions exported as metrics.
     pub fn exported(&self) -> impl Iterator<Item = &str> {
         self.definitions.iter().filter(|one| one.metrics).map(|one| one.name.as_str())
     }
 
-    /// The most bytes that the analysis takes.
+    /// Most memory that the analysis uses, in bytes.
     pub fn memory_max_bytes(&self) -> u64 {
         let mut definitions = self.built_definitions();
         if self.rest.is_some() {
@@ -143,7 +143,7 @@ fn mmdb_path(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether there is such a listener is seen when all are read.
+/// Whether the listener exists is checked once all are read.
 fn listener(text: &str) -> Result<String, String> {
     match text {
         "" => Err("it is empty. Fix: write a listener's name".to_owned()),
@@ -151,9 +151,9 @@ fn listener(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads `[flows]` and every `[[flow]]`; `None` if there is no analysis, or it is wrong, which is reported.
+/// Reads `[flows]` and every `[[flow]]`; `None` if `[flows]` is missing, or wrong, which is reported.
 pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<FlowsConfig>> {
-    // Definitions name groups, right or wrong, so that these are read first.
+    // Read first, because definitions refer to its groups.
     let section = single(report, document, SECTION.path, (SECTION.path, SECTION.header));
     let config = section.and_then(|table| {
         let reader = Reader::open(report, table, &SECTION, SECTION.path);
@@ -179,7 +179,7 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<FlowsConf
     Some(Placed { place: SECTION.path.to_owned(), thing })
 }
 
-/// Holds the analysis against the listeners.
+/// Checks the analysis against the listeners.
 pub(crate) fn check(report: &Report, flows: &Placed<FlowsConfig>, listeners: &[ReadListener]) {
     let names = || listeners.iter().map(|one| one.listener.thing.name.as_str());
     let from = &flows.thing.from;
@@ -203,7 +203,7 @@ pub(crate) fn check(report: &Report, flows: &Placed<FlowsConfig>, listeners: &[R
             flows.error(report, &FlowsConfig::from, message);
             continue;
         };
-        // The analysis is a place where the listener's datagrams go, with a line of its own in the ledger.
+        // In the ledger, the analysis is a target of the listener with a line of its own.
         if listener.targets.iter().any(|target| target.thing.name == FLOWS_NAME) {
             let message = format!(
                 "a target of listener {name} is called \"{FLOWS_NAME}\", which is the analysis in the ledger. Fix: rename the target"
@@ -213,7 +213,7 @@ pub(crate) fn check(report: &Report, flows: &Placed<FlowsConfig>, listeners: &[R
     }
 }
 
-/// Whether `[flows]` of this document, right or wrong, names this listener.
+/// Whether `[flows]` of this document, valid or not, names this listener.
 pub(crate) fn is_source(document: &Table, listener: &str) -> bool {
     let Some(Entry { item, .. }) = document.get(SECTION.path) else { return false };
     let Value::Table(table) = &item.value else { return false };

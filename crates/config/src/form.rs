@@ -1,4 +1,4 @@
-//! The forms that values have: how each is described, read and shown.
+//! The forms of values: how each is described, read and shown.
 
 use crate::document::{Entry, Item, TRUTH_VALUE, Value};
 use crate::errors::nearest;
@@ -16,27 +16,27 @@ use text::units;
 
 /// What a key's value looks like.
 ///
-/// A form is a value, not a type: it holds the range and the words, and one type, such as `Duration`, has as many forms
-/// as there are keys. The table of keys, the reader and `weir config show` ask nothing else of a key.
+/// A form is a value, not a type: it holds the range and the wording, and one type, such as `Duration`, has many forms. The
+/// table of keys, the reader and `weir config show` need nothing else of a key.
 pub(crate) trait Form {
     type Value;
 
-    /// What the documentation says about it.
+    /// The text for the documentation.
     fn describe(&self) -> String;
 
-    /// Reads it. `None`: it is wrong, which is reported.
+    /// Reads the value. `None` if it is wrong, which is reported.
     fn read(&self, slot: &Slot<'_>) -> Option<Self::Value>;
 
-    /// The same as TOML and JSON have it; null if it is not set.
+    /// The value for TOML and JSON; null if it is not set.
     fn show(&self, value: &Self::Value) -> Json;
 
-    /// How a value is written, for who left it out.
+    /// An example value, for the message about a missing key.
     fn example(&self) -> &'static str {
         "\"…\""
     }
 }
 
-/// The form of a field of type `T`: the compiler holds one against the other.
+/// The form of a field of type `T`, checked by the compiler.
 pub(crate) fn of<T, F: Form<Value = T>>(form: F) -> F {
     form
 }
@@ -46,7 +46,7 @@ pub(crate) fn optional<T: IntoIterator, F: Form<Value = T::Item>>(form: F) -> F 
     form
 }
 
-/// A value where somebody wrote it.
+/// A value at the place where it was written.
 pub(crate) struct Slot<'a> {
     pub(crate) reader: &'a Reader<'a>,
     pub(crate) key: &'a Key,
@@ -59,7 +59,7 @@ impl Slot<'_> {
         self.reader.error_at(self.line, self.key, message);
     }
 
-    /// A text that `parse` turns into a value; what it says about a wrong one becomes the message.
+    /// Parses a text value; the error of `parse` becomes the message.
     pub(crate) fn parse<T, E: ToString>(&self, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
         let form = || (self.key.form)();
         let text =
@@ -74,9 +74,9 @@ impl Slot<'_> {
         value.map_err(|message| self.error(message)).ok()
     }
 
-    /// A list of texts, each turned into a value; on the command line separated by commas. What is wrong is left out.
+    /// Parses a list of texts, separated by commas on the command line. Reports wrong items and leaves them out.
     pub(crate) fn list<T>(&self, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
-        // Each item keeps its line, so that a mistake in a long list is found.
+        // Each item keeps its line, so that the message points at the wrong item of a long list.
         let items = match self.value {
             Value::List(items) => items.clone(),
             Value::Bare(text) => text
@@ -102,7 +102,7 @@ impl Slot<'_> {
         Some(values)
     }
 
-    /// Whether a quantity has its unit. `hint` says what else could be written.
+    /// Whether a quantity has a unit; reports it if not. `hint` says what else could be written.
     fn has_unit(&self, unit: &str, hint: &str) -> bool {
         let number = match self.value {
             Value::Integer(number) => number.to_string(),
@@ -116,7 +116,7 @@ impl Slot<'_> {
     }
 }
 
-/// A message about an address without what stands before its `@`: that may be a password, and messages are logged.
+/// Removes what stands before the `@` of an address from a message: it may be a password, and messages are logged.
 fn without_user(address: &str, message: String) -> String {
     let rest = address.split_once("//").map_or(address, |(_, rest)| rest);
     match rest.rsplit_once('@') {
@@ -127,7 +127,7 @@ fn without_user(address: &str, message: String) -> String {
     }
 }
 
-/// A list as it is shown; nothing if it is empty.
+/// A list as shown; null if it is empty.
 pub(crate) fn show_list<T: ToString>(values: &[T]) -> Json {
     if values.is_empty() {
         return Json::Null;
@@ -135,7 +135,7 @@ pub(crate) fn show_list<T: ToString>(values: &[T]) -> Json {
     values.iter().map(ToString::to_string).collect()
 }
 
-/// The types that numbers of the file become.
+/// Integer types of configuration fields.
 pub(crate) trait Number: Copy {
     /// `None` if it does not fit.
     fn of(number: u64) -> Option<Self>;
@@ -168,7 +168,7 @@ impl Number for NonZeroU32 {
     }
 }
 
-/// A size with its unit, in bytes from and to.
+/// A size with its unit, from a minimum to a maximum in bytes.
 pub(crate) struct Size<T>(u64, u64, PhantomData<T>);
 
 /// A size from `min` to `max` bytes.
@@ -199,11 +199,11 @@ impl<T: Number> Form for Size<T> {
     }
 }
 
-/// A duration with its unit, from and to.
+/// A duration with its unit, from a minimum to a maximum.
 pub(crate) struct Span(pub(crate) Duration, pub(crate) Duration);
 
 impl Span {
-    /// Reads one that is in the range.
+    /// Parses a duration and checks its range.
     pub(crate) fn parse(&self, text: &str) -> Result<Duration, String> {
         let duration = units::parse_duration(text).map_err(|error| error.to_string())?;
         in_range(duration, self.0, self.1, units::display_duration)
@@ -219,7 +219,7 @@ impl Form for Span {
     }
 
     fn read(&self, slot: &Slot<'_>) -> Option<Duration> {
-        // A bare number gets a hint of its own, because the usual one would say to put it in quotes.
+        // A bare number has its own hint: the usual one would say to put it in quotes.
         let has_unit = slot.has_unit("s", "for seconds, or a duration such as \"250ms\"");
         if has_unit { slot.parse(|text| self.parse(text)) } else { None }
     }
@@ -229,7 +229,7 @@ impl Form for Span {
     }
 }
 
-/// A value of another form, or the word `off`, which is none.
+/// A value of another form, or the word `off` for `None`.
 pub(crate) struct OrOff<F>(pub(crate) F);
 
 impl<F: Form> Form for OrOff<F> {
@@ -248,7 +248,7 @@ impl<F: Form> Form for OrOff<F> {
     }
 }
 
-/// A value of another form, or the word `auto`, which is none.
+/// A value of another form, or the word `auto` for `None`.
 pub(crate) struct OrAuto<F>(pub(crate) F);
 
 impl<F: Form> Form for OrAuto<F> {
@@ -267,7 +267,7 @@ impl<F: Form> Form for OrAuto<F> {
     }
 }
 
-/// A whole number, from and to.
+/// A whole number, from a minimum to a maximum.
 pub(crate) struct Whole<T>(u64, u64, PhantomData<T>);
 
 /// A whole number from `min` to `max`.
@@ -284,7 +284,7 @@ impl<T: Number> Form for Whole<T> {
 
     fn read(&self, slot: &Slot<'_>) -> Option<T> {
         let (min, max) = (self.0, self.1);
-        // Quotes say text: in a file only a bare number is one, on the command line nothing has quotes.
+        // In a file only a bare number is a number and quotes mean text. On the command line nothing has quotes.
         let number = match slot.value {
             Value::Integer(number) => Some(*number),
             Value::Bare(text) => text.parse().ok(),
@@ -315,11 +315,11 @@ impl<T: Number> Form for Whole<T> {
     }
 }
 
-/// One of these words, each with what it stands for.
+/// One of a set of words, each with the value it stands for.
 pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
 impl<T: Copy + PartialEq> Choice<T> {
-    /// What a word stands for, or a message that names the nearest.
+    /// The value of a word, or a message that names the nearest word.
     pub(crate) fn parse(&self, text: &str) -> Result<T, String> {
         let words = || self.0.iter().map(|(word, _)| *word);
         let found = self.0.iter().find(|(word, _)| *word == text);
@@ -386,7 +386,7 @@ impl Form for Bool {
     }
 }
 
-/// Text of a form that the words describe, and what reads and shows it.
+/// Text with a described form, and the functions that parse and show it.
 pub(crate) struct Text<T> {
     form: &'static str,
     parse: fn(&str) -> Result<T, String>,
@@ -425,7 +425,7 @@ impl<T> Form for Text<T> {
     }
 }
 
-/// An address that says which of several kinds a thing is, and reads the keys of that kind too.
+/// An address that selects one of several kinds, and reads the keys of that kind.
 pub(crate) struct Kind<T> {
     pub(crate) form: fn() -> String,
     pub(crate) read: fn(&Slot<'_>) -> Option<T>,
@@ -447,12 +447,12 @@ impl<T: Display> Form for Kind<T> {
     }
 }
 
-/// What reads a type from text.
+/// Parses a type from text.
 pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// A list of what the words describe.
+/// A list of items of the described kind.
 pub(crate) struct List<T> {
     pub(crate) of: &'static str,
     pub(crate) parse: fn(&str) -> Result<T, String>,
@@ -482,7 +482,7 @@ impl<T: Display> Form for List<T> {
 pub(crate) const PREFIXES: List<relay::Prefix> =
     List { of: "addresses and prefixes", parse: parsed };
 
-/// Names with values, both text, which the function checks.
+/// Names with text values, each pair checked by the function.
 pub(crate) struct Pairs(pub(crate) fn(&str, &str) -> Result<(), String>);
 
 impl Form for Pairs {

@@ -1,6 +1,6 @@
-//! Whether a right file would work on this host: names, addresses, paths, interfaces.
+//! Whether a valid configuration would work on this host: names, addresses, paths, interfaces.
 //!
-//! Each thing looks at what it needs; what several of them look at is here.
+//! Each module checks what it needs; the checks that several of them share are here.
 
 use crate::{Config, HostPort, resolve, would_loop};
 use serde::Serialize;
@@ -23,15 +23,15 @@ pub enum Severity {
     Ok,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// What was looked at.
+    /// What was checked.
     pub what: String,
-    /// How it is.
+    /// What was found.
     pub value: String,
-    /// What follows from it.
+    /// The consequence.
     pub why: String,
     /// The command that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,14 +44,14 @@ impl Finding {
         Finding { severity, what: what.into(), value: value.into(), why: String::new(), fix: None }
     }
 
-    /// What follows from it.
+    /// Adds the consequence.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Finding {
         self.why = why.into();
         self
     }
 
-    /// The command that fixes it.
+    /// Adds the command that fixes it.
     #[must_use]
     pub fn fixed_by(mut self, command: impl Into<String>) -> Finding {
         self.fix = Some(command.into());
@@ -60,7 +60,7 @@ impl Finding {
 }
 
 impl Config {
-    /// What is found on this host. No port of the configuration is bound, and nothing is sent.
+    /// Checks this host. Binds no port of the configuration, and sends nothing.
     pub fn examine_host(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut listen_addrs = Vec::new();
@@ -95,8 +95,8 @@ pub(crate) fn resolved(
     })
 }
 
-/// What is wrong with an address to receive at or send from, if this host does not have it. A socket on any free port of it
-/// shows that, and disturbs nobody.
+/// A finding if this host does not have an address to receive at or send from. The check binds a socket to any free port of the
+/// address, which disturbs nothing.
 pub(crate) fn not_ours(what: &str, value: &str, ip: IpAddr, why: &str) -> Option<Finding> {
     let is_ours = ip.is_multicast() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok();
     let value = format!("{value}{ip} is not an address of this host");
@@ -104,7 +104,7 @@ pub(crate) fn not_ours(what: &str, value: &str, ip: IpAddr, why: &str) -> Option
     (!is_ours).then(|| finding().because(why).fixed_by("ip -brief address"))
 }
 
-/// Whether what is sent to a UDP address leaves this host, and does not come back.
+/// Whether datagrams sent to a UDP address leave this host and do not come back.
 pub(crate) fn udp_receiver(what: &str, addr: &HostPort, listen_addrs: &[SocketAddr]) -> Finding {
     let found = match resolved(what, addr, Severity::Warning) {
         Ok(found) => found,
@@ -135,7 +135,7 @@ pub(crate) fn udp_receiver(what: &str, addr: &HostPort, listen_addrs: &[SocketAd
 }
 
 pub(crate) fn interface(what: &str, name: Option<&str>) -> Option<Finding> {
-    // A listener may name an interface by its address.
+    // A listener may give an interface by its address.
     let name = name.filter(|name| name.parse::<IpAddr>().is_err())?;
     let error = sys::socket::interface_index(name).err()?;
     let value = format!("there is no interface {name}: {error}");
@@ -150,7 +150,7 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Why nothing can be created in a folder, if so: a file of a name that nobody uses is made and removed at once.
+/// Why no file can be created in a folder, or `None` if one can. Creates and removes a file with an unused name.
 fn folder_refuses(folder: &Path) -> Option<io::Error> {
     let path = folder.join(format!(".weir-check-{}", std::process::id()));
     match OpenOptions::new().write(true).create_new(true).open(&path) {
@@ -188,12 +188,12 @@ pub(crate) fn unix_listener(what: &str, path: &Path) -> Finding {
     }
 }
 
-/// Whether a file can be written. Appending nothing to a file that is there changes nothing; a new one only needs its folder.
+/// Whether a file can be written. Opens an existing file for appending, which changes nothing; a new one only needs its folder.
 pub(crate) fn file(what: &str, path: &Path) -> Finding {
     let (folder, shown) = (folder_of(path), path.display());
     let refused = match OpenOptions::new().append(true).open(path) {
         Ok(_) => None,
-        // The daemon makes the folder if only its last part is missing.
+        // The daemon creates the folder if only its last part is missing.
         Err(_) if !folder.exists() => folder_refuses(&folder_of(&folder)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => folder_refuses(&folder),
         Err(error) => Some(error),
@@ -209,7 +209,7 @@ pub(crate) fn file(what: &str, path: &Path) -> Finding {
     }
 }
 
-/// Whether files can be made in a folder, which is made if it is not there.
+/// Whether files can be created in a folder. The daemon creates the folder itself if it is missing.
 pub(crate) fn folder(what: &str, folder: &Path) -> Finding {
     let shown = folder.display();
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));

@@ -1,6 +1,6 @@
-//! One table for every key: its name, its field and type, its form and range, its default, and what it does.
+//! One table for all keys: name, field, type, form and range, default, and meaning.
 //!
-//! `keys!` makes of a table the struct, what reads it, what shows it, and the documentation. So a key is written once.
+//! From such a table, `keys!` generates the struct, its reader, its display and its documentation, so a key is written once.
 //!
 //! A row such as
 //! ```text
@@ -8,7 +8,7 @@
 //! timeout => timeout: Duration = Span(MIN, MAX), default(USUAL);
 //! ```
 //! becomes the field `timeout`, the constant `Config::timeout` (a [`Key`], for messages), a line of `read`, a line of
-//! `check_values`, and a line of `values`. What differs between the fallbacks is in `row!`, one arm for each.
+//! `check_values`, and a line of `values`. `row!` has what differs between the fallbacks, one arm for each.
 
 use crate::reader::Reader;
 use serde_json::Value as Json;
@@ -33,24 +33,24 @@ impl Key {
     }
 }
 
-/// What holds when a key is not there.
+/// What applies when a key is missing.
 #[derive(Clone, Copy, Debug)]
 pub enum Fallback {
-    /// The key must be there.
+    /// The key is required.
     Required,
-    /// This value, as it is shown.
+    /// This value, in the form it is shown.
     Value(fn() -> Json),
-    /// No value, or one that follows from others; the words say what happens then.
+    /// No value, or one derived from other keys; the text says what happens then.
     Absent(&'static str),
 }
 
-/// Keys that stand in a section together.
+/// Keys that belong to a section together.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// What has these keys: `UDP targets`. Empty: everything of that section.
+    /// Which things have these keys, such as `UDP targets`. Empty: everything in the section.
     pub of: &'static str,
     pub keys: &'static [Key],
-    /// Reads all of them for their mistakes alone.
+    /// Reads all of them only to report their mistakes.
     pub(crate) check: fn(&Reader<'_>),
 }
 
@@ -59,16 +59,16 @@ pub struct Table {
 pub struct Section {
     /// Its name with dots: `listener.target`.
     pub path: &'static str,
-    /// How it is opened in a file: `[[listener.target]]`.
+    /// Its header in a file: `[[listener.target]]`.
     pub header: &'static str,
-    /// The keys that all have, then those of each kind.
+    /// The keys common to all kinds, then the keys of each kind.
     pub tables: &'static [Table],
-    /// The last parts of the names of sections within.
+    /// The last name part of each section nested in this one.
     pub subsections: &'static [&'static str],
 }
 
 impl Section {
-    /// All keys. One that several kinds have is there for each of them.
+    /// All keys. A key that several kinds share appears once for each of them.
     pub fn keys(&self) -> impl Iterator<Item = &'static Key> {
         self.tables.iter().flat_map(|table| table.keys)
     }
@@ -79,10 +79,10 @@ impl Section {
     }
 }
 
-/// Keys with the values that they have somewhere; null: not set.
+/// Keys with their values; null if not set.
 pub(crate) type Values = Vec<(&'static Key, Json)>;
 
-/// All sections, in the order of the documentation and of `weir config show`.
+/// All sections, in the order in which the documentation and `weir config show` have them.
 pub const SECTIONS: &[Section] = &[
     crate::admin::SECTION,
     crate::daemon::SECTION,
@@ -97,19 +97,20 @@ pub const SECTIONS: &[Section] = &[
     crate::sink::SECTION,
 ];
 
-/// Makes a struct of a table of keys, and everything that has to know them.
+/// Generates a struct from a table of keys, and all the code that depends on the keys.
 ///
 /// A row is `/// meaning`, then `key => field: Type = form, fallback;`. The fallback is one of
 /// - `required()`, or `required("what to write")`;
-/// - `listed("what to write")`: the same for a list. Where it is missing the rest of the section is judged all the same;
-/// - `chosen()`, or `chosen("what to write")`: required, and the value, one of several kinds, has keys of its own (`values`);
+/// - `listed("what to write")`: the same for a list. If it is missing, the rest of the section is still checked;
+/// - `chosen()`, or `chosen("what to write")`: required; its value is one of several kinds with keys of their own (`values`);
 /// - `default(value)`;
-/// - `unset("words")`: the field is an `Option`, and the words say what happens without it;
+/// - `unset("words")`: the field is an `Option`, and the text says what happens without it;
 /// - `empty("words")`: the same for a list;
-/// - `derived("words", value)`: the value follows from those that must be there.
+/// - `derived("words", value)`: the value is derived from the required ones.
 ///
-/// `where CONDITION, "message"` behind it: the key has no effect unless the condition holds, and is a mistake then.
-/// `given { … }` are fields that no key says, `with (…)` what only derived values need; both are arguments of `read`.
+/// A row may end with `where CONDITION, "message"`: unless the condition holds, the key has no effect and setting it is an
+/// error.
+/// `given { … }` lists fields that no key sets, `with (…)` values that only derived fields need; both are arguments of `read`.
 macro_rules! keys {
     (
         $(#[$about:meta])*
@@ -150,20 +151,20 @@ macro_rules! keys {
                 check: Self::check_values,
             };
 
-            /// Reads every key; `None` if one that must be there has no value, which is reported.
+            /// Reads every key; `None` if a required one has no value, which is reported.
             pub(crate) fn read(
                 reader: &$crate::reader::Reader<'_>
                 $($(, $given: $Given)+)?
                 $($(, $with: $With)+)?
             ) -> Option<$Name> {
-                // All keys are read before anything ends it: every mistake is reported at once.
+                // All keys are read before an early return, so that every mistake is reported at once.
                 $(let $field = $crate::keys::row!(@read $mode($($fallback)*) reader, &Self::$key, &$crate::keys::row!(@form $mode $Type, $form));)+
 
-                // Then those that must be there, and last those that follow from them.
+                // Required ones next, and last those derived from them.
                 $(let $field = $crate::keys::row!(@need $mode $field);)+
                 $(let $field = $crate::keys::row!(@derive $mode($($fallback)*) $field);)+
 
-                // Whether a key has an effect can depend on every other.
+                // Whether a key has an effect can depend on any other key.
                 let this = $Name { $($($given,)+)? $($field),+ };
                 $($(
                     let is_useful: fn(&$Name) -> bool = $needs;
@@ -172,7 +173,7 @@ macro_rules! keys {
                 Some(this)
             }
 
-            // For a thing whose kind could not be read: no struct can be made of it, but its mistakes are said.
+            // If the kind cannot be read there is no struct to build, but the mistakes in its keys are still reported.
             fn check_values(reader: &$crate::reader::Reader<'_>) {
                 $(let _ = reader.value(&Self::$key, &$crate::keys::row!(@form $mode $Type, $form));)+
             }
@@ -181,7 +182,7 @@ macro_rules! keys {
             pub(crate) fn values(&self) -> $crate::keys::Values {
                 let mut values = Vec::new();
                 $(
-                    // A key that would be refused is not shown, so that what is shown can be read again.
+                    // A key that would be refused is not shown, so that the output can be read back.
                     let value = $crate::keys::row!(@show $mode &$crate::keys::row!(@form $mode $Type, $form), &self.$field);
                     $(
                         let is_useful: fn(&$Name) -> bool = $needs;
@@ -198,7 +199,7 @@ macro_rules! keys {
 
 /// What differs between the fallbacks of a row.
 macro_rules! row {
-    // The form, held against the field's type.
+    // The form, with its value type checked against the field's type.
     (@form unset $Type:ty, $form:expr) => {
         $crate::form::optional::<$Type, _>($form)
     };
@@ -206,7 +207,7 @@ macro_rules! row {
         $crate::form::of::<$Type, _>($form)
     };
 
-    // What the documentation says that holds without the key.
+    // What the documentation gives as the fallback.
     (@fallback required($($missing:literal)?) $form:expr) => {
         $crate::keys::Fallback::Required
     };
@@ -223,7 +224,7 @@ macro_rules! row {
         $crate::keys::Fallback::Absent($words)
     };
 
-    // The value as it is there: an `Option` where the next two steps have to see whether it was.
+    // Reads the value: as an `Option` where the next two steps must know whether it was present.
     (@read required($missing:literal) $reader:expr, $key:expr, $form:expr) => {
         $reader.required($key, $form, Some($missing))
     };
@@ -249,7 +250,7 @@ macro_rules! row {
         $reader.value($key, $form)
     };
 
-    // Ends `read` where nothing can stand in for the value.
+    // Returns from `read` if nothing can replace the value.
     (@need required $field:ident) => {
         $field?
     };
@@ -260,7 +261,7 @@ macro_rules! row {
         $field
     };
 
-    // What follows from the others, all of which have a value here.
+    // Derives a value from the others, which are all known here.
     (@derive derived($words:literal, $value:expr) $field:ident) => {
         $field.unwrap_or_else(|| $value)
     };
@@ -268,7 +269,7 @@ macro_rules! row {
         $field
     };
 
-    // The value as TOML and JSON have it.
+    // The value as shown in TOML and JSON.
     (@show unset $form:expr, $value:expr) => {
         $value
             .as_ref()
@@ -278,7 +279,7 @@ macro_rules! row {
         $crate::form::Form::show($form, $value)
     };
 
-    // The keys of the kind that the value is of.
+    // The keys of the value's kind.
     (@more chosen $values:ident, $value:expr) => {
         $values.extend($value.values())
     };

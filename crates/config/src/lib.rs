@@ -1,12 +1,13 @@
 //! The configuration: a TOML file, or addresses with options on the command line.
 //!
-//! One module for each thing that can be configured (`listener`, `target` with its kinds, `sink` with its kinds, `sockets`, `flows`,
-//! `admin`, `daemon`, `statsd`): its keys, its struct, its rules. [`keys`] makes everything else of a table of keys.
+//! One module for each thing that can be configured (`listener`, `target` with its kinds, `sink` with its kinds, `sockets`,
+//! `flows`, `admin`, `daemon`, `statsd`) holds its keys, its struct and its rules. [`keys`] generates everything else from a
+//! table of keys.
 //!
-//! What somebody typed is read into a plain tree with line numbers (`document`). Each thing reads its sections of it
-//! (`reader`), with every mistake collected on the way.
+//! The input is first read into a plain tree with line numbers (`document`). Each module then reads its own sections of the tree
+//! (`reader`). Mistakes are collected on the way, not returned at the first one.
 //!
-//! A value comes from a flag, else from the environment, else from the file, else it is the default.
+//! A flag overrides the environment, the environment overrides the file, and the file overrides the default.
 
 #![forbid(unsafe_code)]
 
@@ -79,24 +80,24 @@ use reader::{Reader, Report, unknown_sections};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Everything that the daemon is told.
+/// The daemon's whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub admin: AdminConfig,
     pub daemon: DaemonConfig,
     /// `None`: the daemon's own figures are not pushed.
     pub statsd: Option<StatsdConfig>,
-    /// Names and addresses differ; at least one if `sockets` is `None`.
+    /// Names and addresses are unique; at least one if `sockets` is `None`.
     pub listeners: Vec<ListenerConfig>,
     /// `None`: no sockets are collected.
     pub sockets: Option<SocketsConfig>,
     /// `None`: no sFlow is analyzed.
     pub flows: Option<FlowsConfig>,
-    /// Names differ; each watches a figure that there is.
+    /// Names are unique; each one watches a figure that exists.
     pub thresholds: Vec<ThresholdConfig>,
-    /// Names differ; each answers thresholds that there are, whose flows have a destination.
+    /// Names are unique; each one answers existing thresholds, whose flows are keyed by a destination.
     pub mitigations: Vec<MitigationConfig>,
-    /// Names differ; at least one if there is `sockets`.
+    /// Names are unique; at least one if `sockets` is set.
     pub sinks: Vec<SinkConfig>,
 }
 
@@ -109,7 +110,7 @@ impl Config {
         Config::parse_with_origins(text, origin).map(|(config, _)| config)
     }
 
-    /// Like [`Config::parse`], and says which line each value came from.
+    /// Like [`Config::parse`], and also returns the line that each value came from.
     ///
     /// # Errors
     /// Every mistake in it, in the order of the file.
@@ -120,7 +121,7 @@ impl Config {
         Config::parse_sources(&Sources::of(origin, text), &|name| std::env::var(name).ok())
     }
 
-    /// Reads the texts of one or more files, whose variables have these values, and says which line each value came from.
+    /// Parses the text of one or more files, with the given environment, and returns the line that each value came from.
     ///
     /// # Errors
     /// Every mistake in them, in the order of the files.
@@ -131,7 +132,7 @@ impl Config {
         let report = Report::of(sources.places().clone());
         let document = document::parse(sources, environment, &report);
         if report.has_errors() {
-            // What could be read around the mistakes is not what was meant; more messages would mislead.
+            // What was parsed around a syntax error is not what the author meant; further messages would mislead.
             return Err(report.into_parts().0);
         }
 
@@ -166,17 +167,17 @@ impl Config {
         }
     }
 
-    /// Reads a configuration: a file, or all files of a folder.
+    /// Reads a configuration from a file, or from all files of a folder.
     ///
     /// # Errors
-    /// It cannot be read, or every mistake in it.
+    /// The file cannot be read, or every mistake in it.
     pub fn load(path: &Path) -> Result<Config, LoadError> {
         let sources = Sources::read(path)?;
         let config = Config::parse_sources(&sources, &|name| std::env::var(name).ok());
         config.map(|(config, _)| config).map_err(LoadError::Invalid)
     }
 
-    /// A configuration of addresses with options, as `weir relay` has them: every listener gets every target.
+    /// Builds a configuration from addresses with options, as `weir relay` takes them: every listener gets every target.
     /// Options have the names of the file's keys: `udp://10.0.0.1:514?rate_limit=1000&sample=10`.
     ///
     /// # Errors
@@ -189,7 +190,7 @@ impl Config {
         if to.is_empty() {
             all.error(None, "", "there is no target. Fix: add --to 10.0.0.1:514");
         }
-        // Each address is an origin of its own: the mistakes of one are those of one line.
+        // Each address is an origin of its own, so that messages name the address with the mistake.
         let address = |flag: &str, key: &Key, text: &str| {
             let (address, options) = split_options(text);
             let report = Report::new(&format!("{flag} {text}"));
@@ -218,7 +219,7 @@ impl Config {
         config.filter(|_| errors.is_empty()).ok_or(errors)
     }
 
-    /// The sinks that take records of this source.
+    /// The sinks that take records from this source.
     pub fn sinks_from<'c>(&'c self, source: &'c Source) -> impl Iterator<Item = &'c SinkConfig> {
         self.sinks.iter().filter(move |sink| sink.from.contains(source))
     }
@@ -228,13 +229,13 @@ impl Config {
         budget::of(self)
     }
 
-    /// The configuration as TOML that reads as the same configuration. With `origins`, each line says where its value
-    /// came from.
+    /// The configuration as TOML that parses to the same configuration. With `origins`, each line says where its value came
+    /// from.
     pub fn to_toml(&self, origins: Option<&Origins>) -> String {
         show::to_toml(self, origins)
     }
 
-    /// The configuration as JSON: each key with its value and where that came from.
+    /// The configuration as JSON: each key with its value and its origin.
     pub fn to_json(&self, origins: &Origins) -> serde_json::Value {
         show::to_json(self, origins)
     }
@@ -245,7 +246,7 @@ const NO_FILE: &str = "the folder has no file whose name ends in .toml, and only
 const NO_LISTENER: &str = "there is no listener and no [sockets]. Fix: add [[listener]] with listen = \"127.0.0.1:5514\" and a \
                            [[listener.target]] with to = \"…\" (weir config example shows a whole file)";
 
-/// Reads everything but the listeners, and holds all of it against each other.
+/// Reads everything except the listeners, then checks the sections against each other.
 fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Option<Config> {
     let admin = self::admin::read(report, document);
     let daemon = DaemonConfig::read(&Reader::of_document(report, document, &daemon::SECTION));
@@ -284,15 +285,15 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     })
 }
 
-/// What differs between two configurations, in words: one entry for each section of the file that changed, with its keys.
+/// The differences between two configurations, in words: one entry for each section that changed, with its keys.
 pub fn changes(old: &Config, new: &Config) -> Vec<String> {
     show::differences(old, new)
 }
 
-/// The addresses that a host's name and port stand for, as the system resolves them; at least one.
+/// The addresses that a host and port resolve to on this system; at least one.
 ///
 /// # Errors
-/// The name is not known, or the resolver does not answer.
+/// The name is unknown, or the resolver does not answer.
 pub fn resolve(addr: &HostPort) -> std::io::Result<Vec<SocketAddr>> {
     use std::io::{Error, ErrorKind};
     use std::net::ToSocketAddrs;

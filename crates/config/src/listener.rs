@@ -30,7 +30,7 @@ pub(crate) const SECTION: Section = Section {
     subsections: &["target"],
 };
 
-/// The receive buffer that a listener asks for when its section does not say, in bytes of the kernel's accounting.
+/// The default receive buffer of a listener, in bytes as the kernel accounts them.
 pub const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 
 keys! {
@@ -127,21 +127,21 @@ keys! {
     }
 }
 
-/// Whether datagrams of several sockets leave as they arrived.
+/// Whether datagrams received on several sockets are forwarded in the order of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ordering {
     Arrival,
     None,
 }
 
-/// How the kernel hands over what arrives.
+/// How the kernel delivers received datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceiveMode {
-    /// Each datagram alone.
+    /// One at a time.
     Single,
-    /// Together what it can.
+    /// Coalesced where possible (GRO).
     Gro,
-    /// Together if what it drops is counted.
+    /// Coalesced if the kernel counts the datagrams it drops.
     Auto,
 }
 
@@ -151,7 +151,7 @@ pub enum Listen {
     Udp(UdpListener),
     /// A unix datagram socket at this path.
     Unix(PathBuf),
-    /// A UDP port that other Weirs send to by repaired links.
+    /// A UDP port that receives repaired links from other Weirs.
     Weir(WeirListener),
     /// The lines of standard input, each a datagram.
     Stdin,
@@ -188,7 +188,7 @@ impl Listen {
         }
     }
 
-    /// The UDP port that it has.
+    /// Its UDP port.
     pub fn port(&self) -> Option<&HostPort> {
         match self {
             Listen::Udp(udp) => Some(&udp.addr),
@@ -197,7 +197,7 @@ impl Listen {
         }
     }
 
-    /// Whether no two sockets can have both.
+    /// Whether the two cannot be bound at the same time.
     fn is_same_socket(&self, other: &Listen) -> bool {
         if let (Listen::Unix(this), Listen::Unix(other)) = (self, other) {
             return is_same_file(this, other);
@@ -210,7 +210,8 @@ impl Listen {
                 this.port == other.port
                     && this.port != 0
                     && match (&this.host, &other.host) {
-                        // A port of the wildcard address leaves none of it for another address (udp(7)); groups share ports.
+                        // A port on the wildcard address excludes the same port on any other address (udp(7)); multicast groups
+                        // share ports.
                         (Host::Ip(this), Host::Ip(other)) => {
                             this == other || overlap(*this, *other)
                         }
@@ -229,7 +230,7 @@ impl fmt::Display for Listen {
 }
 
 impl ListenerConfig {
-    /// What only a listener on a UDP port has.
+    /// The settings of a listener on a UDP port.
     pub fn udp(&self) -> Option<&UdpListener> {
         match &self.listen {
             Listen::Udp(udp) => Some(udp),
@@ -237,7 +238,7 @@ impl ListenerConfig {
         }
     }
 
-    /// What only a listener has that other Weirs send to.
+    /// The settings of a listener for other Weirs.
     pub fn weir(&self) -> Option<&WeirListener> {
         match &self.listen {
             Listen::Weir(weir) => Some(weir),
@@ -245,7 +246,8 @@ impl ListenerConfig {
         }
     }
 
-    /// The receive buffer that it asks the kernel for, in bytes of its own accounting; 0: its senders' are charged.
+    /// The receive buffer that it asks the kernel for, in bytes as the kernel accounts them; 0 if the senders are charged
+    /// instead.
     pub fn receive_buffer_bytes(&self) -> usize {
         match &self.listen {
             Listen::Udp(udp) => udp.receive_buffer_bytes,
@@ -262,7 +264,7 @@ impl ListenerConfig {
         }
     }
 
-    /// What the relay is told about this listener.
+    /// The relay's options for this listener.
     pub fn listener_options(&self, socket_owner: SocketOwner) -> ListenerOptions {
         let sources =
             |of: fn(&UdpListener) -> &Vec<Prefix>| self.udp().map(of).cloned().unwrap_or_default();
@@ -278,7 +280,7 @@ impl ListenerConfig {
             balance: self.udp().map_or_else(Balance::default, |udp| udp.balance),
             cpus: self.cpus.clone().unwrap_or_default(),
             sockets_max: self.sockets_max(),
-            // Its keys are in a file, which is read when it is opened.
+            // Its keys are in a file, which is read when the listener is opened.
             link: None,
             order: match self.udp() {
                 Some(udp) if udp.order == Ordering::None => Order::None,
@@ -288,7 +290,7 @@ impl ListenerConfig {
         }
     }
 
-    /// How many sockets it begins with.
+    /// Number of sockets at the start.
     pub fn sockets(&self) -> usize {
         self.udp().and_then(|udp| udp.sockets).unwrap_or(1)
     }
@@ -301,10 +303,10 @@ impl ListenerConfig {
         }
     }
 
-    /// What is wrong with its processors, and what helps; `None`: this process may use all of them.
+    /// The message about processors that this process may not use, with the fix; `None` if it may use all of them.
     pub fn missing_cpus(&self) -> Option<String> {
         let wanted = self.cpus.as_ref()?;
-        // Of a host where they cannot be read, the threads find out.
+        // If they cannot be read on this host, the threads will report it.
         let there = CpuList::of_this_thread().ok()?;
         let missing = wanted.without(&there);
         (!missing.is_empty()).then(|| {
@@ -315,14 +317,14 @@ impl ListenerConfig {
         })
     }
 
-    /// Whether it is the same but for its targets: on reload its socket and ring stay as they are.
+    /// Whether only its targets differ: on reload its socket and ring are then kept.
     pub fn is_same_listener(&self, other: &ListenerConfig) -> bool {
         let without_targets =
             |config: &ListenerConfig| ListenerConfig { targets: Vec::new(), ..config.clone() };
         without_targets(self) == without_targets(other)
     }
 
-    /// Looks at what it needs of this host, and adds the addresses where it would listen.
+    /// Checks what it needs of this host, and appends the addresses that it would listen on to `addrs`.
     pub(crate) fn examine(&self, addrs: &mut Vec<SocketAddr>, findings: &mut Vec<Finding>) {
         let what = format!("listener {}", self.name);
         findings.extend(self.missing_cpus().map(|why| Finding::new(Severity::Error, &what, why)));
@@ -348,7 +350,7 @@ impl ListenerConfig {
 }
 
 impl UdpListener {
-    /// How its socket is opened.
+    /// The options for opening its socket.
     pub fn listen_options(&self) -> ListenOptions {
         ListenOptions {
             multicast_interface: self.multicast_interface.clone(),
@@ -356,12 +358,12 @@ impl UdpListener {
         }
     }
 
-    /// Whether it has, or may get, several sockets.
+    /// Whether it has several sockets, or may get them.
     pub fn has_group(&self) -> bool {
         self.sockets != Some(1)
     }
 
-    /// Each of several sockets would get all of a group's datagrams.
+    /// Refuses several sockets for a multicast group: each would receive every datagram.
     fn check_sockets(&self, reader: &Reader<'_>) {
         if self.has_group()
             && let Host::Ip(ip) = self.addr.host
@@ -374,7 +376,7 @@ impl UdpListener {
         }
     }
 
-    /// An interface joins a group: there must be one, and by address only for IPv4.
+    /// Refuses an interface without a group, and one given by address for an IPv6 group.
     fn check_interface(&self, reader: &Reader<'_>) {
         let Some(interface) = &self.multicast_interface else { return };
 
@@ -396,7 +398,7 @@ impl UdpListener {
     }
 }
 
-/// A listener as it was read, its targets apart.
+/// A listener as read, with its targets separate.
 pub(crate) struct ReadListener {
     pub(crate) listener: Placed<ListenerConfig>,
     pub(crate) targets: Vec<Placed<TargetConfig>>,
@@ -410,7 +412,7 @@ impl ReadListener {
     }
 }
 
-/// Reads all listeners with their targets. One without an address is a mistake, and left out.
+/// Reads all listeners with their targets. One without an address is reported and left out.
 pub(crate) fn read_all(report: &Report, document: &Table) -> Vec<ReadListener> {
     let tables = repeated(report, document, "listener", &SECTION);
 
@@ -475,7 +477,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
     Some(Placed { place: place.to_owned(), thing: listener })
 }
 
-/// Rules between listeners.
+/// Checks the listeners against each other.
 pub(crate) fn check(report: &Report, all: &[ReadListener]) {
     const NAMES: (&crate::Key, &crate::Key) = (&ListenerConfig::name, &ListenerConfig::listen);
 
@@ -496,7 +498,7 @@ pub(crate) fn check(report: &Report, all: &[ReadListener]) {
             }
         }
 
-        // Kept even where neither runs, so that the ledger's rows mean the same everywhere.
+        // Reserved even if neither runs, so that the ledger's rows mean the same everywhere.
         for (own, what) in
             [(COLLECTOR_NAME, "the socket collector"), (FLOWS_NAME, "the analysis of sFlow")]
         {
@@ -509,18 +511,18 @@ pub(crate) fn check(report: &Report, all: &[ReadListener]) {
     }
 }
 
-/// Most sockets that `auto` makes: one a processor.
+/// Most sockets that `auto` opens: one per processor.
 fn sockets_at_most() -> usize {
     sys::process::cpu_count().clamp(1, MEMBERS_MAX)
 }
 
-/// Whether a port of one address leaves none for the other.
+/// Whether binding a port on one address excludes it on the other.
 pub(crate) fn overlap(a: IpAddr, b: IpAddr) -> bool {
     let wildcard = a.is_unspecified() || b.is_unspecified();
     a.is_ipv4() == b.is_ipv4() && wildcard && !a.is_multicast() && !b.is_multicast()
 }
 
-/// The listener, if any, that would receive what is sent to a UDP address, as far as names are known.
+/// The listener that would receive datagrams sent to a UDP address, as far as names are known.
 pub(crate) fn who_hears<'a>(
     listeners: impl Iterator<Item = &'a ListenerConfig> + Clone,
     to: &HostPort,

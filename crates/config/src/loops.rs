@@ -1,11 +1,11 @@
-//! Whether what is sent comes back to us.
+//! Detects targets whose datagrams would come back to us.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The listening address, if any, at which datagrams sent to `target` would come back to us.
+/// The listening address at which datagrams sent to `target` would come back to us, if any.
 ///
-/// `local_addrs` are addresses of this host (and broadcast addresses of its networks) other than loopback, as far as the
-/// caller knows them: they decide about listeners on a wildcard address.
+/// `local_addrs` are the addresses of this host other than loopback (and the broadcast addresses of its networks) that the
+/// caller knows; they matter for listeners on a wildcard address.
 pub fn would_loop(
     listen_addrs: &[SocketAddr],
     target: SocketAddr,
@@ -22,8 +22,8 @@ pub fn would_loop(
         // Connecting to the wildcard address reaches loopback (net/ipv4/route.c, ip_route_output_key_hash_rcu).
         let reaches_loopback = to.is_unspecified() && on.is_loopback();
 
-        // A wildcard socket that a service manager handed over hears every group that any socket of this host joined
-        // (ip(7), IP_MULTICAST_ALL).
+        // A wildcard socket inherited from a service manager receives every group that any socket of this host joined (ip(7),
+        // IP_MULTICAST_ALL).
         let is_joined = || {
             to.is_multicast() && listen_addrs.iter().any(|other| other.ip().to_canonical() == to)
         };

@@ -1,38 +1,38 @@
-//! Whether the rings of a configuration can be had: the kernel promises more memory than there is, and takes the process
-//! when it is used.
+//! Checks that the memory for a configuration's rings exists: the kernel grants more than it has, and kills the process when the
+//! memory is used.
 
 use crate::{Config, FlowsBudget, ListenerBudget};
 use std::fs;
 use std::path::{Path, PathBuf};
 use text::size;
 
-/// What limits the memory of this process; `None` where it cannot be read or there is no limit.
+/// The limits on this process's memory; `None` where a limit cannot be read or does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// What could be taken now without swapping (`MemAvailable`), in bytes.
+    /// Memory available without swapping (`MemAvailable`), in bytes; `MemTotal` at the start.
     available_bytes: Option<u64>,
-    /// The smallest limit of the control groups that the process is in, in bytes.
+    /// The lowest limit of the control groups that contain the process, in bytes.
     cgroup_bytes: Option<u64>,
 }
 
 impl Limits {
-    /// The limits for memory that is to be taken now, on top of what is in use.
+    /// The limits for memory taken while the process runs, on top of what is in use.
     pub fn now() -> Limits {
         Limits { available_bytes: meminfo("MemAvailable:"), cgroup_bytes: cgroup_limit() }
     }
 
-    /// The limits for a process that begins. What others use at this moment does not keep it from starting.
+    /// The limits for a starting process. Memory that others use at this moment does not keep it from starting.
     pub fn at_start() -> Limits {
         Limits { available_bytes: meminfo("MemTotal:"), cgroup_bytes: cgroup_limit() }
     }
 }
 
-/// Fails when the rings of the listeners that are `fresh`, by their place in the configuration, need more memory than is
-/// available, or all rings together more than the control group allows. The analysis of sFlow counts as a ring does; `analyzed_bytes` is
-/// what it may take already.
+/// Fails if the rings of the `fresh` listeners (by index in the configuration) need more memory than is available, or if all
+/// rings together need more than the control group allows. The sFlow analysis counts like a ring; it may already use up to
+/// `analyzed_bytes`.
 ///
 /// # Errors
-/// In words: the largest ring, what limits it, and what to do.
+/// A message that names the largest ring, the limit, and the fix.
 pub fn refuse_rings_that_do_not_fit(
     config: &Config,
     fresh: impl Fn(usize) -> bool,
@@ -80,7 +80,7 @@ pub fn refuse_rings_that_do_not_fit(
     ))
 }
 
-/// Whether the kernel gives so much address space: it knows limits that cannot be read (`ulimit -v`, overcommit).
+/// Whether the kernel reserves that much address space. This finds limits that cannot be read (`ulimit -v`, overcommit).
 fn can_be_reserved(bytes: u64) -> bool {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
@@ -92,13 +92,13 @@ fn meminfo(name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1_024)
 }
 
-/// The smallest memory limit of the process's control group and of those around it.
+/// The lowest memory limit of the process's control group and its ancestors.
 fn cgroup_limit() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     text.lines().filter_map(|line| limit_of(line, Path::new("/sys/fs/cgroup"))).min()
 }
 
-/// The limit by one line of `/proc/self/cgroup` (cgroups(7)): `0::/path`, or `4:memory:/path` of the first version.
+/// The limit from one line of `/proc/self/cgroup` (cgroups(7)): `0::/path`, or `4:memory:/path` in version 1.
 fn limit_of(line: &str, mounted: &Path) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -111,9 +111,9 @@ fn limit_of(line: &str, mounted: &Path) -> Option<u64> {
     let mut folder: PathBuf = root.join(path.trim_start_matches('/'));
     let mut least = None;
 
-    // In a container the path may be that outside: then only the root is there, and it is the container's own group.
+    // In a container the path may be the one outside. Then only the root exists here, and it is the container's own group.
     while folder.starts_with(&root) {
-        // `max` is not a number, and means no limit.
+        // `max` does not parse, and means no limit.
         let limit = fs::read_to_string(folder.join(file)).ok();
         let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
         least = match (least, limit) {
@@ -162,7 +162,7 @@ mod tests {
         check(&["8MiB", "16MiB"], &[0, 1], (100, 100), None);
         check(&["8MiB", "16MiB"], &[0, 1], (20, 100), Some("this host has 20 MiB"));
         check(&["8MiB", "16MiB"], &[0, 1], (20, 100), Some("of listener l1"));
-        // What runs has its memory already.
+        // Running listeners already have their memory.
         check(&["8MiB", "16MiB"], &[0], (20, 100), None);
         check(
             &["8MiB", "16MiB"],

@@ -1,10 +1,10 @@
-//! What an address that cannot be read was probably meant to be.
+//! Guesses what an unreadable address was meant to be.
 
 use crate::address::{AddressError, is_port};
 use crate::sink::kind::is_scheme;
 use std::net::Ipv6Addr;
 
-/// Shortest last group of an IPv6 address, in digits, that is taken for a port: `fd00::1:514`, but not `::1`.
+/// Fewest digits in the last group of an IPv6 address to take it for a port: `fd00::1:514`, but not `::1`.
 const PORT_DIGITS_MIN: usize = 3;
 
 /// What is wrong, and what to write instead.
@@ -42,7 +42,7 @@ pub(crate) fn target(text: &str) -> Option<AddressError> {
     said(meant)
 }
 
-/// For an address of a target that is one of a sink.
+/// For a target's address that is valid for a sink.
 pub(crate) fn target_or_sink(text: &str, error: AddressError) -> AddressError {
     match error {
         AddressError::TargetKind(kind) if is_scheme(&kind) => AddressError::Mistyped {
@@ -55,7 +55,7 @@ pub(crate) fn target_or_sink(text: &str, error: AddressError) -> AddressError {
     }
 }
 
-/// For an address of a sink; `form` is what one looks like where the text is a scheme alone.
+/// For an address of a sink; `form` is an example, given if the text is only a scheme.
 pub(crate) fn sink(text: &str, form: Option<&str>) -> Option<AddressError> {
     let meant = match form {
         Some(form) => Some(("its colon is missing", form.to_owned())),
@@ -67,7 +67,7 @@ pub(crate) fn sink(text: &str, form: Option<&str>) -> Option<AddressError> {
     said(meant)
 }
 
-/// Schemes of which a path follows, or nothing.
+/// Schemes followed by a path or nothing, never by a host.
 const NO_HOST: [&str; 6] = ["unix", "unixgram", "file", "parquet", "stdout", "null"];
 
 fn said(meant: Meant) -> Option<AddressError> {
@@ -78,7 +78,7 @@ fn is_path(text: &str) -> bool {
     ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start))
 }
 
-/// Whether a name ends as those of files do: `copy.log`.
+/// Whether the text ends like a file name: `copy.log`.
 fn is_file(text: &str) -> bool {
     [".log", ".txt", ".json", ".jsonl"].iter().any(|end| text.ends_with(end)) && !text.contains(':')
 }
@@ -113,7 +113,7 @@ fn either(text: &str) -> Meant {
     Some(("an IPv6 address with a port stands in brackets", format!("{scheme}{bare}")))
 }
 
-/// An IPv6 address without brackets, with them, and with its port or a usual one.
+/// The brackets that an IPv6 address lacks, with its port or a usual one.
 fn bracketed(text: &str) -> Option<String> {
     if let Some((addr, port)) = text.rsplit_once(':')
         && is_port(port)

@@ -1,4 +1,4 @@
-//! `[[mitigation]]`: routes that events of thresholds start, and that a BGP speaker announces.
+//! `[[mitigation]]`: routes that threshold events trigger and a BGP speaker announces.
 
 mod speaker;
 
@@ -33,7 +33,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub enum RouteKind {
     /// A route to nowhere for the target.
     Blackhole,
-    /// A rule for the flow.
+    /// A rule that matches the flow.
     Flowspec,
 }
 
@@ -96,7 +96,7 @@ const RATE: Text<Level> = text("bit rate", |text| match text.parse::<Level>() {
     _ => Err("it is not a bit rate. Fix: write for example 10Mbit/s".to_owned()),
 });
 
-/// Whether there is such a threshold is seen when all are read.
+/// Whether the threshold exists is checked once all are read.
 fn threshold(text: &str) -> Result<String, String> {
     match text {
         "" => Err("it is empty. Fix: write a threshold's name".to_owned()),
@@ -112,7 +112,7 @@ fn audit_path(text: &str) -> Result<PathBuf, String> {
 }
 
 impl MitigationConfig {
-    /// What it may do.
+    /// The policy of the engine.
     pub fn policy(&self) -> Policy {
         let mode = if self.dry_run { Mode::DryRun } else { Mode::Announce };
         Policy {
@@ -205,7 +205,7 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<Mitigati
     Some(Placed { place, thing })
 }
 
-/// Holds mitigations against the thresholds and flows.
+/// Checks mitigations against the thresholds and flows.
 pub(crate) fn check(
     report: &Report,
     all: &[Placed<MitigationConfig>],
@@ -232,7 +232,7 @@ pub(crate) fn check(
     }
 }
 
-/// Why events of a threshold name no target; `None` if they do, or if what it watches is wrong itself.
+/// Why events of a threshold name no target; `None` if they do, or if the threshold itself is wrong.
 fn no_target(threshold: &ThresholdConfig, flows: &[FlowConfig]) -> Option<String> {
     let name = &threshold.name;
     let Some(flow) = &threshold.flow else {

@@ -5,7 +5,7 @@ use crate::form::{Text, text};
 /// Longest name of a listener, target or sink, in characters.
 const NAME_CHARS_MAX: usize = 128;
 
-/// What the name of a listener, target or sink looks like.
+/// The form of the name of a listener, target or sink.
 pub(crate) const NAME: Text<String> =
     text("1 to 128 characters without space, quote or backslash", name);
 
@@ -25,7 +25,7 @@ fn is_name_char(c: char) -> bool {
     !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '`' | '\\')
 }
 
-/// The name of what has none: its address, with `_` for what a name cannot have, and cut where a name must end.
+/// The default name, from an address: characters not allowed in names become `_`, and it is cut at the longest length.
 pub(crate) fn name_of(addr: &impl ToString) -> String {
     let plain = |c| if is_name_char(c) { c } else { '_' };
     addr.to_string().chars().take(NAME_CHARS_MAX).map(plain).collect()

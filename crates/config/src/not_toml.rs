@@ -1,6 +1,6 @@
-//! What helps where a document is not TOML: the line as it was probably meant.
+//! Suggests the line that was probably meant where a document is not TOML.
 
-/// What to write instead of a line.
+/// What to write in place of the line.
 pub(crate) fn fix(line: &str) -> String {
     let line = line.trim();
     let meant = header(line).or_else(|| pair(line));
@@ -21,7 +21,7 @@ fn header(line: &str) -> Option<String> {
     }
 }
 
-/// `key = value` without quotes, with one quote, with backslashes, or with a colon.
+/// `key = value` with missing quotes, one quote, backslashes, or a colon.
 fn pair(line: &str) -> Option<String> {
     let (key, value) = line.split_once(['=', ':'])?;
     let (key, value) = (key.trim().trim_start_matches("- "), value.trim());

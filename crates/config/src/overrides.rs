@@ -1,4 +1,4 @@
-//! What flags and the environment say; they come before the file.
+//! Settings from flags and the environment, which override the file.
 
 use crate::Config;
 use crate::admin::{AdminConfig, AdminListen};
@@ -7,7 +7,7 @@ use crate::errors::ConfigError;
 use crate::keys::Key;
 use std::time::Duration;
 
-/// Environment variable of `admin.listen`. `WEIR_ADMIN` is the daemon that commands ask, which may be on another machine.
+/// Environment variable of `admin.listen`. (`WEIR_ADMIN` is another one: the daemon that commands query, which may be remote.)
 pub const ENV_ADMIN_LISTEN: &str = "WEIR_ADMIN_LISTEN";
 /// Environment variable of `daemon.log_level`.
 pub const ENV_LOG_LEVEL: &str = "WEIR_LOG_LEVEL";
@@ -16,7 +16,7 @@ pub const ENV_LOG_FORMAT: &str = "WEIR_LOG_FORMAT";
 /// Environment variable of `daemon.drain_grace`.
 pub const ENV_DRAIN_GRACE: &str = "WEIR_DRAIN_GRACE";
 
-/// Variables that start as ours do and are none of ours, each with the one that it is most like.
+/// Variables that begin with `WEIR_` and are not ours, each with the one that it most resembles.
 pub fn mistyped_variables(names: impl Iterator<Item = String>) -> Vec<(String, &'static str)> {
     let known = [ENV_ADMIN_LISTEN, ENV_LOG_LEVEL, ENV_LOG_FORMAT, ENV_DRAIN_GRACE];
     let others = names.filter(|name| name.starts_with("WEIR_") && !known.contains(&name.as_str()));
@@ -27,10 +27,10 @@ pub fn mistyped_variables(names: impl Iterator<Item = String>) -> Vec<(String, &
     others.filter_map(|name| near(&name).map(|known| (name, known))).collect()
 }
 
-/// Letters by which a variable differs that was meant to be another.
+/// Most letters by which a mistyped variable differs from the one meant.
 const MISTYPED_LETTERS_MAX: usize = 2;
 
-/// What flags and the environment say; they come before the file.
+/// Settings from flags and the environment, which override the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--admin`, `WEIR_ADMIN_LISTEN`.
@@ -44,7 +44,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// What the environment says.
+    /// Reads the environment.
     ///
     /// # Errors
     /// Every value that is wrong.
@@ -78,7 +78,7 @@ impl Overrides {
         if errors.is_empty() { Ok(overrides) } else { Err(errors) }
     }
 
-    /// The keys that have another value, each with its variable.
+    /// The keys that are overridden, each with its variable.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (Key, &'static str)> {
         let all = [
             (AdminConfig::listen, ENV_ADMIN_LISTEN, self.admin_listen.is_some()),
@@ -91,7 +91,7 @@ impl Overrides {
 }
 
 impl Config {
-    /// The configuration with what flags and the environment say in place of what the file says.
+    /// The configuration with the values of flags and environment in place of those of the file.
     #[must_use]
     pub fn overridden_by(mut self, overrides: &Overrides) -> Config {
         if let Some(listen) = overrides.admin_listen {

@@ -1,17 +1,16 @@
-//! Whether two paths name one file, which need not exist yet.
+//! Whether two paths name the same file, which need not exist yet.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Whether both name the same file: by the same path, through links or `..`, or as two names of one inode.
+/// Whether both name the same file: by the same path, through links or `..`, or as two hard links to one inode.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     let inode = |path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     real_path(a) == real_path(b) || inode(a).is_some_and(|a| inode(b) == Some(a))
 }
 
-/// The path without links, `.` and `..`, as far as it exists: all of it, or its folder. Else as it is written, but for `.`
-/// and doubled slashes.
+/// The path without links, `.` and `..`, if it or its folder exists. Otherwise as written, without `.` and doubled slashes.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
     let in_folder = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

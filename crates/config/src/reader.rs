@@ -1,4 +1,4 @@
-//! Reading one section key by key: every mistake is collected, and the next key is read.
+//! Reads one section key by key. Every mistake is collected, and reading goes on with the next key.
 
 use crate::document::{Borrowed, Entry, Table, Value};
 use crate::errors::{ConfigError, nearest};
@@ -9,29 +9,29 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-/// What is found while a configuration is read.
+/// The result of reading a configuration: mistakes and keys.
 pub(crate) struct Report {
     places: Places,
-    /// Each with its line, counted through all files.
+    /// Each with its line, counted across all files.
     errors: RefCell<Vec<(Option<usize>, ConfigError)>>,
     found: RefCell<BTreeMap<String, Found>>,
 }
 
-/// A key that was there.
+/// A key that is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Counted through all files.
+    /// Counted across all files.
     pub(crate) line: Option<usize>,
     pub(crate) borrowed: Option<Borrowed>,
 }
 
 impl Report {
-    /// About what has no lines.
+    /// For input without lines.
     pub(crate) fn new(origin: &str) -> Report {
         Report::of(Places::named(origin))
     }
 
-    /// About files.
+    /// For files.
     pub(crate) fn of(places: Places) -> Report {
         Report { places, errors: RefCell::default(), found: RefCell::default() }
     }
@@ -47,7 +47,7 @@ impl Report {
         self.errors.borrow_mut().push((line, error));
     }
 
-    /// The place of a line, in words.
+    /// The file and line, in words.
     pub(crate) fn words(&self, line: Option<usize>) -> String {
         self.places.words(line)
     }
@@ -60,24 +60,24 @@ impl Report {
         self.errors.borrow_mut().extend(errors.into_iter().map(|error| (None, error)));
     }
 
-    /// The line that a key of a section stands on; `place` is the section's, such as `listener[0].target[1]`.
+    /// The line of a key; `place` is its section, such as `listener[0].target[1]`.
     fn line_of(&self, place: &str, key: &Key) -> Option<usize> {
         self.found.borrow().get(&format!("{place}.{}", key.name)).and_then(|found| found.line)
     }
 
-    /// All mistakes in the order of the files, and all keys that were there.
+    /// All mistakes in the order of the files, and all keys that are present.
     pub(crate) fn into_parts(self) -> (Vec<ConfigError>, BTreeMap<String, Found>) {
         let mut errors = self.errors.into_inner();
         errors.sort_by_key(|(line, _)| line.unwrap_or(usize::MAX));
         let mut errors: Vec<_> = errors.into_iter().map(|(_, error)| error).collect();
-        // The targets of `weir relay` belong to every listener: a mistake in one is said once.
+        // The targets of `weir relay` belong to every listener; a mistake in one is reported once.
         let mut seen = BTreeSet::new();
         errors.retain(|error| seen.insert((error.line, error.to_string())));
         (errors, self.found.into_inner())
     }
 }
 
-/// A thing that was read, and the place of its section, such as `listener[0].target[1]`.
+/// A value that was read, and its section, such as `listener[0].target[1]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed<T> {
     pub(crate) place: String,
@@ -85,12 +85,12 @@ pub(crate) struct Placed<T> {
 }
 
 impl<T> Placed<T> {
-    /// Reports a mistake that only other sections show.
+    /// Reports a mistake that shows only in comparison with other sections.
     pub(crate) fn error(&self, report: &Report, key: &Key, message: impl Into<String>) {
         report.error(report.line_of(&self.place, key), &key.path(), message);
     }
 
-    /// Reports a mistake of a name; `address` is the key that is the name when none is given.
+    /// Reports a mistake in a name; `address` is the key that the name is derived from when it is not set.
     pub(crate) fn name_error(&self, report: &Report, (name, address): (&Key, &Key), message: &str) {
         let line = report.line_of(&self.place, name);
         let line = line.or_else(|| report.line_of(&self.place, address));
@@ -100,23 +100,23 @@ impl<T> Placed<T> {
 
 /// One section of the document.
 ///
-/// Readers are shared, and what they note is in cells: the form of one key, such as `to`, reads the keys of its kind while
-/// the keys that all kinds have are still being read.
+/// Readers are shared and keep their notes in cells: the form of one key, such as `to`, reads the keys of its kind while the
+/// keys common to all kinds are still being read.
 pub(crate) struct Reader<'a> {
     report: &'a Report,
     table: &'a Table,
     section: &'static Section,
-    /// Keys that were asked for.
+    /// Keys read so far.
     asked: RefCell<BTreeSet<&'static str>>,
-    /// Whether a value was wrong, so that nothing can be said of what depends on it.
+    /// Whether a value was wrong, so that nothing can be said about keys that depend on it.
     has_failed: Cell<bool>,
 }
 
-/// A section that is not there.
+/// Stands in for a missing section.
 static NOTHING: Table = Table { line: None, entries: Vec::new() };
 
 impl<'a> Reader<'a> {
-    /// Opens a section that stands at most once in the document. One that is not there has no keys.
+    /// Opens a section that appears at most once in the document. A missing one has no keys.
     pub(crate) fn of_document(
         report: &'a Report,
         document: &'a Table,
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         Reader::open(report, table.unwrap_or(&NOTHING), section, section.path)
     }
 
-    /// Opens a section. Keys that it does not know are mistakes.
+    /// Opens a section. Unknown keys are mistakes.
     pub(crate) fn open(
         report: &'a Report,
         table: &'a Table,
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
     fn unknown(&self, entry: &Entry) {
         let mut names: Vec<_> = self.section.keys().map(|key| key.name).collect();
         names.extend(self.section.subsections);
-        // A key that is spelled right and stands in the wrong section is likelier than one that is misspelled here.
+        // A correctly spelled key in the wrong section is likelier than a misspelled one.
         let elsewhere = SECTIONS.iter().find(|section| section.has(&entry.key));
         let hint = match (nearest(&entry.key, names.iter().copied()), elsewhere) {
             (_, Some(section)) => format!("move it to {}", section.header),
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         self.report.error(entry.line, &format!("{path}.{}", entry.key), message);
     }
 
-    /// A key's name, or the header of a section that the name opens.
+    /// A key's name, or the header of the subsection of that name.
     fn written<'n>(&self, name: &'n str) -> &'n str {
         if !self.section.subsections.contains(&name) {
             return name;
@@ -186,13 +186,13 @@ impl<'a> Reader<'a> {
         self.table.get(key.name).is_some()
     }
 
-    /// Whether the value is a list of nothing.
+    /// Whether the value is an empty list.
     pub(crate) fn is_empty_list(&self, key: &Key) -> bool {
         matches!(self.table.get(key.name).map(|entry| &entry.item.value),
             Some(Value::List(items)) if items.is_empty())
     }
 
-    /// Reports a mistake at the line of the key, or of the section if the key is not there.
+    /// Reports a mistake at the line of the key, or of the section if the key is missing.
     pub(crate) fn error(&self, key: &Key, message: impl Into<String>) {
         let line = self.table.get(key.name).map_or(self.table.line, |entry| entry.line);
         self.error_at(line, key, message);
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         self.report.error(line, &key.path(), message);
     }
 
-    /// The value of a key; `None` if it is not there, or wrong, which is reported.
+    /// The value of a key; `None` if it is missing, or wrong, which is reported.
     pub(crate) fn value<F: Form>(&self, key: &Key, form: &F) -> Option<F::Value> {
         self.asked.borrow_mut().insert(key.name);
         let entry = self.table.get(key.name)?;
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// The value of a key that must be there. `cure`: what to write otherwise.
+    /// The value of a required key. `cure` says what to write if it is missing.
     pub(crate) fn required<F: Form>(
         &self,
         key: &Key,
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
         self.value(key, form)
     }
 
-    /// The same for a key whose value is one of several kinds, which have keys of their own.
+    /// Like `required`, for a key whose value is one of several kinds with keys of their own.
     pub(crate) fn chosen<F: Form>(
         &self,
         key: &Key,
@@ -237,26 +237,27 @@ impl<'a> Reader<'a> {
     ) -> Option<F::Value> {
         let value = self.required(key, form, cure);
         if value.is_none() {
-            // Nobody knows which kind it is: what is there is read for its mistakes alone.
+            // The kind is unknown: read the keys of every kind only for their mistakes.
             self.section.tables.iter().skip(1).for_each(|table| (table.check)(self));
         }
         value
     }
 
-    /// Refuses a key that has no effect. Where a value could not be read, nobody knows whether it would have one.
+    /// Refuses a key that has no effect. Says nothing if some value could not be read, since the key might have an effect with
+    /// it.
     pub(crate) fn needs(&self, key: &Key, is_useful: bool, message: &str) {
         if self.has(key) && !is_useful && !self.has_failed.get() {
             self.error(key, message);
         }
     }
 
-    /// Refuses keys that other kinds have, `this` being of a kind that was read. `reason` knows why some of them make no sense.
+    /// Refuses keys of other kinds; `this` is the kind that was read. `reason` explains why some of them make no sense.
     pub(crate) fn refuse_others(
         &self,
         this: &impl Display,
         reason: impl Fn(&str) -> Option<&'static str>,
     ) {
-        // What no form has asked for, though the section knows it, belongs to a kind that this one is not.
+        // A key that the section knows and that no form read belongs to another kind.
         let asked = self.asked.borrow();
         let is_other =
             |entry: &&Entry| self.section.has(&entry.key) && !asked.contains(entry.key.as_str());
@@ -276,7 +277,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The sections `name` of a table, which stand any number of times.
+/// The sections `name` of a table, which may repeat.
 pub(crate) fn repeated<'a>(
     report: &Report,
     parent: &'a Table,
@@ -306,7 +307,7 @@ pub(crate) fn repeated<'a>(
     tables
 }
 
-/// The section `name` of a table, which stands at most once.
+/// The section `name` of a table, which appears at most once.
 pub(crate) fn single<'a>(
     report: &Report,
     parent: &'a Table,
@@ -326,7 +327,7 @@ pub(crate) fn single<'a>(
     None
 }
 
-/// Reports what a table has other than the sections `known`, whose names begin with `within`.
+/// Reports everything in a table other than the sections `known`, whose names begin with `within`.
 pub(crate) fn unknown_sections(report: &Report, table: &Table, known: &[&str], within: &str) {
     for entry in table.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
         let name = format!("{within}{}", entry.key);

@@ -1,4 +1,4 @@
-//! The configuration as TOML and as JSON, each value with where it came from, and what differs between two.
+//! The configuration as TOML and as JSON, each value with its origin, and the differences between two configurations.
 
 mod differences;
 
@@ -15,11 +15,11 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Where the values of a configuration came from.
+/// The origins of a configuration's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     places: Places,
-    /// By place and key, such as `listener[0].name`.
+    /// Keyed by place and key, such as `listener[0].name`.
     found: BTreeMap<String, Found>,
     overridden: BTreeMap<String, &'static str>,
 }
@@ -29,7 +29,7 @@ impl Origins {
         Origins { places: places.clone(), found, overridden: BTreeMap::new() }
     }
 
-    /// The origins after [`Config::overridden_by`] with what the environment says.
+    /// The origins after [`Config::overridden_by`] with the same overrides.
     #[must_use]
     pub fn overridden_by(mut self, overrides: &Overrides) -> Origins {
         self.overridden.extend(overrides.keys().map(|(key, variable)| (key.path(), variable)));
@@ -47,7 +47,7 @@ impl Origins {
         from.fold(place, |all, one| format!("{all}, {one}"))
     }
 
-    /// How a value that has something from the environment is written: what a variable holds may be a secret, and is not shown.
+    /// A value that refers to the environment, as written in the file: a variable may hold a secret, so its value is not shown.
     fn written(&self, place: &str, key: &Key) -> Option<&Json> {
         let name = format!("{place}.{}", key.name);
         let found = self.found.get(&name).filter(|_| !self.overridden.contains_key(&name))?;
@@ -60,7 +60,7 @@ struct Shown<'a> {
     section: &'static Section,
     /// Such as `listener[0].target[1]`.
     place: String,
-    /// Names of the listener that it belongs to and of itself, where it has them.
+    /// The name of the listener that it belongs to and its own name, if they have names.
     names: Vec<&'a str>,
     values: Values,
 }
@@ -124,7 +124,7 @@ fn sections(config: &Config) -> Vec<Shown<'_>> {
     all
 }
 
-/// Longest line with a comment behind it; a longer one has the comment below it.
+/// Longest line with its comment at the end; on a longer line the comment goes below.
 const COLUMNS_MAX: usize = 80;
 
 pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
@@ -153,7 +153,7 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
             let origin = origins.map(|origins| origins.of(place, key));
             let written = origins.and_then(|origins| origins.written(place, key));
             match (value, key.fallback) {
-                // What has no value is listed too, so that the output has everything that can be set.
+                // Keys without a value are listed too, so that the output shows everything that can be set.
                 (Json::Null, Fallback::Absent(what)) if origins.is_some() => {
                     line(&format!("# {} is not set", key.name), Some(what));
                 }
@@ -169,9 +169,9 @@ pub(crate) fn to_toml(config: &Config, origins: Option<&Origins>) -> String {
     out
 }
 
-/// Every key with `value` (`null` if it is not set) and `origin`, by section.
+/// Every key with its `value` (`null` if not set) and `origin`, by section.
 pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
-    // Sections that are not there are shown as nothing, so that readers find the same names always.
+    // Missing sections are shown as null or an empty list, so that readers always find the same names.
     let mut all = json!({
         "metrics": { "statsd": null }, "listener": [], "sockets": null, "flows": null, "flow": [], "threshold": [], "mitigation": [], "sink": [],
     });
@@ -184,7 +184,7 @@ pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
         };
         let values: Map<String, Json> = values.into_iter().map(value).collect();
 
-        // `listener[0].target[1]` is the end of a list that may not be there yet.
+        // `listener[0].target[1]` appends to a list that may not exist yet.
         let mut into = &mut all;
         for part in place.split('.') {
             let (name, index) = match part.trim_end_matches(']').split_once('[') {
@@ -208,12 +208,12 @@ pub(crate) fn to_json(config: &Config, origins: &Origins) -> Json {
     all
 }
 
-/// A value as TOML. A dollar in it is no variable.
+/// A value as TOML. A dollar sign is escaped, so that it does not name a variable.
 pub(crate) fn toml(value: &Json) -> String {
     rendered(value, &|text| quoted(&text.replace('$', "$$")))
 }
 
-/// The same of a value in which variables are named.
+/// The same for a value that names variables.
 fn as_written(value: &Json) -> String {
     rendered(value, &quoted)
 }
@@ -231,7 +231,7 @@ fn rendered(value: &Json, quote: &dyn Fn(&str) -> String) -> String {
             };
             format!("{{ {} }}", pairs.iter().map(pair).collect::<Vec<_>>().join(", "))
         }
-        // Numbers and truth values are written alike.
+        // TOML and JSON write numbers and booleans alike.
         other => other.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! `[[sink]]`: where records leave.
+//! `[[sink]]`: where records are sent.
 
 mod clickhouse;
 mod credentials;
@@ -164,7 +164,7 @@ keys! {
 
 const SYNC: Sync = Sync(Span(Duration::from_millis(1), Duration::from_secs(60)));
 
-/// A time, or the word `always`.
+/// A duration, or the word `always`.
 struct Sync(Span);
 
 impl Form for Sync {
@@ -214,34 +214,34 @@ keys! {
     }
 }
 
-/// What is written of a datagram.
+/// The part of a datagram that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The row, in the sink's format.
     Record,
-    /// What arrived.
+    /// The payload as received.
     Payload,
 }
 
-/// What is read out of a datagram.
+/// The part of a datagram that is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parse {
     /// Nothing.
     None,
-    /// The fields of syslog (RFC 5424, RFC 3164). What cannot be read stays whole.
+    /// The fields of syslog (RFC 5424, RFC 3164). A datagram that cannot be parsed stays whole.
     Syslog,
 }
 
-/// What makes rows.
+/// A source of rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The socket collector.
     Sockets,
-    /// Thresholds: each event is a row like a datagram's, whose payload is the event as JSON.
+    /// Thresholds: each event is a row like a datagram's, with the event as JSON for its payload.
     Events,
     /// The analysis of sFlow.
     Flows,
-    /// The listener of that name.
+    /// The listener with that name.
     Listener(String),
 }
 
@@ -256,7 +256,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Whether there is a listener of that name is seen when all are read.
+/// Whether a listener with that name exists is checked once all are read.
 fn source(text: &str) -> Result<Source, String> {
     Ok(match text {
         COLLECTOR_NAME => Source::Sockets,
@@ -281,30 +281,30 @@ impl Sink {
         self.kind().values()
     }
 
-    /// Where it sends datagrams to, if it does.
+    /// The address that it sends datagrams to, if it does.
     pub fn receiver(&self) -> Option<&HostPort> {
         self.kind().receiver()
     }
 
-    /// Makes what its thread connects with.
+    /// Creates the connector with which its thread connects.
     ///
     /// # Errors
-    /// Something that the process itself has to have is not there, such as a standard output.
+    /// Something that the process itself must have is missing, such as standard output.
     pub fn open(&self, given: &Opening) -> io::Result<Connector> {
         self.kind().open(given)
     }
 
-    /// Whether two of them must not write the same place at a time, while one takes the other's place.
+    /// Whether two of them must not write to the same place at once while one replaces the other on reload.
     pub fn is_exclusive(&self) -> bool {
         self.kind().is_exclusive()
     }
 
-    /// Most memory that its encoders and its client take, when batches end at `batch_bytes`.
+    /// Most memory that its encoders and its client use, with batches of `batch_bytes`.
     pub(crate) fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
         self.kind().encoder_bytes_max(batch_bytes)
     }
 
-    /// How its records are written.
+    /// The encoding of its records.
     pub fn encoding(&self) -> Encoding {
         self.kind().encoding()
     }
@@ -317,7 +317,7 @@ impl fmt::Display for Sink {
 }
 
 impl SinkConfig {
-    /// What waits in memory.
+    /// The limits of its queue in memory.
     pub fn queue(&self) -> QueueOptions {
         QueueOptions { bytes_max: self.queue_bytes, when_full: self.when_full }
     }
@@ -344,7 +344,7 @@ impl SinkConfig {
         self.spool_folder.is_some()
     }
 
-    /// What it keeps on disk, if it does.
+    /// The options of its spool on disk, if it has one.
     pub fn spool_options(&self) -> Option<SpoolOptions> {
         Some(SpoolOptions {
             folder: self.spool_folder.clone()?,
@@ -353,7 +353,7 @@ impl SinkConfig {
         })
     }
 
-    /// How batches are delivered.
+    /// How its batches are delivered.
     pub fn delivery(&self) -> DeliveryOptions {
         let (_, in_flight) = self.to.kind().usual();
         DeliveryOptions {
@@ -364,13 +364,13 @@ impl SinkConfig {
         }
     }
 
-    /// Looks at what it needs of this host.
+    /// Checks what it needs of this host.
     pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
         self.to.kind().examine(&format!("sink {}", self.name), findings);
     }
 }
 
-/// How sinks write records. An array of JSON needs an end, and what a daemon writes has none.
+/// The encodings of sinks. There is no JSON array: it needs an end, and a daemon's output has none.
 pub(crate) const FORMATS: Choice<Encoding> = Choice(&[
     ("jsonl", Encoding::Jsonl),
     ("protobuf", Encoding::Protobuf),
@@ -401,7 +401,7 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<SinkConf
     Some(Placed { place, thing: sink })
 }
 
-/// Reads what was a sink within `[sockets]`, for its mistakes alone.
+/// Reads a `sink` section inside `[sockets]` only for its mistakes.
 pub(crate) fn check_old(report: &Report, table: &Table) {
     let mut table = table.clone();
     if table.get(SinkConfig::from.name).is_none() {
@@ -416,7 +416,7 @@ pub(crate) fn check_old(report: &Report, table: &Table) {
     read(report, &table, "sockets.sink".to_owned());
 }
 
-/// Whether a sink of this document, right or wrong, names this listener as its source.
+/// Whether a sink of this document, valid or not, names this listener as its source.
 pub(crate) fn is_source(document: &Table, listener: &str) -> bool {
     let list = |table: &Table, key: &str| match table.get(key).map(|entry| entry.item.value.clone())
     {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use text::units::{display_duration, display_size};
 use wire::inet_diag::{State, States};
 
-/// The name that the collector has in the ledger, where listeners have theirs.
+/// The collector's name in the ledger, in the place of a listener's name.
 pub const COLLECTOR_NAME: &str = "sockets";
 
 pub(crate) const SECTION: Section = Section {
@@ -34,7 +34,7 @@ pub(crate) const SECTION: Section = Section {
     subsections: &[OLD_SINK],
 };
 
-/// A section that stands on its own, as [`crate::sink::SECTION`].
+/// Recognized only to report it: sinks are sections of their own, [`crate::sink::SECTION`].
 const OLD_SINK: &str = "sink";
 
 const POLLS: crate::form::Whole<NonZeroU32> = whole(1, 100_000);
@@ -141,7 +141,7 @@ pub enum Namespaces {
     Own,
     /// All that can be found.
     All,
-    /// Those of these names; at least one.
+    /// Those with these names; at least one.
     Named(Vec<String>),
 }
 
@@ -214,13 +214,13 @@ fn state(word: &str) -> Result<String, String> {
     })
 }
 
-/// Whether it can be read is said without the text in quotes: the message has the place in it.
+/// Whether the filter parses is reported elsewhere, without the quoted text, because that message includes the position.
 const FILTER: Text<String> =
     text("filter of `weir sockets`, such as `dport = :443 or src 10.0.0.0/8`", |text| {
         Ok(text.to_owned())
     });
 
-/// Groups and fields of records; with `-` in front what is taken away.
+/// Groups and fields of records; a leading `-` removes them.
 pub(crate) const FIELDS: List<String> = List { of: "groups and fields", parse: field };
 
 fn field(text: &str) -> Result<String, String> {
@@ -231,7 +231,7 @@ fn field(text: &str) -> Result<String, String> {
     })
 }
 
-/// Reports a key whose names leave no field at all.
+/// Reports a list of names that leaves no field.
 pub(crate) fn refuse_no_field(reader: &Reader<'_>, key: &Key, names: &[String]) {
     let is_nothing = FieldSet::from_names(names.iter().map(String::as_str)) == Ok(FieldSet::NONE);
     if reader.is_empty_list(key) || reader.has(key) && is_nothing {
@@ -312,7 +312,7 @@ impl SocketsConfig {
         all.without(&all.without(&own))
     }
 
-    /// Looks whether the names of its filter are known on this host.
+    /// Checks that the names in its filter are known on this host.
     pub(crate) fn examine(&self) -> Option<Finding> {
         let error = Filter::parse(self.filter.as_deref()?).err()?;
         let finding =
@@ -321,7 +321,7 @@ impl SocketsConfig {
         Some(finding.because(why).fixed_by("correct filter in [sockets]"))
     }
 
-    /// What no value shows alone.
+    /// Checks the keys against each other.
     fn check(&self, reader: &Reader<'_>) {
         if self.jitter > self.interval {
             let (jitter, interval) =
@@ -361,7 +361,7 @@ impl SocketsConfig {
     }
 }
 
-/// What is named; what is only taken away is taken away from the default.
+/// The named fields. If the first name removes one, the list starts from the default.
 fn set_or_default(names: &[String]) -> FieldSet {
     let is_choice = names.first().is_some_and(|name| !name.starts_with('-'));
     let default = if is_choice { &[][..] } else { &::sockets::DEFAULT_FIELDS };
@@ -369,12 +369,12 @@ fn set_or_default(names: &[String]) -> FieldSet {
     FieldSet::from_names(names).unwrap_or(FieldSet::ALL)
 }
 
-/// Names were checked when they were read.
+/// The names were checked when they were read.
 fn set_of(names: &[String]) -> FieldSet {
     FieldSet::from_names(names.iter().map(String::as_str)).unwrap_or(FieldSet::ALL)
 }
 
-/// Reads the section. `None` if it is not there, or wrong, which is reported.
+/// Reads the section. `None` if it is missing, or wrong, which is reported.
 pub(crate) fn read(report: &Report, document: &Table) -> Option<SocketsConfig> {
     let table = single(report, document, SECTION.path, (SECTION.path, SECTION.header))?;
     let reader = Reader::open(report, table, &SECTION, SECTION.path);

@@ -1,11 +1,11 @@
-//! The files of a configuration, and where a line of it stands.
+//! The files of a configuration, and the file and line of each value.
 
 use crate::errors::LoadError;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What a configuration is read from: one file, or all of a folder.
+/// The source of a configuration: one file, or all files of a folder.
 #[derive(Clone, Debug)]
 pub struct Sources {
     places: Places,
@@ -13,17 +13,17 @@ pub struct Sources {
     texts: Vec<String>,
 }
 
-/// Where the lines of a configuration stand. They are numbered through all files.
+/// The files of a configuration. Lines are numbered across all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places {
-    /// The file, or the folder: what messages about the whole name.
+    /// The file or folder, for messages about the configuration as a whole.
     name: String,
-    /// Each with its name, and the lines of those before it.
+    /// Each file's name, and the number of lines before it.
     files: Vec<(String, usize)>,
 }
 
 impl Sources {
-    /// One text, which messages call `name`.
+    /// A single text, called `name` in messages.
     pub fn of(name: &str, text: &str) -> Sources {
         let mut sources = Sources { places: Places::named(name), texts: Vec::new() };
         sources.add(name, text.to_owned());
@@ -31,10 +31,10 @@ impl Sources {
     }
 
     /// Reads a file, or every file of a folder whose name ends in `.toml` and does not begin with a dot, in the order of their
-    /// names. `-` is standard input, which can be read once.
+    /// names. `-` is standard input, which can be read only once.
     ///
     /// # Errors
-    /// Something of it cannot be read.
+    /// A file or the folder cannot be read.
     pub fn read(path: &Path) -> Result<Sources, LoadError> {
         if is_standard_input(path) || !path.is_dir() {
             return Ok(Sources::of(&file_name(path), &read_text(path)?));
@@ -47,14 +47,14 @@ impl Sources {
     }
 
     fn add(&mut self, name: &str, text: String) {
-        // A mistake at the end of a text is in the line after its last.
+        // A mistake at the end of a text is reported one line after its last.
         let lines = self.texts.last().map_or(0, |text| text.lines().count() + 1);
         let before = self.places.files.last().map_or(0, |(_, before)| before + lines);
         self.places.files.push((name.to_owned(), before));
         self.texts.push(text);
     }
 
-    /// What messages about the whole name.
+    /// The file or folder, for messages about the configuration as a whole.
     pub fn name(&self) -> &str {
         &self.places.name
     }
@@ -63,7 +63,7 @@ impl Sources {
         &self.places
     }
 
-    /// The text of each file, and how many lines are before it.
+    /// The text of each file, and the number of lines before it.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, usize)> {
         let before = self.places.files.iter().map(|(_, before)| *before);
         self.texts.iter().map(String::as_str).zip(before)
@@ -71,12 +71,12 @@ impl Sources {
 }
 
 impl Places {
-    /// Something without lines.
+    /// Input without lines.
     pub(crate) fn named(name: &str) -> Places {
         Places { name: name.to_owned(), files: Vec::new() }
     }
 
-    /// The file of a line, and its number there.
+    /// The file of a line, and the line's number in it.
     pub(crate) fn find(&self, line: Option<usize>) -> (&str, Option<usize>) {
         let file = line.and_then(|line| {
             let until = self.files.partition_point(|(_, before)| *before < line);
@@ -85,7 +85,7 @@ impl Places {
         file.unwrap_or((&self.name, None))
     }
 
-    /// The same in words: `weir.toml:3`.
+    /// The same as text: `weir.toml:3`.
     pub(crate) fn words(&self, line: Option<usize>) -> String {
         match self.find(line) {
             (file, Some(line)) => format!("{file}:{line}"),
@@ -102,7 +102,7 @@ fn read_text(path: &Path) -> Result<String, LoadError> {
     text.map_err(|error| LoadError::Read { path: path.to_owned(), error })
 }
 
-/// Longest configuration, in bytes: far above any, and an end to what has none, such as /dev/urandom.
+/// Longest configuration, in bytes: far above any real one; it bounds endless input such as /dev/urandom.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 fn bounded(source: impl Read) -> io::Result<String> {
@@ -131,7 +131,7 @@ pub fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// What messages call a file.
+/// The name of a file in messages.
 pub fn file_name(path: &Path) -> String {
     match is_standard_input(path) {
         true => "standard input".to_owned(),
@@ -153,7 +153,7 @@ mod tests {
         let place = |line| sources.places.find(line);
         assert_eq!(place(None), ("conf.d", None));
         assert_eq!(place(Some(1)), ("a", Some(1)));
-        // A mistake at the end of a text is in the line after the last.
+        // A mistake at the end of a text is one line after the last.
         assert_eq!(place(Some(before[0] + 3)), ("a", Some(3)));
         assert_eq!(place(Some(before[1] + 1)), ("b", Some(1)));
         assert_eq!(place(Some(before[2] + 1)), ("c", Some(1)));

@@ -31,7 +31,7 @@ keys! {
     }
 }
 
-/// Reads the section; `None` if it is not there, or wrong, which is reported.
+/// Reads the section; `None` if it is missing, or wrong, which is reported.
 pub(crate) fn read(report: &Report, document: &Table) -> Option<Placed<StatsdConfig>> {
     let metrics = single(report, document, "metrics", ("metrics", SECTION.header))?;
     unknown_sections(report, metrics, &["statsd"], "metrics.");
@@ -57,7 +57,7 @@ fn prefix(text: &str) -> Result<String, String> {
     (is_name && !text.is_empty()).then(|| text.to_owned()).ok_or_else(wrong)
 }
 
-/// The daemon's own figures must not be received as data.
+/// Refuses a destination where a listener would receive the daemon's own figures as data.
 pub(crate) fn check(report: &Report, statsd: &Placed<StatsdConfig>, all: &[ReadListener]) {
     let listeners = all.iter().map(|one| &one.listener.thing);
     if let Some(owner) = who_hears(listeners, &statsd.thing.to) {

@@ -68,7 +68,7 @@ pub enum Target {
     Unix(PathBuf),
     /// A file, or standard output.
     File(FileTarget),
-    /// Another Weir, by a repaired link.
+    /// Another Weir, over a repaired link.
     Weir(WeirTarget),
     /// Nowhere.
     Null,
@@ -92,14 +92,14 @@ const TO: Kind<Target> = Kind {
 };
 
 impl Target {
-    /// The send buffer that the kernel keeps for it at most, in bytes.
+    /// Most memory of the kernel's send buffers for it, in bytes.
     pub(crate) fn kernel_send_bytes(&self) -> u64 {
         match self {
             Target::Udp(udp) => {
                 let one = udp.send_buffer_bytes.unwrap_or(SEND_BUFFER_BYTES);
                 one as u64 * udp.sockets_max() as u64
             }
-            // net.core.wmem_default of an unchanged kernel.
+            // The default of net.core.wmem_default.
             Target::Unix(_) => 212_992,
             Target::Weir(_) => SEND_BUFFER_BYTES as u64,
             Target::File(_) | Target::Null => 0,
@@ -131,7 +131,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether somebody listens at a unix socket.
+/// Whether a process listens on a unix socket.
 fn unix_receiver(what: &str, path: &Path) -> Finding {
     let shown = path.display();
     match sys::socket::connect_unix(path) {
@@ -145,7 +145,7 @@ fn unix_receiver(what: &str, path: &Path) -> Finding {
 }
 
 impl TargetConfig {
-    /// What only a UDP target has.
+    /// The settings of a UDP target.
     pub fn udp(&self) -> Option<&UdpTarget> {
         match &self.to {
             Target::Udp(udp) => Some(udp),
@@ -153,7 +153,7 @@ impl TargetConfig {
         }
     }
 
-    /// Looks at what it needs of this host. `listen_addrs` are the addresses where its datagrams must not go.
+    /// Checks what it needs of this host. Its datagrams must not go to any of `listen_addrs`.
     pub(crate) fn examine(&self, listen_addrs: &[SocketAddr], findings: &mut Vec<Finding>) {
         let what = format!("target {}", self.name);
         match &self.to {
@@ -170,7 +170,7 @@ impl TargetConfig {
         }
     }
 
-    /// What the relay is told about this target.
+    /// The relay's options for this target.
     pub fn target_options(&self) -> TargetOptions {
         TargetOptions {
             name: self.name.clone(),
@@ -181,7 +181,7 @@ impl TargetConfig {
     }
 }
 
-/// Reads the targets of the listener at this place.
+/// Reads the targets of the listener at `place`.
 pub(crate) fn read_all(
     report: &Report,
     listener: &Table,
@@ -203,7 +203,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
     Some(Placed { place: place.to_owned(), thing: target })
 }
 
-/// Rules between targets and listeners.
+/// Checks targets against each other and against the listeners.
 pub(crate) fn check(report: &Report, all: &[ReadListener]) {
     let listeners = all.iter().map(|one| &one.listener.thing);
     for ReadListener { listener, targets } in all {
@@ -233,7 +233,7 @@ fn name_is_taken(
     }
 }
 
-/// `from` is the listener whose target it is.
+/// `from` is the listener that the target belongs to.
 fn comes_back<'a>(
     report: &Report,
     mut listeners: impl Iterator<Item = &'a ListenerConfig> + Clone,
@@ -266,7 +266,7 @@ fn comes_back<'a>(
     target.error(report, &TargetConfig::to, message);
 }
 
-/// A target's choice by source needs sources.
+/// Refuses options that need source addresses on a listener without any.
 fn has_no_sources(report: &Report, listener: &ListenerConfig, placed: &Placed<TargetConfig>) {
     let (Listen::Unix(_) | Listen::Stdin) = listener.listen else { return };
     let target = &placed.thing;

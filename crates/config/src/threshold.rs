@@ -1,4 +1,4 @@
-//! `[[threshold]]`: figures whose passing a limit is an event.
+//! `[[threshold]]`: figures that raise an event when they pass a limit.
 
 mod level;
 
@@ -15,7 +15,7 @@ use ::flows::{AgentFigure, Filter, Groups, Judge, Network, PortFigure, Threshold
 use serde_json::Value as Json;
 use std::time::Duration;
 
-/// The name by which sinks take events.
+/// The name under which sinks take events.
 pub const EVENTS_NAME: &str = "events";
 
 pub(crate) const SECTION: Section = Section {
@@ -109,7 +109,7 @@ fn network(text: &str) -> Result<String, String> {
 }
 
 impl ThresholdConfig {
-    /// What it is about. `None` if it does not say exactly one thing, which is reported when it is read.
+    /// What it watches. `None` if it does not name exactly one thing, which is reported when it is read.
     pub fn watched(&self) -> Option<Watched> {
         match (&self.flow, self.interface, self.agent) {
             (Some(flow), None, None) => Some(Watched::Flow(flow.clone())),
@@ -119,10 +119,10 @@ impl ThresholdConfig {
         }
     }
 
-    /// What is watched, in the figure's own unit: bytes per second where bytes are counted.
+    /// The threshold in the figure's own unit: bytes per second where bytes are counted.
     ///
     /// # Errors
-    /// The filter, in words.
+    /// Why the filter is wrong.
     pub fn threshold(&self, groups: &Groups) -> Result<Threshold, String> {
         let filter = self.filter.as_deref().map(|text| Filter::parse(text, groups)).transpose();
         let of_bytes =
@@ -140,7 +140,7 @@ impl ThresholdConfig {
         })
     }
 
-    /// What its levels have to be, where that is known.
+    /// The unit that its levels must have, if known.
     fn unit(&self, flows: &[FlowConfig]) -> Option<LevelUnit> {
         let flow = |name: &String| flows.iter().find(|flow| flow.name == *name);
         Some(match self.watched()? {
@@ -178,7 +178,7 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<Threshol
     Some(Placed { place, thing })
 }
 
-/// Reports what no threshold shows alone.
+/// Reports mistakes that show only in comparison with other sections.
 pub(crate) fn check(report: &Report, all: &[Placed<ThresholdConfig>], flows: Option<&FlowsConfig>) {
     let groups = flows.map(FlowsConfig::built_groups).unwrap_or_default();
     let definitions = flows.map_or(&[][..], |flows| &flows.definitions);
@@ -212,7 +212,7 @@ pub(crate) fn check(report: &Report, all: &[Placed<ThresholdConfig>], flows: Opt
                 one.error(report, key, "it is nothing, which everything is above. Fix: write more");
             } else if unit.is_some_and(|unit| unit != level.unit()) {
                 let form = unit.map_or("", LevelUnit::form);
-                // A derived one is as wrong as what it derives from.
+                // A derived level is wrong only because `limit` is: report that one.
                 if key.name == "limit" || limit.unit() != clear.unit() {
                     one.error(
                         report,

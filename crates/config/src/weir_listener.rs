@@ -1,4 +1,4 @@
-//! A listener that other Weirs send to.
+//! A listener that receives from other Weirs.
 
 use crate::address::HostPort;
 use crate::form::{Choice, Span, path, size, whole};
@@ -37,17 +37,17 @@ keys! {
     }
 }
 
-/// In which order a sender's datagrams are handed on.
+/// The order in which a sender's datagrams are forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// As they come.
+    /// As they arrive.
     Any,
-    /// As the sender took them.
+    /// In the order in which the sender received them.
     Arrival,
 }
 
 impl WeirListener {
-    /// What is kept of what others send.
+    /// The receiver's limits.
     pub fn receiver_options(&self) -> hop::ReceiverOptions {
         let hold_ns = (self.order == Order::Arrival).then_some(self.hold.as_nanos() as u64);
         hop::ReceiverOptions { window: self.window, parts_bytes: self.parts_bytes, hold_ns }

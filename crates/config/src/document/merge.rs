@@ -4,8 +4,8 @@ use super::{Entry, Item, Table, Value};
 use crate::reader::Report;
 
 impl Table {
-    /// Adds what another file says: sections of which there may be any number add up, and a section that stands once may get keys from
-    /// each file. A key that both have is reported.
+    /// Adds another file. Repeatable sections are appended, and a section that appears once may get keys from each file. A key
+    /// set in two files is reported.
     pub(crate) fn add(&mut self, other: Table, path: &str, report: &Report) {
         for entry in other.entries {
             let path = super::below(path, &entry.key);

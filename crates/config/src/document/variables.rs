@@ -1,23 +1,23 @@
-//! Variables of the environment in a document: `${NAME}`, `${NAME:-default}`, and `$$` for a dollar.
+//! Environment variables in a document: `${NAME}`, `${NAME:-default}`, and `$$` for a dollar sign.
 
 use super::{Item, Table, Value, below};
 use crate::reader::Report;
 use serde_json::{Map, Value as Json, json};
 
-/// Says what a variable of the environment holds.
+/// Looks up an environment variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What a value has from the environment.
+/// The part of a value that came from the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Borrowed {
-    /// The value as it is written, with the names of the variables.
+    /// The value as written, with the names of the variables.
     pub(crate) written: Json,
-    /// Where each part came from, in words.
+    /// The origin of each part, in words.
     pub(crate) origins: Vec<String>,
 }
 
 impl Table {
-    /// Puts the values of variables where their names are; names of keys stay as they are. What cannot be done is reported.
+    /// Replaces variables in values, not in the names of keys. What cannot be replaced is reported.
     pub(crate) fn resolve(&mut self, path: &str, environment: Environment<'_>, report: &Report) {
         for entry in &mut self.entries {
             let path = below(path, &entry.key);
@@ -59,7 +59,7 @@ impl Item {
     }
 }
 
-/// What a text stands for. One that is a variable and nothing else may stand for a number too.
+/// The value of a text. One that is a single variable and nothing else may become a number.
 fn resolved(
     text: &str,
     environment: Environment<'_>,
@@ -87,7 +87,7 @@ fn resolved(
     Ok(if is_one_variable { Value::Bare(out) } else { Value::Text(out) })
 }
 
-/// The value of a variable; `inside` is what stands between the braces.
+/// The value of a variable; `inside` is the text between the braces.
 fn value_of(
     inside: &str,
     environment: Environment<'_>,
@@ -111,7 +111,7 @@ fn value_of(
     }
 
     let found = environment(name);
-    // As in a shell: `:-` stands in for an empty value too.
+    // As in a shell, `:-` also replaces an empty value.
     match (found.filter(|value| default.is_none() || !value.is_empty()), default) {
         (Some(value), _) => {
             origins.push(format!("environment {name}"));
@@ -128,7 +128,7 @@ fn value_of(
 }
 
 impl Value {
-    /// The same as JSON, for `weir config show`.
+    /// The value as JSON, for `weir config show`.
     fn as_json(&self) -> Json {
         match self {
             Value::Text(text) | Value::Bare(text) => text.as_str().into(),
@@ -180,7 +180,7 @@ mod tests {
         check("${EMPTY:-x}", Ok("x"));
         check("a $$ b", Ok("a $ b"));
         check("$${PORT}", Ok("${PORT}"));
-        // What a variable holds is not read again.
+        // A variable's value is not expanded again.
         check("${TRICK}", Ok("${PORT} $$"));
         check("${NOT}", Err("the variable NOT of the environment is not set"));
         for text in ["$", "a$", "$PORT", "${PORT", "$ {PORT}"] {

@@ -60,7 +60,7 @@ keys! {
     }
 }
 
-/// Whether it can be read is said when the groups are known.
+/// Whether the filter parses is checked once the groups are known.
 const FILTER: Text<String> =
     text("filter of samples, as `weir flows` has it", |text| Ok(text.to_owned()));
 
@@ -69,7 +69,7 @@ fn part(text: &str) -> Result<Part, String> {
 }
 
 impl FlowConfig {
-    /// What is counted where no definition is given: what `weir flows` shows.
+    /// The default definition: the one that `weir flows` shows.
     pub(super) fn usual() -> FlowConfig {
         FlowConfig {
             name: "hosts".to_owned(),
@@ -87,14 +87,14 @@ impl FlowConfig {
         }
     }
 
-    /// Whether it names groups, so that it is another definition when these change.
+    /// Whether it refers to groups, and so changes when they change.
     pub fn names_groups(&self) -> bool {
         let is_group = |part: &Part| matches!(part, Part::Group(_));
         let in_filter = self.filter.as_deref().is_some_and(|filter| filter.contains("group"));
         in_filter || self.keys.iter().any(is_group)
     }
 
-    /// The definition as the engine has it.
+    /// The definition in the engine's form.
     pub fn built(&self, groups: &Groups) -> Definition {
         let filter = self.filter.as_deref().map(|text| Filter::parse(text, groups));
         Definition {
@@ -102,7 +102,7 @@ impl FlowConfig {
             keys: self.keys.clone(),
             traffic: self.traffic,
             measure: self.measure,
-            // One that cannot be read was a mistake in the file.
+            // A filter that does not parse was refused with the file.
             filter: filter.and_then(Result::ok),
             direction: self.direction,
             aggregation: self.aggregation,
@@ -114,7 +114,7 @@ impl FlowConfig {
     }
 }
 
-/// Reads every `[[flow]]`. Without groups (they are wrong themselves) nothing is said of filters.
+/// Reads every `[[flow]]`. Without groups (because they are wrong themselves), filters are not checked.
 pub(super) fn read_all(
     report: &Report,
     document: &Table,

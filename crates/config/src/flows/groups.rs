@@ -71,7 +71,7 @@ impl Form for GroupsForm {
     }
 }
 
-/// Filters and keys name groups in brackets, without quotes.
+/// The characters are limited because filters and keys name groups in brackets, without quotes.
 fn name(text: &str) -> Result<(), String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     match text.chars().count() {
@@ -83,7 +83,7 @@ fn name(text: &str) -> Result<(), String> {
     }
 }
 
-/// The groups as the engine has them.
+/// The groups in the engine's form.
 pub(super) fn built(groups: &BTreeMap<String, Vec<Network>>) -> Groups {
     let mut built = Groups::default();
     for (name, networks) in groups {

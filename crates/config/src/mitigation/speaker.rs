@@ -8,16 +8,16 @@ use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a BGP speaker is.
+/// The address of a BGP speaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpeakerAddress {
-    /// GoBGP's gRPC. Only a build with the feature `gobgp` reads it.
+    /// GoBGP's gRPC address. Needs a build with the feature `gobgp`.
     GoBgp(HostPort),
     /// The socket that Weir listens on for ExaBGP.
     ExaBgp(PathBuf),
 }
 
-/// Why a text is no address of a speaker.
+/// Why a text is not the address of a speaker.
 #[derive(Debug, thiserror::Error)]
 pub enum SpeakerError {
     #[error("it is not a speaker. Fix: write gobgp://HOST:PORT or exabgp:/PATH/TO/SOCKET")]
@@ -27,10 +27,10 @@ pub enum SpeakerError {
 }
 
 impl SpeakerAddress {
-    /// Makes what speaks to it. For ExaBGP it listens; to GoBGP it connects later.
+    /// Opens the connection to the speaker. For ExaBGP it listens now; to GoBGP it connects later.
     ///
     /// # Errors
-    /// The socket cannot be made there, or this build lacks the feature.
+    /// The socket cannot be created, or this build lacks the feature.
     pub fn open(&self) -> io::Result<Box<dyn Speaker>> {
         match self {
             SpeakerAddress::ExaBgp(path) => {

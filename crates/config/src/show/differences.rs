@@ -1,13 +1,13 @@
-//! What differs between two configurations, in words: for the log of a reload.
+//! The differences between two configurations, in words, for the log of a reload.
 
 use super::{Shown, sections, toml};
 use crate::Config;
 
-/// Everything that differs, one entry for each section of the file: the new ones in their order, then those that are gone.
+/// All differences, one entry for each section: changed and added ones in their order, then the removed ones.
 pub(crate) fn differences(old: &Config, new: &Config) -> Vec<String> {
     let (old, new) = (sections(old), sections(new));
     let find = |all: &'_ [Shown<'_>], one: &Shown<'_>| all.iter().position(|other| other.is(one));
-    // What belongs to a listener comes and goes with it, without a word of its own.
+    // The sections of a listener come and go with it, without an entry of their own.
     let has_owner = |all: &[Shown<'_>], one: &Shown<'_>| {
         one.names.len() < 2 || all.iter().any(|other| other.names == one.names[..1])
     };
@@ -21,7 +21,7 @@ pub(crate) fn differences(old: &Config, new: &Config) -> Vec<String> {
 }
 
 impl Shown<'_> {
-    /// Whether both are the same thing, whatever its values.
+    /// Whether both are the same section, with the same or different values.
     fn is(&self, other: &Shown<'_>) -> bool {
         self.section.path == other.section.path && self.names == other.names
     }
@@ -42,7 +42,7 @@ impl Shown<'_> {
             found.filter(|value| !value.is_null()).map_or("not set".to_owned(), toml)
         };
 
-        // The other kind of a thing may have other keys.
+        // If the kind changed, the old values may have other keys.
         let gone = old
             .values
             .iter()

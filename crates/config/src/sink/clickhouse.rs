@@ -1,4 +1,4 @@
-//! A sink that is ClickHouse.
+//! A ClickHouse sink.
 
 use super::credentials::Accepts;
 use super::http::Requests;
@@ -124,7 +124,7 @@ impl Kind for ClickHouseSink {
         }))
     }
 
-    /// Few large inserts: a server merges what is small, and refuses more when that takes too long.
+    /// Few large inserts: a server merges small ones, and refuses inserts when merging falls behind.
     fn usual(&self) -> (BatchLimits, usize) {
         (BatchLimits { rows: 100_000, bytes: 32 << 20, age: Duration::from_secs(5) }, 2)
     }

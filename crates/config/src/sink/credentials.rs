@@ -1,6 +1,6 @@
-//! What a sink proves itself with: keys that several kinds have.
+//! The credentials of a sink: keys that several kinds share.
 //!
-//! Secrets stand in files or in the environment. Nothing here reads them: that is done when the sink connects.
+//! Secrets are in files or in the environment. Nothing here reads them; the sink does when it connects.
 
 use crate::form::{Bool, Form, Slot, path, text};
 use crate::keys::keys;
@@ -64,7 +64,8 @@ pub(crate) fn secret_path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The name of a variable. A wrong one is not repeated: it may be the secret itself, and messages are logged.
+/// The name of an environment variable. A wrong one is not repeated in the message: it may be the secret itself, and messages
+/// are logged.
 struct Variable;
 
 impl Form for Variable {
@@ -92,7 +93,7 @@ impl Form for Variable {
     }
 }
 
-/// What a kind of sink can log in with.
+/// The credentials that a kind of sink accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Accepts {
     /// A user, a password, or both.
@@ -102,7 +103,7 @@ pub(crate) enum Accepts {
 }
 
 impl Credentials {
-    /// Reads the keys for a kind of sink that can log in with these.
+    /// Reads the keys for a kind of sink that accepts these credentials.
     pub(crate) fn accepted(reader: &Reader<'_>, accepts: Accepts) -> Option<Credentials> {
         let credentials = Credentials::read(reader)?;
 
@@ -131,7 +132,7 @@ impl Credentials {
         Some(credentials)
     }
 
-    /// What the destination is told.
+    /// The login for the destination.
     pub fn login(&self) -> Login {
         let source = |file: &Option<PathBuf>, env: &Option<String>| {
             let file = file.clone().map(SecretSource::File);
@@ -146,7 +147,7 @@ impl Credentials {
 }
 
 impl Tls {
-    /// What the destination is told.
+    /// The TLS options for the destination.
     pub fn options(&self) -> TlsOptions {
         let identity = self.certificate.clone().zip(self.key.clone());
         TlsOptions {

@@ -1,4 +1,4 @@
-//! A sink that is a file.
+//! A file sink.
 
 use super::kind::{Kind, Opening, Scheme};
 use super::{FORMATS, Sink, Written};
@@ -48,23 +48,24 @@ keys! {
 }
 
 impl FileSink {
-    /// Reads the keys of a file at this path.
+    /// Reads the keys of a file sink at this path.
     fn at(path: PathBuf, template: Option<PathTemplate>, reader: &Reader<'_>) -> Option<FileSink> {
         let written = Written::read(reader, format_of(&path))?;
         FileSink::read(reader, path, template, written)
     }
 
-    /// What has to be there before anything is written: the file's folder, or that above the first name in braces.
+    /// The folder that must exist before anything is written: the fixed part of a path with names in braces. `None` for a plain
+    /// path.
     pub fn folder(&self) -> Option<PathBuf> {
         self.template.as_ref().map(PathTemplate::folder)
     }
 
-    /// Whether it sets files aside.
+    /// Whether it rotates files.
     pub fn rotates(&self) -> bool {
         self.rotate_bytes.is_some() || self.rotate_interval.is_some()
     }
 
-    /// How many files it sets aside.
+    /// Number of rotated files that it keeps.
     pub(crate) fn kept_files(&self) -> u32 {
         if self.rotates() { self.rotate_keep } else { 0 }
     }
@@ -98,7 +99,7 @@ impl Kind for FileSink {
     }
 
     fn examine(&self, what: &str, findings: &mut Vec<Finding>) {
-        // What files there will be is not known.
+        // The names of the files are not known in advance.
         let folder = self.folder();
         let path = folder.as_ref().map_or(self.path.clone(), |folder| folder.join("weir"));
         findings.push(host::file(what, &path));
@@ -111,7 +112,7 @@ impl fmt::Display for FileSink {
     }
 }
 
-/// What a file's extension says; JSON lines where it says nothing.
+/// The format that a file's extension implies; JSON lines if it implies none.
 fn format_of(path: &Path) -> Encoding {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let formats = FORMATS.0.iter().map(|(_, format)| *format);

@@ -1,4 +1,4 @@
-//! A sink that takes batches by HTTP POST.
+//! Sinks that receive batches by HTTP POST.
 
 use super::credentials::Accepts;
 #[cfg(feature = "http")]
@@ -62,8 +62,8 @@ pub(super) const OTLP_SCHEMES: &[Scheme] = &[
     },
 ];
 
-/// What the client takes before its first batch: its code, of which most is for TLS, and the certificates of authorities. Measured with
-/// ten rows: 5.4 MiB, with the batch and the chunk that hold them.
+/// Memory of the client before its first batch: its code, mostly for TLS, and the certificates of authorities. Measured with ten
+/// rows: 5.4 MiB, including the batch and the chunk that hold them.
 const CLIENT_BYTES: u64 = 5 << 20;
 
 keys! {
@@ -127,7 +127,7 @@ fn header_file(name: &str, path: &str) -> Result<(), String> {
     }
     match path.starts_with('/') {
         true => Ok(()),
-        // Who writes the secret itself here must not find it in a log.
+        // The value may be a secret written here by mistake, so it is not repeated in a message that is logged.
         false => Err(format!(
             "{name}: it is not an absolute path. Fix: write for example /etc/weir/token"
         )),
@@ -187,7 +187,7 @@ impl fmt::Display for HttpSink {
     }
 }
 
-/// Logs of OpenTelemetry to a collector.
+/// OpenTelemetry logs to a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpSink {
     pub url: Url,
@@ -215,7 +215,7 @@ impl Kind for OtlpSink {
     #[cfg(feature = "http")]
     fn open(&self, given: &Opening) -> io::Result<Connector> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        // The path that a collector has unless it is told otherwise.
+        // The default path of collectors.
         let path = Some(self.url.path.as_str()).filter(|path| !path.is_empty());
         let options = HttpOptions {
             url: format!("{scheme}://{}/{}", self.url.hosts[0], path.unwrap_or("v1/logs")),
@@ -229,7 +229,7 @@ impl Kind for OtlpSink {
         Ok(::sink::otlp(options, given.fields.unwrap_or(record::FieldSet::ALL)))
     }
 
-    /// A collector takes 4 MiB at a time unless it is told otherwise.
+    /// By default, a collector accepts 4 MiB at a time.
     fn usual(&self) -> (BatchLimits, usize) {
         (BatchLimits { rows: 8_192, bytes: 2 << 20, age: Duration::from_secs(1) }, 4)
     }

@@ -1,4 +1,4 @@
-//! A sink that is a topic of Kafka.
+//! A Kafka sink: records become messages to a topic.
 
 use super::credentials::Accepts;
 #[cfg(feature = "kafka")]
@@ -90,7 +90,7 @@ fn read(url: Url, tls: Option<Tls>, reader: &Reader<'_>) -> Result<Option<Sink>,
     Ok(keys().map(Sink::Kafka))
 }
 
-/// A topic's name, as Kafka takes it (`org.apache.kafka.common.internals.Topic`).
+/// A topic's name, by Kafka's rules (`org.apache.kafka.common.internals.Topic`).
 fn topic(text: &str) -> Result<String, String> {
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match text {
@@ -108,7 +108,7 @@ fn topic(text: &str) -> Result<String, String> {
     }
 }
 
-/// What the client takes for the messages it has: its queue, and 320 bytes for each of at most 100,000 of them.
+/// Memory of the client for its messages: its queue, and 320 bytes for each of at most 100,000 messages.
 const CLIENT_BYTES_MAX: u64 = (16 << 20) + 320 * 100_000;
 
 impl Kind for KafkaSink {

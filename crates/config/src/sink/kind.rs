@@ -1,4 +1,4 @@
-//! What a kind of sink has to say of itself, and the schemes by which `to` names it.
+//! The interface of a kind of sink, and the schemes by which `to` selects one.
 
 use super::{Body, Sink, Written};
 use crate::address::{AddressError, HostPort, split_scheme};
@@ -15,19 +15,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A kind of sink. Its `Display` is what stands behind `to`.
+/// A kind of sink. Its `Display` is the text of `to`.
 pub(crate) trait Kind: fmt::Display {
-    /// The values of the keys that it has and not every sink.
+    /// The values of the keys that not every sink has.
     fn values(&self) -> Values {
         Vec::new()
     }
 
-    /// Makes what the sink's thread connects with. Nothing is connected here, and no secret is read.
+    /// Creates the connector with which the sink's thread connects. Connects to nothing, and reads no secret.
     ///
-    /// A kind that needs a cargo feature has this with that feature alone: without it, `to` was refused.
+    /// A kind behind a cargo feature implements this only with that feature: without it, `to` was refused.
     ///
     /// # Errors
-    /// Something that the process itself has to have is not there, such as a standard output.
+    /// Something that the process itself must have is missing, such as standard output.
     fn open(&self, _given: &Opening) -> io::Result<Connector> {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -35,61 +35,61 @@ pub(crate) trait Kind: fmt::Display {
         ))
     }
 
-    /// When a batch is complete, and how many are in flight, where the file does not say.
+    /// The default batch limits, and the default number of batches in flight.
     fn usual(&self) -> (BatchLimits, usize) {
         (BatchLimits::default(), 1)
     }
 
-    /// Most memory that its encoders and its client take on top of the batches in flight, when batches end at `batch_bytes`.
+    /// Most memory that its encoders and its client use on top of the batches in flight, with batches of `batch_bytes`.
     fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
         2 * batch_bytes
     }
 
-    /// How long its client tries by itself before it gives a batch back: that is no silence.
+    /// How long its client retries on its own before it returns a batch. This time is added to `answer_max`.
     fn tries_for(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// How rows are written, where that can be chosen.
+    /// The keys of the format, if it can be chosen.
     fn written(&self) -> Option<&Written> {
         None
     }
 
-    /// How rows are written.
+    /// The encoding of the rows.
     fn encoding(&self) -> Encoding {
         self.written().map_or(Encoding::Protobuf, |written| written.format)
     }
 
-    /// Whether two of them must not write the same place at a time, while one takes the other's place.
+    /// Whether two of them must not write to the same place at once while one replaces the other on reload.
     fn is_exclusive(&self) -> bool {
         false
     }
 
-    /// The UDP address that it sends to, if it does: the daemon resolves it.
+    /// The UDP address that it sends to, if it does; the daemon resolves it.
     fn receiver(&self) -> Option<&HostPort> {
         None
     }
 
-    /// Looks at what it needs of this host. `what` names the sink.
+    /// Checks what it needs of this host. `what` names the sink.
     fn examine(&self, _what: &str, _findings: &mut Vec<Finding>) {}
 }
 
-/// What a sink is opened with, besides its own keys.
+/// What a sink is opened with, in addition to its own keys.
 pub struct Opening {
     /// The sink's name.
     pub name: String,
-    /// What records of sockets are written with; `None`: it takes no records of sockets.
+    /// The fields of socket records; `None` if it takes no socket records.
     pub fields: Option<FieldSet>,
-    /// Whether it takes the rows of the analysis of sFlow.
+    /// Whether it takes rows of the sFlow analysis.
     pub takes_flows: bool,
-    /// The ledger, for what writes it down; `None` where there is no daemon.
+    /// The ledger, for sinks that store it; `None` without a daemon.
     pub ledger: Option<Arc<Ledger>>,
-    /// The address of its receiver, which may change.
+    /// The address of its receiver, which may change over time.
     pub remote: Remote,
 }
 
 impl Opening {
-    /// What a kind writes that has a choice of formats.
+    /// The content that a kind with a choice of formats writes.
     pub(crate) fn content(&self, written: &Written) -> Content {
         match (written.body, self.fields) {
             (Body::Payload, _) => Content::Payloads,
@@ -100,19 +100,19 @@ impl Opening {
     }
 }
 
-/// One way to begin `to`, and the kind that it names.
+/// One scheme of `to`, and the kind that it selects.
 pub(crate) struct Scheme {
-    /// What stands before the colon.
+    /// The words before the colon.
     pub(crate) words: &'static [&'static str],
-    /// How such an address is written, for messages and the documentation.
+    /// The form of such an address, for messages and the documentation.
     pub(crate) form: &'static str,
-    /// The cargo feature, one of [`FEATURES`], that it needs; `None`: every build has it.
+    /// The cargo feature that it needs, one of [`FEATURES`]; `None` if every build has it.
     pub(crate) feature: Option<&'static str>,
-    /// Reads what follows the colon, and the keys of the kind. `None`: a key is wrong, which is reported.
+    /// Reads the rest after the colon, and the keys of the kind. `None` if a key is wrong, which is reported.
     pub(crate) read: fn(&To<'_>, &Reader<'_>) -> Result<Option<Sink>, AddressError>,
 }
 
-/// An address, taken apart at its first colon.
+/// An address, split at its first colon.
 pub(crate) struct To<'a> {
     pub(crate) scheme: &'a str,
     pub(crate) rest: &'a str,
@@ -130,9 +130,9 @@ const FEATURES: &[(&str, bool)] = &[
     ("tls", cfg!(feature = "tls")),
 ];
 
-/// Makes the enum of all kinds, and the tables that name them.
+/// Generates the enum of all kinds, and the tables of their schemes and keys.
 ///
-/// A row is the variant with its struct, `at` its schemes, and the tables of its keys if it has any.
+/// A row is the variant with its struct, its schemes after `at`, and the tables of its keys, if it has any.
 macro_rules! kinds {
     (
         $(#[$about:meta])*
@@ -157,7 +157,7 @@ macro_rules! kinds {
         /// The schemes of all kinds, in the order of the documentation.
         pub(crate) const SCHEMES: &[&[$crate::sink::kind::Scheme]] = &[$($schemes),+];
 
-        /// The keys of a sink: those of all, those that several kinds have, and those of each kind.
+        /// The keys of a sink: those of all sinks, those that several kinds share, and those of each kind.
         const TABLES: &[$crate::keys::Table] = &[
             SinkConfig::TABLE,
             Written::TABLE,
@@ -185,7 +185,7 @@ pub(crate) fn read(slot: &Slot<'_>, schemes: &[&[Scheme]]) -> Option<Sink> {
     })?
 }
 
-/// What an address of this scheme looks like.
+/// The form of an address with this scheme.
 fn form_of(word: &str, schemes: &[&[Scheme]]) -> Option<&'static str> {
     let found = schemes.iter().copied().flatten().find(|one| one.words.contains(&word));
     found.map(|one| one.form)
@@ -211,7 +211,7 @@ fn scheme_of<'s, 'a>(
     }
 }
 
-/// Whether sinks have addresses with this scheme.
+/// Whether a sink has addresses with this scheme.
 pub(crate) fn is_scheme(word: &str) -> bool {
     form_of(word, super::SCHEMES).is_some()
 }

@@ -1,4 +1,4 @@
-//! A sink that is a subject of NATS, or a stream of `JetStream` behind it.
+//! A NATS sink: records become messages to a subject, or to a `JetStream` stream behind it.
 
 use super::credentials::Accepts;
 #[cfg(feature = "nats")]
@@ -58,10 +58,10 @@ keys! {
     }
 }
 
-/// What takes the messages.
+/// Who receives the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Whoever subscribes.
+    /// The subscribers.
     Core,
     /// A stream.
     JetStream,
@@ -95,7 +95,7 @@ fn read(
     Ok(keys().map(Sink::Nats))
 }
 
-/// Batches on their way: enough that the server is not waited for.
+/// Default number of batches in flight: enough not to wait for the server.
 const IN_FLIGHT: usize = 4;
 
 impl Kind for NatsSink {
@@ -127,7 +127,8 @@ impl Kind for NatsSink {
     }
 
     fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
-        // One encoder for each kind of row, and what the client makes of each batch: messages, and what goes over the wire.
+        // One encoder for each kind of row, and two copies of each batch in the client: the messages, and the bytes for the
+        // wire.
         3 * 2 * batch_bytes + 2 * IN_FLIGHT as u64 * batch_bytes
     }
 

@@ -1,4 +1,4 @@
-//! A sink that is a topic of NSQ.
+//! An NSQ sink: records become messages to a topic.
 
 use super::credentials::Accepts;
 use super::kind::{Kind, Opening, Scheme};
@@ -57,7 +57,7 @@ fn read(url: Url, tls: Option<Tls>, reader: &Reader<'_>) -> Result<Option<Sink>,
     Ok(keys().map(Sink::Nsq))
 }
 
-/// A topic's name, as nsqd takes it (`IsValidTopicName` in internal/protocol/names.go). `-polls` has to have room behind it.
+/// A topic's name, by nsqd's rules (`IsValidTopicName` in internal/protocol/names.go), short enough to append `-polls`.
 fn topic(text: &str) -> Result<String, String> {
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match text {
@@ -99,7 +99,7 @@ impl Kind for NsqSink {
     }
 
     fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
-        // One encoder for each kind of row, and what waits to be sent.
+        // One encoder for each kind of row, and the bytes waiting to be sent.
         3 * 2 * batch_bytes + (512 << 10)
     }
 

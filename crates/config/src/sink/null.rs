@@ -1,4 +1,4 @@
-//! A sink that is nothing: it counts and forgets.
+//! The null sink: it counts rows and discards them.
 
 use super::kind::{Kind, Opening, Scheme};
 use super::{Sink, Written};

@@ -1,4 +1,4 @@
-//! A sink that is a folder of Parquet files.
+//! A sink that writes Parquet files into a folder.
 
 use super::Sink;
 use super::kind::{Kind, Scheme};
@@ -32,7 +32,7 @@ keys! {
     }
 }
 
-/// A file each minute, unless there is much: readers want few and large ones.
+/// A file per minute, sooner under high volume: readers want few, large files.
 pub(super) fn usual() -> (BatchLimits, usize) {
     let age = Duration::from_secs(60);
     (BatchLimits { rows: 1_000_000, bytes: 64 << 20, age }, 1)

@@ -1,4 +1,4 @@
-//! A sink that is a stream or a channel of Redis or Valkey.
+//! A Redis or Valkey sink: records become entries of a stream or messages to a channel.
 
 use super::credentials::Accepts;
 #[cfg(feature = "redis")]
@@ -56,7 +56,7 @@ keys! {
     }
 }
 
-/// What rows are in Redis.
+/// What rows become in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisMode {
     /// Entries of a stream.
@@ -77,7 +77,7 @@ fn read(url: Url, tls: Option<Tls>, reader: &Reader<'_>) -> Result<Option<Sink>,
     Ok(keys().map(Sink::Redis))
 }
 
-/// Batches on their way: enough that the server is not waited for.
+/// Default number of batches in flight: enough not to wait for the server.
 const IN_FLIGHT: usize = 4;
 
 impl Kind for RedisSink {
@@ -112,7 +112,8 @@ impl Kind for RedisSink {
     }
 
     fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
-        // One encoder for each kind of row, and what the client makes of each batch: messages, and what goes over the wire.
+        // One encoder for each kind of row, and two copies of each batch in the client: the messages, and the bytes for the
+        // wire.
         3 * 2 * batch_bytes + 2 * IN_FLIGHT as u64 * batch_bytes
     }
 

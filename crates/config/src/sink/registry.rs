@@ -1,4 +1,4 @@
-//! Where a sink registers the schema of its messages.
+//! The registry for the schema of a sink's messages.
 
 use super::credentials::{secret_path, user};
 use super::kind::is_built;
@@ -54,7 +54,7 @@ fn url(text: &str) -> Result<String, String> {
 }
 
 impl Registry {
-    /// Reads the keys for a sink that writes its rows so.
+    /// Reads the keys, and checks them against the format of the rows.
     pub(super) fn for_written(reader: &Reader<'_>, written: &Written) -> Option<Registry> {
         let registry = Registry::read(reader)?;
         if registry.url.is_some() {
@@ -76,7 +76,7 @@ impl Registry {
         self.url.as_ref().is_some_and(|url| url.starts_with("https:"))
     }
 
-    /// What the destination is told.
+    /// The registry's options for the destination.
     #[cfg(feature = "kafka")]
     pub(super) fn options(&self) -> Option<SchemaRegistry> {
         let file = |path: &Option<PathBuf>| path.clone().map(SecretSource::File);

@@ -1,4 +1,4 @@
-//! Rules between sinks, what they take rows from, and where these go.
+//! Rules between sinks, their sources, and their destinations.
 
 use super::{Body, Sink, SinkConfig, Source, Written};
 use crate::document::Entry;
@@ -12,7 +12,8 @@ use crate::sockets::COLLECTOR_NAME;
 use crate::threshold::EVENTS_NAME;
 use ::sink::WhenFull;
 
-/// Reports what no sink shows alone. `made` are the sections of what makes rows, right or wrong: sockets, flows, thresholds.
+/// Reports mistakes that show only in comparison with other sections. `made` are the sections of the sources, valid or not:
+/// sockets, flows, thresholds.
 pub(crate) fn check(
     report: &Report,
     sinks: &[Placed<SinkConfig>],
@@ -28,7 +29,7 @@ pub(crate) fn check(
     }
 }
 
-/// What two sinks cannot both have.
+/// Reports what two sinks cannot share.
 fn is_taken<'a>(
     report: &Report,
     sink: &Placed<SinkConfig>,
@@ -98,7 +99,7 @@ fn has_sources(
             sink.error(report, &SinkConfig::from, message);
             continue;
         };
-        // Both are places where the listener's datagrams go, and each has its line in the ledger.
+        // In the ledger, both are destinations of the listener with lines of their own.
         if sink_name == FLOWS_NAME {
             let message = format!(
                 "\"{FLOWS_NAME}\" is the name of the analysis of sFlow in the ledger, next to what else listener {name} \
@@ -148,7 +149,7 @@ fn fits_sources(report: &Report, sink: &Placed<SinkConfig>) {
     }
 }
 
-/// What a listener receives must not be its own rows, nor those of another source.
+/// Refuses a sink that sends to one of our listeners: it would receive its own rows, or those of another source.
 fn comes_back(report: &Report, sink: &Placed<SinkConfig>, listeners: &[ReadListener]) {
     let to = &sink.thing.to;
     let mut all = listeners.iter().map(|one| &one.listener.thing);

@@ -1,4 +1,4 @@
-//! A sink that is a bucket of an S3-compatible store.
+//! A sink that writes Parquet files to a bucket of an S3-compatible store.
 
 use super::credentials::Accepts;
 use super::kind::{Kind, Scheme};
@@ -17,7 +17,7 @@ pub(super) const SCHEMES: &[Scheme] = &[Scheme {
     read: |to, reader| Ok(S3Sink::at(place(to.rest)?, reader).map(Sink::S3)),
 }];
 
-/// A bucket, and what the names of its objects begin with.
+/// A bucket, and the prefix of its objects' names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub bucket: String,
@@ -73,7 +73,7 @@ fn place(rest: &str) -> Result<Place, AddressError> {
 fn endpoint(text: &str) -> Result<String, String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match host {
-        // It would be shown.
+        // The password would be shown.
         Some(host) if host.contains('@') => {
             Err("a URL here has no user and no password. Fix: set user and password_file"
                 .to_owned())
@@ -114,7 +114,7 @@ impl Kind for S3Sink {
     }
 
     fn usual(&self) -> (BatchLimits, usize) {
-        // The next object is on its way while one waits for its answer.
+        // One object is uploaded while another waits for its response.
         (parquet::usual().0, 2)
     }
 }

@@ -1,4 +1,4 @@
-//! A sink that is standard output.
+//! The standard output sink.
 
 use super::kind::{Kind, Opening, Scheme};
 use super::{Sink, Written};

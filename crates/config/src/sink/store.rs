@@ -1,4 +1,4 @@
-//! A sink that is this machine's own history: SQLite and Parquet files in a folder, which `weir query` reads.
+//! The sink for this machine's own history: SQLite and Parquet files in a folder, which `weir query` reads.
 
 #[cfg(feature = "store")]
 mod destination;
@@ -24,7 +24,7 @@ pub(super) const SCHEMES: &[Scheme] = &[Scheme {
     },
 }];
 
-/// What sealing and the cache of the database take.
+/// Memory of sealing and of the database's cache.
 const SEALING_BYTES_MAX: u64 = 96 << 20;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -62,7 +62,7 @@ impl Kind for StoreSink {
         Ok(destination::connector(options, given.ledger.clone()))
     }
 
-    /// A batch is a transaction: each second, so that a page shows what was.
+    /// A batch is a transaction, one per second, so that the page is up to date.
     fn usual(&self) -> (BatchLimits, usize) {
         (BatchLimits { rows: 20_000, bytes: 8 << 20, age: Duration::from_secs(1) }, 1)
     }

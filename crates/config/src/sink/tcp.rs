@@ -1,4 +1,4 @@
-//! A sink that is a connection to a receiver of streams: TCP, with TLS or without.
+//! A sink that streams to a receiver over TCP, with or without TLS.
 
 use super::kind::{Kind, Opening, Scheme};
 use super::{Body, Sink, Tls, Written};
@@ -55,11 +55,11 @@ keys! {
     }
 }
 
-/// Batches on their way: enough for what a connection has in flight, and little to repeat when it is lost.
+/// Default number of batches in flight: enough for a connection, and few to repeat when it breaks.
 pub(super) const IN_FLIGHT: usize = 16;
 
 impl Framed {
-    /// The keys of a stream of rows: how each is written, and what stands around it.
+    /// Reads the keys of a stream of rows: the format and the framing.
     pub(super) fn with_format(reader: &Reader<'_>) -> Option<(Framed, Written)> {
         let written = Written::read(reader, Encoding::Jsonl)?;
         let is_text = written.format.is_text() || written.body == Body::Payload;
@@ -110,7 +110,7 @@ impl Kind for TcpSink {
     }
 
     fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
-        // With lengths between them, rows are written once more.
+        // With length prefixes, rows are copied once more.
         3 * batch_bytes
     }
 

@@ -1,4 +1,4 @@
-//! A sink that is a UDP address.
+//! A sink that sends datagrams to a UDP address.
 
 use super::Sink;
 use super::kind::{Kind, Opening, Scheme};

@@ -1,4 +1,4 @@
-//! A sink that is a unix socket.
+//! A sink that sends to a unix socket.
 
 use super::kind::{Kind, Opening, Scheme};
 use super::tcp::{Framed, IN_FLIGHT};
@@ -39,7 +39,7 @@ pub(super) const SCHEMES: &[Scheme] = &[
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSink {
     pub path: PathBuf,
-    /// What stands around rows in a stream. `None`: each is a datagram.
+    /// The framing of rows in a stream. `None`: each row is a datagram.
     pub framed: Option<Framed>,
     pub written: Written,
 }
@@ -63,7 +63,7 @@ impl Kind for UnixSink {
     }
 
     fn encoder_bytes_max(&self, batch_bytes: u64) -> u64 {
-        // With lengths between them, rows are written once more.
+        // With length prefixes, rows are copied once more.
         3 * batch_bytes
     }
 

@@ -3,21 +3,21 @@
 use crate::address::{AddressError, HostPort, server};
 use std::fmt;
 
-/// `//HOST:PORT/path`, or several hosts with commas between.
+/// `//HOST:PORT/path`, or several hosts separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// At least one.
     pub hosts: Vec<HostPort>,
-    /// What follows the hosts, without the slash between; empty if nothing does.
+    /// The text after the hosts, without the slash in between; empty if there is none.
     pub path: String,
 }
 
 impl Url {
-    /// Reads what follows the scheme and its colon. `usual_port` is taken where none is written.
+    /// Parses the text after the scheme and its colon. `usual_port` is the default port.
     pub(crate) fn parse(rest: &str, usual_port: u16) -> Result<Url, AddressError> {
         let example = || AddressError::NoHost(format!("//127.0.0.1:{usual_port}"));
         let text = rest.strip_prefix("//").ok_or_else(example)?;
-        // Whatever it may stand for: what is in front of an @ would be shown, and is never an address.
+        // Text in front of an @ may be a password that would be shown, and is never part of an address.
         if text.contains('@') {
             return Err(AddressError::UserInfo);
         }
@@ -33,14 +33,14 @@ impl Url {
         Ok(Url { hosts: hosts.collect::<Result<_, _>>()?, path: path.to_owned() })
     }
 
-    /// The same, where there is one host only.
+    /// Like `parse`, for exactly one host.
     pub(crate) fn parse_single(rest: &str, usual_port: u16) -> Result<Url, AddressError> {
         let url = Url::parse(rest, usual_port)?;
         if url.hosts.len() == 1 { Ok(url) } else { Err(AddressError::SeveralHosts) }
     }
 }
 
-/// From the two slashes on.
+/// Begins with the two slashes.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<_> = self.hosts.iter().map(HostPort::to_string).collect();

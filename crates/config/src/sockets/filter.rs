@@ -1,15 +1,14 @@
-//! Reading a filter without asking the network: what a host name, an interface or a cgroup stands for is looked up when the
-//! collector starts.
+//! Checks a filter without access to the network: host names, interfaces and cgroups are resolved when the collector starts.
 
 use ::sockets::filter::{Filter, FilterError, Names, Needs, SystemNames};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Says what is wrong with a filter, as far as its text alone shows.
+/// Reports what is wrong with a filter, as far as its text shows.
 pub(super) fn check(text: &str) -> Result<(), FilterError> {
     Filter::parse_with(text, &TextOnly)?.check_known(Needs::ALL.without(Needs::PROCESSES))
 }
 
-/// Services and users stand in files of this host; every other name has a stand-in.
+/// Services and users are read from files of this host; every other name gets a stand-in.
 struct TextOnly;
 
 impl Names for TextOnly {

@@ -30,7 +30,7 @@ keys! {
 }
 
 impl FileTarget {
-    /// How it is written.
+    /// The options for writing it.
     pub fn file_options(&self) -> FileOptions {
         FileOptions {
             path: self.path.clone(),
@@ -40,7 +40,7 @@ impl FileTarget {
         }
     }
 
-    /// How many files it sets aside.
+    /// Number of rotated files that it keeps.
     pub(crate) fn kept_files(&self) -> u32 {
         if self.rotate_bytes.is_some() { self.rotate_keep } else { 0 }
     }

@@ -68,7 +68,7 @@ keys! {
     }
 }
 
-/// What of the senders' addresses a target keeps.
+/// The part of the sender's address that a target preserves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PreserveSource {
     No,
@@ -123,7 +123,7 @@ fn source_address(text: &str) -> Result<IpAddr, String> {
 }
 
 impl UdpTarget {
-    /// How its socket is opened.
+    /// The options for opening its socket.
     pub fn send_options(&self) -> SendOptions {
         SendOptions {
             source_address: self.source_address,
@@ -137,12 +137,12 @@ impl UdpTarget {
         }
     }
 
-    /// Whether its datagrams leave from the addresses of their senders.
+    /// Whether its datagrams carry the addresses of their senders.
     pub fn keeps_source(&self) -> bool {
         self.preserve_source != PreserveSource::No
     }
 
-    /// Where its datagrams come from, as its receiver, at the address `to`, sees it.
+    /// The source address that its receiver at `to` sees.
     pub fn seen_from(&self, to: SocketAddr) -> SourceAddress {
         match (self.preserve_source, self.header) {
             (PreserveSource::No, None) => SourceAddress::Own,
@@ -156,7 +156,7 @@ impl UdpTarget {
         }
     }
 
-    /// Sockets that it may have at a time. One more is open while its address changes.
+    /// Most sockets that it has at a time. While its address changes, one more is open.
     pub fn sockets_max(&self) -> usize {
         match self.preserve_source {
             PreserveSource::AddressAndPort => 1 + self.source_sockets_max,
@@ -217,7 +217,7 @@ impl UdpTarget {
     }
 }
 
-/// A fixed source port that a listener of ours holds cannot be bound.
+/// Refuses a fixed source port that one of our listeners binds.
 pub(super) fn port_is_taken<'a>(
     report: &Report,
     mut listeners: impl Iterator<Item = &'a ListenerConfig>,

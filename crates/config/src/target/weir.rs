@@ -66,7 +66,7 @@ impl fmt::Display for BitRate {
 }
 
 impl WeirTarget {
-    /// How much is sent, and sent again.
+    /// The limits for sending and resending.
     pub fn sender_options(&self) -> hop::SenderOptions {
         let around =
             hop::packet::HEADER_BYTES + hop::packet::DATA_HEAD_BYTES_MAX + hop::packet::TAG_BYTES;

@@ -1,4 +1,4 @@
-//! How high a figure may be: a number, a bit rate, a share or a time, as what is watched has it.
+//! The level of a figure: a number, a bit rate, a share or a time, depending on what is watched.
 
 use ::flows::{AgentFigure, Measure, PortFigure};
 use std::fmt;
@@ -6,20 +6,20 @@ use std::str::FromStr;
 use std::time::Duration;
 use text::units::{UnitError, display_duration, parse_bit_rate, parse_count, parse_duration};
 
-/// A figure's height, with its unit.
+/// A level, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Frames, samples, discards: per second.
+    /// Frames, samples or discards per second.
     Count(u64),
     /// Bits per second.
     Bits(u64),
-    /// Of something, in millionths.
+    /// A share, in millionths.
     Share(u32),
     /// A time.
     Time(Duration),
 }
 
-/// What a level is a level of.
+/// The unit of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelUnit {
     Count,
@@ -29,7 +29,7 @@ pub enum LevelUnit {
 }
 
 impl LevelUnit {
-    /// What flows have that are added up so.
+    /// The unit of flows with this measure.
     pub const fn of_measure(measure: Measure) -> LevelUnit {
         match measure {
             Measure::Bytes => LevelUnit::Bits,
@@ -37,7 +37,7 @@ impl LevelUnit {
         }
     }
 
-    /// What a figure of interfaces has.
+    /// The unit of a figure of interfaces.
     pub const fn of_port(figure: PortFigure) -> LevelUnit {
         match figure {
             PortFigure::InBits | PortFigure::OutBits => LevelUnit::Bits,
@@ -47,7 +47,7 @@ impl LevelUnit {
         }
     }
 
-    /// What a figure of agents has.
+    /// The unit of a figure of agents.
     pub const fn of_agent(figure: AgentFigure) -> LevelUnit {
         match figure {
             AgentFigure::Loss | AgentFigure::SampleLoss => LevelUnit::Share,
@@ -55,7 +55,7 @@ impl LevelUnit {
         }
     }
 
-    /// How one is written.
+    /// The form of a level in this unit.
     pub const fn form(self) -> &'static str {
         match self {
             LevelUnit::Count => "a number per second, such as \"500k\"",
@@ -67,7 +67,7 @@ impl LevelUnit {
 }
 
 impl Level {
-    /// What it is a level of.
+    /// Its unit.
     pub const fn unit(self) -> LevelUnit {
         match self {
             Level::Count(_) => LevelUnit::Count,
@@ -77,7 +77,7 @@ impl Level {
         }
     }
 
-    /// In the unit: per second, bits per second, a part of 1, seconds.
+    /// The amount: per second, bits per second, a fraction of 1, or seconds.
     pub fn amount(self) -> f64 {
         match self {
             Level::Count(number) | Level::Bits(number) => number as f64,
@@ -86,7 +86,7 @@ impl Level {
         }
     }
 
-    /// Four fifths of it.
+    /// Four fifths of the level.
     pub(super) fn lower(self) -> Level {
         match self {
             Level::Count(number) => Level::Count(number - number / 5),
@@ -112,12 +112,12 @@ impl FromStr for Level {
         if let Ok(bits) = parse_bit_rate(text) {
             return Ok(Level::Bits(bits));
         }
-        // Words for a time are none for a number, but for "m", which is a minute here and "M" a million.
+        // The suffixes of times and numbers differ, except for "m": a minute here, while "M" is a million.
         parse_duration(text).map(Level::Time).or_else(|_| parse_count(text).map(Level::Count))
     }
 }
 
-/// Up to 100, with four digits behind the point.
+/// Parses a percentage up to 100 with up to four decimals.
 fn share(percent: &str) -> Option<Level> {
     let (whole, part) = percent.split_once('.').unwrap_or((percent, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! docs/configuration.md and the files of the repository are held equal to the code.
+//! Keeps docs/configuration.md and the repository's files equal to the code.
 
 use config::keys::{Fallback, SECTIONS, Section};
 use config::{Config, list};
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use testkit::{generated_part, root};
 
-/// The part of the documentation that the tables of a section say.
+/// The part of the documentation generated from the tables of a section.
 fn documented(section: &Section) -> String {
     let mut out = format!("### `{}`\n\n", section.header);
     for table in section.tables {

@@ -1,4 +1,4 @@
-//! Files that are right and files that are wrong, with every message as it is read.
+//! Valid and invalid files, with every message as users read it.
 
 mod addresses;
 mod documentation;
@@ -17,7 +17,7 @@ fn messages(errors: &[ConfigError]) -> String {
     errors.iter().map(|error| format!("{error}\n")).collect()
 }
 
-/// Cases of `wrong.txt`: a name, a file, and behind `---` every message, which says what fixes it.
+/// The cases of `wrong.txt`: a name, a file, and after `---` every message, which includes the fix.
 #[test]
 fn generated_answers_to_wrong_files() {
     let cases: Vec<&str> = include_str!("wrong.txt").split("=== ").skip(1).collect();
@@ -302,7 +302,7 @@ fn a_file_name_says_how_records_are_written() {
 
 #[test]
 fn a_filter_is_read_without_asking_the_network() {
-    // Neither the host nor the interface nor the group is looked up before the collector starts.
+    // The host, the interface and the group are only looked up when the collector starts.
     good(
         "[sockets]\nfilter='dst no-such-host.invalid and dev nosuch0 and dport = :https'\n[[sink]]\nfrom = ['sockets']\nto='null:'",
     );
@@ -463,7 +463,7 @@ fn the_budget_adds_up() {
     let sockets = small.sockets.as_ref().unwrap();
     let (held, cgroups) = (sockets.held_bytes, sockets.cgroup_bytes);
     assert!(held > 4 << 20 && cgroups > 4 << 20, "{held} {cgroups}");
-    // One batch waits, one is in flight, and two are in the encoder.
+    // One batch waits, one is in flight, and the encoder holds two.
     let sink = (32 << 20) + (680 << 10) + 4 * (64 << 10);
     let rest = held + cgroups + (13 << 20);
     assert_eq!(small.process_bytes(), 131_072 * 228 + sink + rest);

@@ -32,7 +32,7 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-/// The mistakes of a folder with these files, without its path.
+/// The mistakes in a folder with these files, without its path.
 fn mistakes(files: &[(&str, &str)]) -> String {
     let dir = folder(files);
     let sources = Sources::read(dir.path()).expect("its files can be read");
@@ -106,7 +106,7 @@ fn a_wrong_value_of_a_variable_is_a_mistake_at_its_line() {
     let text = LISTENER.replace("'null:'", "'10.0.0.1:514'\nttl = '${WRONG}'");
     let errors = config::list(&one(&text).unwrap_err());
     assert!(errors.starts_with("weir.toml:6: listener.target.ttl: "), "{errors}");
-    // The name of a key is what it is.
+    // Names of keys are not expanded.
     let errors = config::list(&one(&format!("{LISTENER}\"${{PORT}}\" = 1\n")).unwrap_err());
     assert!(errors.contains("listener.target.${PORT}: unknown key"), "{errors}");
 }

@@ -1,4 +1,4 @@
-//! The store as a destination: a batch is a transaction, and each of its rows a part.
+//! The store as a destination: a batch is a transaction, and each row is a part.
 
 use ledger::{Event, Gauge, Ledger, Reason, RejectClass, Trouble};
 use record::{Row, RowKind};
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::{Error, Options, Stepped, Writer};
 
-/// Time between two looks at the ledger.
+/// Time between two writes of the ledger.
 const LEDGER_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A store in a folder, which also writes down what the ledger counts, if there is one.
+/// A store in a folder. It also records the ledger, if there is one.
 pub(super) fn connector(options: Options, ledger: Option<Arc<Ledger>>) -> Connector {
     let destination = move || {
         let folder = options.folder.clone();
@@ -31,7 +31,7 @@ pub(super) fn connector(options: Options, ledger: Option<Arc<Ledger>>) -> Connec
     Connector { form: Box::new(form), destination: Box::new(destination) }
 }
 
-/// Rows one after another, each with its kind before it.
+/// Concatenated rows, each preceded by its kind.
 #[derive(Default)]
 struct Rows {
     encoded: Encoded,
@@ -67,7 +67,7 @@ struct Store {
     ledger: Option<Arc<Ledger>>,
     ledger_due: Instant,
     done: Vec<Outcome>,
-    /// What was wrong at the last step, besides inserting.
+    /// The error of the last step other than an insert.
     trouble: Option<Trouble>,
 }
 
@@ -112,7 +112,7 @@ impl Destination for Store {
                 ]);
             }
             Err(error) => {
-                // What failed has been rolled back: no row of it is there.
+                // The transaction was rolled back, so no row of it is stored.
                 let failure = Failure {
                     sent: Sent::No,
                     reason: Some(Reason::WriteError),
@@ -149,7 +149,7 @@ impl Destination for Store {
 
     fn close(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
         done.append(&mut self.done);
-        // What comes after it is in the last ledger alone.
+        // What the hops count after this is missing in the stored ledger.
         let _ = self.record_ledger();
     }
 }
