@@ -1,5 +1,5 @@
-//! The page for browsers, as it lies in `ui/`: plain modules that are embedded as they are, so that a build needs no other
-//! tool and what was reviewed is what runs. They hold no figures and are shown to everybody, as `/healthz` is.
+//! The browser page from `ui/`: plain modules, embedded unchanged, so that a build needs no other tool and the reviewed files
+//! are the ones that run. They contain no figures and are served to everyone, like `/healthz`.
 
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -8,11 +8,11 @@ use ledger::{Reason, RejectClass, Way};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// Where they are, but for the shell, which is at `/` as well.
+/// The path of the files. The shell is also at `/`.
 pub(crate) const BELOW: &str = "/ui/";
 
-/// What the page may do: run its own modules and ask its own server. No string becomes markup (trusted types), and no other
-/// page shows it in a frame.
+/// The page's content security policy: it may run only its own modules and contact only its own server. No string becomes markup
+/// (trusted types), and no other page can frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -22,7 +22,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const JSON: &str = "application/json";
 const SVG: &str = "image/svg+xml";
 
-/// The name of the shell.
+/// The name of the page itself.
 const SHELL: &str = "index.html";
 
 struct Asset {
@@ -93,7 +93,7 @@ impl Asset {
         headers.insert(header::ETAG, self.etag.clone());
         for (name, value) in [
             (header::CONTENT_SECURITY_POLICY, POLICY),
-            // Asked for again each time, so that a page never runs modules of two versions; unchanged ones are not sent.
+            // Revalidated each time, so that a page never mixes modules of two versions; unchanged files are not sent again.
             (header::CACHE_CONTROL, "no-cache"),
             (header::REFERRER_POLICY, "no-referrer"),
             (header::VARY, "accept"),
@@ -105,13 +105,13 @@ impl Asset {
     }
 }
 
-/// The page, for those who ask for HTML: browsers. `None` for all others, who get text.
+/// The page, for clients that ask for HTML (browsers). `None` for all others, which get text.
 pub(crate) fn shell(asked: &HeaderMap) -> Option<Response> {
     let accept = asked.get(header::ACCEPT).and_then(|value| value.to_str().ok())?;
     accept.contains("text/html").then(|| find(SHELL, asked)).flatten()
 }
 
-/// One of them by its name.
+/// Serves one of the files by name.
 pub(crate) async fn show(Path(name): Path<String>, asked: HeaderMap) -> Response {
     find(&name, &asked)
         .unwrap_or_else(|| (StatusCode::NOT_FOUND, "no such part of the page\n").into_response())
@@ -121,7 +121,7 @@ fn find(name: &str, asked: &HeaderMap) -> Option<Response> {
     ASSETS.iter().find(|asset| asset.name == name).map(|asset| asset.response(asked))
 }
 
-/// The ledger's words for each way to get lost, so that the page says what `weir ledger` says.
+/// The ledger's texts for each kind of loss, so that the page says what `weir ledger` says.
 fn reasons() -> Vec<u8> {
     let dropped = Reason::ALL.iter().map(|reason| Way::Dropped(*reason));
     let rejected = RejectClass::ALL.iter().map(|class| Way::Rejected(*class));
@@ -137,7 +137,7 @@ fn reasons() -> Vec<u8> {
     serde_json::Value::Object(words).to_string().into_bytes()
 }
 
-/// FNV-1a of 64 bits: tells versions of a file apart, and is no protection.
+/// 64-bit FNV-1a: tells versions of a file apart; not a cryptographic hash.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -157,7 +157,7 @@ mod tests {
         let files: BTreeSet<String> = files.map(|name| name.into_string().unwrap()).collect();
         let embedded = ASSETS.iter().map(|asset| asset.name.to_owned());
         let embedded: BTreeSet<String> = embedded.filter(|name| name != "reasons.json").collect();
-        // How the types of the modules are checked is nothing for the browser.
+        // The configuration of the type checker is not for browsers.
         assert_eq!(files, embedded.into_iter().chain(["jsconfig.json".to_owned()]).collect());
     }
 

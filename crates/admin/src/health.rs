@@ -2,19 +2,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where the daemon is in its life.
+/// A stage of the daemon's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Listeners are being bound.
     Starting,
     /// Every listener is bound and the configuration is applied.
     Ready,
-    /// No more datagrams are taken; the rest is being sent.
+    /// No more datagrams are accepted; those in flight are being sent.
     Draining,
 }
 
 impl Phase {
-    /// The word for it in `/readyz`.
+    /// The phase's word in `/readyz`.
     pub fn label(self) -> &'static str {
         match self {
             Phase::Starting => "starting",
@@ -24,7 +24,7 @@ impl Phase {
     }
 }
 
-/// Whether the data loops live, and which configuration they run. The daemon feeds it, the server shows it.
+/// Whether the data loops are alive, and which configuration they run. The daemon updates it, the server shows it.
 pub struct Health {
     heartbeat_limit: Duration,
     started_at: SystemTime,
@@ -44,40 +44,40 @@ struct Beat {
     moved_at: Instant,
 }
 
-/// The configuration in force and how reloads went.
+/// The configuration in force and the results of reloads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    /// 0 before the first configuration, 1 after it, one more with each successful reload.
+    /// 0 before the first configuration and 1 after it; each successful reload adds 1.
     pub(crate) generation: u64,
     pub(crate) hash: String,
     pub(crate) reloads: u64,
     pub(crate) reload_failures: u64,
     pub(crate) last_reload_failed: bool,
     pub(crate) applied_at: Option<SystemTime>,
-    /// How the last reload went.
+    /// The result of the last reload.
     pub(crate) last_reload: Option<Said>,
 }
 
-/// How something went that the daemon was asked for.
+/// The result of something that a command asked the daemon to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// The exit code of a command that asked for it.
+    /// The exit code of the command that asked for it.
     pub code: u8,
-    /// What happened, for people.
+    /// What happened, in words.
     pub lines: Vec<String>,
 }
 
-/// One look at [`Health`].
+/// A snapshot of [`Health`].
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) phase: Phase,
-    /// Each listener and how long ago its data loops last moved.
+    /// Each listener, and the time since its data loops last moved.
     pub(crate) beats: Vec<(String, Duration)>,
-    /// Components that lose something now.
+    /// Components that are losing data at the moment.
     pub(crate) losing: BTreeSet<String>,
     pub(crate) heartbeat_limit: Duration,
     pub(crate) config: Config,
-    /// How it ended, if it has.
+    /// How the daemon ended, if it has.
     pub(crate) ended: Option<Said>,
     pub(crate) started_at: SystemTime,
 }
@@ -90,7 +90,7 @@ impl View {
 }
 
 impl Health {
-    /// Health of a daemon that starts now. A data loop that has not moved for longer than `heartbeat_limit` is stuck.
+    /// The health of a starting daemon. A data loop that does not move for longer than `heartbeat_limit` is stuck.
     pub fn new(heartbeat_limit: Duration) -> Health {
         Health {
             heartbeat_limit,
@@ -105,18 +105,18 @@ impl Health {
         }
     }
 
-    /// Moves on to another phase.
+    /// Enters another phase.
     pub fn set_phase(&self, phase: Phase) {
         self.lock().phase = phase;
     }
 
-    /// The present phase.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.lock().phase
     }
 
-    /// Notes the listener's heartbeat, a number that grows while all its data loops are alive. Call it at least once a
-    /// second for each listener: what counts is when the number last changed.
+    /// Records the listener's heartbeat, a number that grows while all its data loops are alive. Call it at least once a second
+    /// for each listener: a loop is judged by when its number last changed.
     pub fn heartbeat(&self, listener: &str, value: u64) {
         self.heartbeat_at(listener, value, Instant::now());
     }
@@ -137,23 +137,24 @@ impl Health {
         self.lock().beats.remove(listener);
     }
 
-    /// Notes which components lose something now that no setting asks for: `listener/NAME`, `target/LISTENER/NAME`, `sink/ORIGIN/NAME`. They show
-    /// as degraded; the process is as healthy as before.
+    /// Sets the components that are losing data without a setting that asks for it: `listener/NAME`, `target/LISTENER/NAME`,
+    /// `sink/ORIGIN/NAME`. They show as degraded; the health of the process is not affected.
     pub fn set_losing(&self, components: BTreeSet<String>) {
         self.lock().losing = components;
     }
 
-    /// Notes how a reload went, before [`config_applied`](Self::config_applied) or [`reload_failed`](Self::reload_failed) counts it.
+    /// Records the result of a reload. Call it before [`config_applied`](Self::config_applied) or
+    /// [`reload_failed`](Self::reload_failed), which counts it.
     pub fn reload_said(&self, said: Said) {
         self.lock().config.last_reload = Some(said);
     }
 
-    /// Notes how the daemon ended, before its server stops.
+    /// Records how the daemon ended. Call it before the server stops.
     pub fn ended(&self, said: Said) {
         self.lock().ended = Some(said);
     }
 
-    /// A configuration with this hash is in force: the first at start, every further one by a reload.
+    /// Records that a configuration with this hash is in force: the first one at the start, each further one by a reload.
     pub fn config_applied(&self, hash: &str) {
         let mut state = self.lock();
         let config = &mut state.config;
@@ -164,7 +165,7 @@ impl Health {
         config.applied_at = Some(SystemTime::now());
     }
 
-    /// A reload was refused; the former configuration stays in force.
+    /// Records a refused reload; the previous configuration stays in force.
     pub fn reload_failed(&self) {
         let mut state = self.lock();
         state.config.reloads += 1;
@@ -172,8 +173,8 @@ impl Health {
         state.config.last_reload_failed = true;
     }
 
-    /// Every listener whose data loops have not moved for longer than the limit, with the time since they did. Empty
-    /// means alive: the condition for `/healthz` and for feeding the service manager's watchdog.
+    /// Listeners whose data loops have not moved for longer than the limit, with the time since they did. If empty, the daemon
+    /// is alive: `/healthz` and the service manager's watchdog go by this.
     pub fn stalled(&self) -> Vec<(String, Duration)> {
         self.view().stalled().cloned().collect()
     }
@@ -197,7 +198,7 @@ impl Health {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock; and if it did, each field is whole on its own.
+        // Nothing panics while holding the lock, and even then each field would be consistent on its own.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,11 @@
-//! The kernel's figures that explain a loss before a datagram reaches our socket. They count for the whole network
-//! namespace, not for Weir alone, so they stand next to the ledger and not in it. What cannot be read is absent, not zero.
+//! Kernel counters that explain losses before a datagram reaches our socket. They count for the whole network namespace, not
+//! only for Weir, so they are shown next to the ledger and not in it. Counters that cannot be read are absent, not zero.
 
 use crate::process::{self, Process};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Figures of the host.
+/// The host's counters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Host {
     pub udp4: Option<UdpErrors>,
@@ -14,16 +14,16 @@ pub struct Host {
     pub interfaces: Option<Interfaces>,
 }
 
-/// UDP errors of all sockets of the network namespace, by the kernel's names.
+/// UDP errors of all sockets in the network namespace, with the kernel's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UdpErrors {
-    /// Everything that arrived and was not delivered; contains the three receiving causes below.
+    /// Every datagram that arrived and was not delivered; includes the three receive errors below.
     pub in_errors: Option<u64>,
     /// A socket's receive buffer was full.
     pub rcvbuf_errors: Option<u64>,
     /// A socket's send buffer, or the queue of the outgoing device, was full.
     pub sndbuf_errors: Option<u64>,
-    /// Nobody listened at the port.
+    /// No socket was bound to the port.
     pub no_ports: Option<u64>,
     /// Wrong checksums.
     pub in_csum_errors: Option<u64>,
@@ -32,7 +32,7 @@ pub struct UdpErrors {
 }
 
 impl UdpErrors {
-    /// The causes with the kernel's names.
+    /// The individual errors, by the kernel's names.
     pub fn causes(&self) -> [(&'static str, Option<u64>); 5] {
         [
             ("RcvbufErrors", self.rcvbuf_errors),
@@ -55,12 +55,12 @@ impl UdpErrors {
     }
 }
 
-/// The first stage of the kernel's receiving, summed over processors.
+/// The first stage of receiving in the kernel, summed over processors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Softnet {
     /// Packets dropped because a processor's backlog was full.
     pub dropped: u64,
-    /// Times that processing stopped with work left.
+    /// Times that a processor's budget ran out with packets left.
     pub squeezed: u64,
 }
 
@@ -69,11 +69,11 @@ pub struct Softnet {
 pub struct Interfaces {
     /// The first [`Reader::INTERFACES_MAX`], by name.
     pub listed: Vec<Interface>,
-    /// How many more there are.
+    /// Number of further interfaces.
     pub omitted: u64,
 }
 
-/// Losses at one interface, by the kernel's names.
+/// Losses at one interface, with the kernel's names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interface {
     pub device: String,
@@ -83,7 +83,7 @@ pub struct Interface {
     pub tx_dropped: Option<u64>,
 }
 
-/// Reads the figures from `/proc` and `/sys`.
+/// Reads the counters from `/proc` and `/sys`.
 #[derive(Clone, Debug)]
 pub struct Reader {
     proc: PathBuf,
@@ -91,22 +91,22 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Most interfaces that are read: each costs four files, and a host of containers may have thousands.
+    /// Most interfaces that are read. Each one costs four files, and a host with containers may have thousands.
     pub const INTERFACES_MAX: usize = 128;
 
-    /// Reads this system.
+    /// A reader of this system.
     pub fn system() -> Reader {
         Reader::at(Path::new("/proc"), Path::new("/sys"))
     }
 
-    /// Reads the same files below other folders.
+    /// A reader of the same files under other folders.
     pub fn at(proc: &Path, sys: &Path) -> Reader {
         Reader { proc: proc.to_owned(), sys: sys.to_owned() }
     }
 
-    /// The host's figures now.
+    /// Reads the host's counters.
     pub fn read(&self) -> Host {
-        // `self/net` and not `net`: the namespace is that of the process, also where /proc/net is not a link.
+        // `self/net`, not `net`: this is the namespace of the process even where /proc/net is not a link.
         let net = |name: &str| fs::read_to_string(self.proc.join("self/net").join(name)).ok();
         Host {
             udp4: net("snmp").and_then(|text| parse_snmp(&text)),
@@ -116,7 +116,7 @@ impl Reader {
         }
     }
 
-    /// This process's figures now.
+    /// Reads this process's counters.
     pub fn read_process(&self) -> Process {
         process::read(&self.proc)
     }
@@ -147,7 +147,7 @@ fn read_interface(folder: &Path, device: String) -> Interface {
     }
 }
 
-/// `/proc/net/snmp`: a line of names and a line of values for each protocol. `None` without the UDP lines.
+/// Parses `/proc/net/snmp`: a line of names and a line of values for each protocol. `None` without the UDP lines.
 pub fn parse_snmp(text: &str) -> Option<UdpErrors> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
     let names: Vec<&str> = lines.next()?.split_ascii_whitespace().collect();
@@ -157,7 +157,7 @@ pub fn parse_snmp(text: &str) -> Option<UdpErrors> {
     }))
 }
 
-/// `/proc/net/snmp6`: a name and a value on each line. `None` without a UDP line.
+/// Parses `/proc/net/snmp6`: a name and a value on each line. `None` without a UDP line.
 pub fn parse_snmp6(text: &str) -> Option<UdpErrors> {
     let udp: Vec<(&str, &str)> = text
         .lines()
@@ -168,8 +168,8 @@ pub fn parse_snmp6(text: &str) -> Option<UdpErrors> {
     (!udp.is_empty()).then(|| UdpErrors::from_lookup(value_of))
 }
 
-/// `/proc/net/softnet_stat`: a line of hexadecimal columns for each processor; the second counts drops, the third
-/// squeezes (net/core/net-procfs.c, `softnet_seq_show`). `None` where no line can be read.
+/// Parses `/proc/net/softnet_stat`: a line of hexadecimal columns for each processor; the second column counts drops, the third
+/// squeezes (net/core/net-procfs.c, `softnet_seq_show`). `None` if no line can be read.
 pub fn parse_softnet(text: &str) -> Option<Softnet> {
     let mut sum = None;
     for line in text.lines() {

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// What the server counts about itself.
+/// Counters of the server itself.
 #[derive(Debug, Default)]
 pub struct HttpCounts {
     handlers: [HandlerCounts; HANDLERS.len()],
-    /// Connections closed because there were too many.
+    /// Connections closed because too many were open.
     pub(crate) crowded: AtomicU64,
     /// Connections closed because the client was too slow.
     pub(crate) timeouts: AtomicU64,
@@ -30,13 +30,13 @@ struct HandlerCounts {
     failures: AtomicU64,
 }
 
-/// The label values of `handler`: a closed list, so that a stranger's paths make no series.
+/// The label values of `handler`: a fixed list, so that unknown paths do not create series.
 const HANDLERS: [&str; 12] = [
     "/", "/ui/", "/metrics", "/ledger", "/sockets", "/flows", "/query", "/daemon", "/healthz",
     "/readyz", "rest", "other",
 ];
 
-/// How long a question for the daemon's end waits before it is answered that there is none yet. Shorter than a connection lives.
+/// How long a request waits for the daemon to end before it is told that it has not. Shorter than the life of a connection.
 const END_WAIT: Duration = Duration::from_secs(10);
 
 const FLOWS: &str = "/flows";
@@ -45,14 +45,14 @@ const QUERY: &str = "/query";
 const QUERY_BELOW: &str = "/query/";
 
 impl HttpCounts {
-    /// Each handler with its requests and how many of them were answered with a 4xx or 5xx.
+    /// Each handler with its requests, and how many of them got a 4xx or 5xx response.
     pub(crate) fn handlers(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
         HANDLERS.into_iter().zip(&self.handlers).map(|(name, counts)| {
             (name, counts.requests.load(Ordering::Relaxed), counts.failures.load(Ordering::Relaxed))
         })
     }
 
-    /// Counts a request by its handler: one of [`HANDLERS`], or a stranger's path.
+    /// Counts a request under its handler, one of [`HANDLERS`]; unknown paths count as `other`.
     pub(crate) fn count(&self, path: &str, status: StatusCode) {
         let other = HANDLERS.len() - 1;
         let path = match path {
@@ -70,7 +70,7 @@ impl HttpCounts {
     }
 }
 
-/// The admin server's routes. Everything only reads: GET and HEAD.
+/// The admin server's routes. All of them only read: GET and HEAD.
 pub fn router(state: Arc<AdminState>) -> Router {
     Router::new()
         .route("/", get(index))
@@ -90,7 +90,7 @@ pub fn router(state: Arc<AdminState>) -> Router {
         .with_state(state)
 }
 
-/// Refuses what must not be answered, counts, and sets the headers that every answer has.
+/// Refuses requests that must not be answered, counts every request, and sets the headers of every response.
 async fn guard(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let mut response = match refuse(&state, &request) {
@@ -102,7 +102,7 @@ async fn guard(State(state): State<Arc<AdminState>>, request: Request, next: Nex
     response
 }
 
-/// Sets the headers that every answer has, unless it has its own: no browser is to make anything else of it than what it is.
+/// Sets the security headers of a response, unless it has its own: browsers must not guess its type, run it, or cache it.
 pub(crate) fn seal(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in [
@@ -126,7 +126,7 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
             let text = "this address speaks TLS. Fix: write https:// in front of it\n";
             return Some((StatusCode::BAD_REQUEST, text).into_response());
         }
-        // Whom the kernel vouches for needs no further look: no web page gets at a unix socket.
+        // The kernel vouches for this user, and no web page can reach a unix socket, so nothing else is checked.
         Some(Peer::User) => return None,
         Some(Peer::Stranger) => {
             let text = "this socket answers root, the daemon's own user, and those of admin.socket_users\n";
@@ -170,7 +170,7 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
     None
 }
 
-/// Pages that hold nothing of what is counted: they and the files of the page for browsers are answered without the token.
+/// Pages without figures. They and the files of the browser page are served without the token.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 fn without_token() -> Response {
@@ -180,7 +180,7 @@ fn without_token() -> Response {
     (StatusCode::UNAUTHORIZED, challenge, text).into_response()
 }
 
-/// Refuses what a page of another server asks: browsers say which one it is.
+/// Refuses requests that a page of another server makes; browsers name it in the `Origin` header.
 fn refuse_foreign_page(request: &Request) -> Option<Response> {
     let named = host_names(request.uri(), request.headers());
     let is_foreign = |origin: &HeaderValue| {
@@ -203,8 +203,8 @@ fn refuse_foreign_page(request: &Request) -> Option<Response> {
     })
 }
 
-/// Refuses a request to a loopback address that names another machine: a web page reaches 127.0.0.1 by pointing a name of its own at it, but
-/// then the Host header has that name.
+/// Refuses a request to a loopback address whose Host header names another machine. A web page can reach 127.0.0.1 by pointing
+/// its own domain there, but the Host header then has that domain.
 pub(crate) fn refuse_foreign_name(bind: IpAddr, request: &Request) -> Option<Response> {
     if !bind.is_loopback() {
         return None;
@@ -222,8 +222,8 @@ pub(crate) fn refuse_foreign_name(bind: IpAddr, request: &Request) -> Option<Res
     })
 }
 
-/// Whether a request comes from this machine: the server is bound to a loopback address, or the client came by one and
-/// asks for one (a web page that points a name of its own at 127.0.0.1 asks for that name).
+/// Whether a request comes from this machine: the server is bound to a loopback address, or the client connected from one and
+/// its Host header names this machine (a web page whose domain points at 127.0.0.1 would send that domain).
 fn is_from_this_machine(state: &AdminState, request: &Request) -> bool {
     if state.bind.is_loopback() {
         return true;
@@ -236,7 +236,7 @@ fn is_from_this_machine(state: &AdminState, request: &Request) -> bool {
     is_near && !named.is_empty() && named.iter().all(|host| is_this_machine(host, localhost))
 }
 
-/// Every host that the request says it is for: in its target and in its Host headers.
+/// All hosts that the request names, in its target and in its Host headers.
 fn host_names<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Vec<&'a str> {
     let in_headers = headers.get_all(header::HOST).iter();
     // A value that is not text matches nothing.
@@ -246,7 +246,7 @@ fn host_names<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Vec<&'a str> {
         .collect()
 }
 
-/// Whether `host` (with or without a port, which port forwarding may change) means this machine.
+/// Whether `host` means this machine. The port is ignored, since port forwarding may change it.
 fn is_this_machine(host: &str, bind: IpAddr) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -268,16 +268,16 @@ fn is_this_machine(host: &str, bind: IpAddr) -> bool {
     })
 }
 
-/// Whose request it is.
+/// The client of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Peer {
-    /// Somebody at this address.
+    /// A client at this address.
     Address(IpAddr),
-    /// A user of this machine who may ask everything, by the kernel's word.
+    /// A user of this machine, identified by the kernel, who may ask for everything.
     User,
     /// A user of this machine who may not.
     Stranger,
-    /// Somebody who speaks plain HTTP where TLS is spoken.
+    /// A client that speaks plain HTTP to a TLS server.
     #[cfg_attr(
         not(feature = "tls"),
         expect(dead_code, reason = "only a server over TLS meets one")
@@ -285,7 +285,7 @@ pub(crate) enum Peer {
     Unencrypted,
 }
 
-/// The page for a browser, and for all others what there is to ask.
+/// The page for a browser; for all other clients, the list of paths.
 async fn index(headers: HeaderMap) -> Response {
     let vary = [(header::VARY, "accept")];
     assets::shell(&headers).unwrap_or_else(|| (vary, INDEX).into_response())
@@ -310,7 +310,7 @@ async fn not_found() -> (StatusCode, &'static str) {
 async fn show_metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let exposition = Exposition::negotiate(accept.unwrap_or_default());
-    // Figures of flows wait for the analysis.
+    // The figures of flows have to wait for the analysis thread.
     match tokio::task::spawn_blocking(move || metrics::render(&state, exposition)).await {
         Ok(text) => ([(header::CONTENT_TYPE, exposition.content_type())], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
@@ -390,14 +390,14 @@ async fn show_daemon(State(state): State<Arc<AdminState>>, uri: Uri) -> Response
     }
 }
 
-/// An answer that begins at once, so that the client knows that it is waited for, and is complete when the server stops.
+/// A response that begins at once, to tell the client that it is waiting, and ends when the server stops.
 fn told_at_the_end(state: Arc<AdminState>) -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel(1);
     let mut stopping = state.stopping.subscribe();
     tokio::spawn(async move {
-        // JSON may begin with white space. A client that has gone is told nothing.
+        // JSON may begin with white space. The client may have left; it is then told nothing.
         let _ = sender.send(Ok(b" ".to_vec())).await;
-        // Late or not, what is known then is the answer.
+        // Whether the daemon has ended or the wait is over, the current state is the answer.
         let _ = tokio::time::timeout(END_WAIT, stopping.wait_for(|stopping| *stopping)).await;
         let _ = sender.send(Ok(about_daemon(&state).into_bytes())).await;
     });
@@ -422,7 +422,7 @@ fn about_daemon(state: &AdminState) -> String {
     format!("{text}\n")
 }
 
-/// The answer to those who wait for something when the server stops.
+/// The answer to requests that are waiting when the server stops.
 pub(crate) fn stopped() -> Told {
     Told::text(503, "the server is being stopped")
 }
@@ -446,7 +446,7 @@ async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
     if snapshot.is_balanced() {
         text.push_str("ok\n");
     } else {
-        // The data path works, and restarting it would lose what it holds: this is for people, not for the supervisor.
+        // The data path works, and a restart would lose the data it holds: this is for people, not for the supervisor.
         let violations = snapshot.violations;
         writeln!(text, "degraded: the ledger did not balance at {violations} moments; see /ledger")
             .expect("writing to a string cannot fail");

@@ -1,8 +1,8 @@
-//! What a running relay says of itself: `/metrics`, `/ledger`, `/healthz` and `/readyz` over HTTP, and the same
-//! figures pushed as StatsD.
+//! A running relay's HTTP server for `/metrics`, `/ledger`, `/healthz` and `/readyz`, and the same figures pushed as StatsD.
 //!
-//! Everything at these addresses reads. What a [`Rest`] serves, at an address of its own, may change what is counted of flows. The numbers come from the [`ledger`], from [`Health`] (which
-//! the daemon feeds) and from the kernel's files (which explain losses before the socket).
+//! All of these addresses are read-only. A [`Rest`] is served at an address of its own and may change the definitions of flows.
+//! The figures come from the [`ledger`], from [`Health`] (which the daemon updates) and from the kernel's files (which explain
+//! losses before the socket).
 
 #![forbid(unsafe_code)]
 
@@ -41,35 +41,36 @@ use tokio::sync::watch;
 pub struct AdminState {
     /// The hops.
     pub ledger: Arc<Ledger>,
-    /// Whether the data loops live, and which configuration they run. The daemon feeds it.
+    /// Whether the data loops are alive, and which configuration they run. The daemon updates it.
     pub health: Arc<Health>,
-    /// What was built.
+    /// The version of the build.
     pub build: Build,
-    /// The process that serves.
+    /// The serving process.
     pub process: Process,
-    /// The address the server is bound to. On a loopback address only requests that name this machine in their Host
-    /// header are answered, so that no web page can read the figures through a name that it points at 127.0.0.1. On any
-    /// other, `/ledger` and `/sockets`, which name every listener, target and peer, are answered to this machine alone.
+    /// The address that the server is bound to. On a loopback address, only requests whose Host header names this machine are
+    /// answered, so that no web page can read the figures through a domain that it points at 127.0.0.1. On any other address,
+    /// `/ledger`, `/sockets`, `/flows`, `/query` and `/daemon`, which name listeners, targets and peers, are answered only to
+    /// this machine.
     pub bind: IpAddr,
-    /// What everybody but the known users of a unix socket has to show, wherever they ask from, for anything but `/`, `/healthz` and
-    /// `/readyz`; whoever shows it is answered. `None`: [`bind`](Self::bind) decides.
+    /// The token that every client must send, from any address, for anything but `/`, `/ui/`, `/healthz` and `/readyz`; a client
+    /// with the token gets everything. Known users of a unix socket need none. `None`: [`bind`](Self::bind) decides.
     pub token: Option<Token>,
-    /// Where the kernel's figures are read.
+    /// Where the kernel's counters are read.
     pub host: host::Reader,
-    /// What the StatsD push counts; stays 0 where nothing is pushed.
+    /// Counters of the StatsD push; 0 if nothing is pushed.
     pub statsd: Arc<statsd::Counts>,
-    /// What the server itself counts.
+    /// Counters of the server itself.
     pub http: Arc<HttpCounts>,
     /// Answers `/sockets`; `None` without a socket collector.
     pub sockets: Option<Page>,
-    /// Where `/sockets` is for known users alone ([`serve_users`]): what everybody else is told, a sentence that says where to
-    /// ask. `None`: those who may see the ledger may ask.
+    /// If only known users of a unix socket may see `/sockets` ([`serve_users`]): the sentence that tells everyone else where to
+    /// ask. `None`: those who may see the ledger may see it.
     pub sockets_elsewhere: Option<String>,
-    /// Answers `/flows` and what is below it, and gives figures for `/metrics`; `None` where no flows are analyzed.
+    /// Answers `/flows` and the paths below it, and has figures for `/metrics`; `None` if no flows are analyzed.
     pub flows: Option<Flows>,
-    /// Answers `/query` and what is below it; `None` where there is no store.
+    /// Answers `/query` and the paths below it; `None` without a store.
     pub query: Option<Query>,
-    /// Says so to those who wait for an answer when the server stops.
+    /// Tells requests that are waiting for an answer that the server stops.
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -95,32 +96,32 @@ impl AdminState {
     }
 }
 
-/// The history that a store has.
+/// The history in a store.
 #[derive(Clone)]
 pub struct Query {
-    /// Answers questions.
+    /// Answers requests.
     pub pages: service::Service,
-    /// Whether a path and a query ask about single sockets: then they are answered to those who may ask for `/sockets`.
+    /// Whether a path and query ask about individual sockets: such answers are only for those who may see `/sockets`.
     pub shows_sockets: fn(&str, &str) -> bool,
 }
 
-/// The process that serves, for commands that signal it.
+/// The serving process, for commands that signal it.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     pub pid: u32,
-    /// When it started: with its id, what no other process has.
+    /// Its start time: together with the process id it identifies the process.
     pub started: String,
-    /// The file that SIGHUP reads again; `None` where SIGHUP ends it.
+    /// The file that SIGHUP reloads; `None` if SIGHUP ends the process.
     pub config_file: Option<String>,
 }
 
-/// What was built: the labels of `weir_build_info`.
+/// The version of the build: the labels of `weir_build_info`.
 #[derive(Clone, Debug)]
 pub struct Build {
     pub version: String,
     /// Commit, or `unknown`.
     pub commit: String,
-    /// Processor and system that it was built for, such as `x86_64-linux`.
+    /// The processor and system it was built for, such as `x86_64-linux`.
     pub target: String,
 }
 

@@ -1,8 +1,8 @@
-//! The figures as text for Prometheus and OpenMetrics.
+//! The metrics as text for Prometheus and OpenMetrics.
 //!
-//! [`FAMILIES`] is the one table of names, types, labels and help; whatever is shown or pushed is recorded against a row
-//! of it. The writer is our own (`text.rs`): the two formats want the same rows with different spelling, from a snapshot
-//! that is read at once, while client libraries hold counters of their own and write one format.
+//! [`FAMILIES`] is the only table of names, types, labels and help; everything shown or pushed refers to a row of it. The writer
+//! is our own (`text.rs`): both formats need the same rows with different spelling, from one consistent snapshot, while client
+//! libraries keep counters of their own and write one format.
 
 mod collect;
 pub(crate) mod flows;
@@ -18,7 +18,7 @@ pub use table::{FAMILIES, Family, FamilyId, Kind};
 
 use crate::AdminState;
 
-/// A way to write the figures.
+/// A text format for metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exposition {
     /// Prometheus text format 0.0.4.
@@ -28,7 +28,7 @@ pub enum Exposition {
 }
 
 impl Exposition {
-    /// The format that an `Accept` header asks for; Prometheus text where it asks for neither.
+    /// The format that an `Accept` header asks for; Prometheus text if it asks for neither.
     pub fn negotiate(accept: &str) -> Exposition {
         let wish = |media_type: &str| {
             accept.split(',').filter_map(|range| quality(range, media_type)).fold(0.0, f64::max)
@@ -60,7 +60,7 @@ fn quality(range: &str, media_type: &str) -> Option<f64> {
     Some(weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0)))
 }
 
-/// Reads everything now and writes it.
+/// Takes a snapshot and writes it.
 pub fn render(state: &AdminState, exposition: Exposition) -> String {
     let snapshot = state.ledger.check();
     let host = state.host.read();

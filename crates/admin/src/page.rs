@@ -1,4 +1,4 @@
-//! A page that is made while it is sent.
+//! A page that is produced while it is sent.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -10,26 +10,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
-/// Answers a query (what follows the question mark, still percent-encoded) with JSON. Runs on a thread that may wait, and so
-/// do the pieces.
+/// Answers a query (the text after the question mark, still percent-encoded) with JSON. Both it and the iterator run on a thread
+/// that may block.
 pub type Page = Arc<dyn Fn(&str) -> Result<Pieces, PageError> + Send + Sync>;
 
-/// An answer, piece by piece. The next one is asked for when the client has taken most of the one before; an error breaks the
-/// answer off, so that the client can see that it has not all.
+/// A response in pieces. The next piece is requested once the client has taken most of the previous one; an error breaks the
+/// response off, so that the client can see that it is incomplete.
 pub type Pieces = Box<dyn Iterator<Item = io::Result<Vec<u8>>> + Send>;
 
 /// Why a page has no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PageError {
-    /// The query is wrong, and why.
+    /// The query is wrong; the text says why.
     BadQuery(String),
-    /// Too much is asked, and why. The client may ask again in a second.
+    /// Too many requests; the text says why. The client may retry in a second.
     Busy(String),
-    /// There is no answer at the moment, and why.
+    /// There is no answer at the moment; the text says why.
     Unavailable(String),
 }
 
-/// What a client gets for a query.
+/// The response to a query.
 pub(crate) async fn answer(page: Page, query: String) -> Response {
     let pieces = match tokio::task::spawn_blocking(move || page(&query)).await {
         Ok(Ok(pieces)) => pieces,
@@ -42,13 +42,13 @@ pub(crate) async fn answer(page: Page, query: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], stream(pieces)).into_response()
 }
 
-/// A body whose pieces are made on a thread that may wait.
+/// A body whose pieces are produced on a thread that may block.
 pub(crate) fn stream(pieces: Pieces) -> Body {
-    // One piece waits, the rest is still to be made.
+    // At most one piece waits in the channel.
     let (sender, receiver) = mpsc::channel(1);
     tokio::task::spawn_blocking(move || {
         for piece in pieces {
-            // The client may have gone: then the pieces are dropped, by which their maker knows.
+            // If the client left, the pieces are dropped, which tells their producer.
             if sender.blocking_send(piece).is_err() {
                 return;
             }
@@ -58,7 +58,7 @@ pub(crate) fn stream(pieces: Pieces) -> Body {
     streamed(receiver)
 }
 
-/// A body of pieces that somebody else makes.
+/// A body of pieces from a channel.
 pub(crate) fn streamed(pieces: mpsc::Receiver<io::Result<Vec<u8>>>) -> Body {
     Body::new(Streamed(pieces))
 }
@@ -76,7 +76,7 @@ fn refusal(error: PageError) -> Response {
     }
 }
 
-/// The body of such an answer.
+/// The body of a streamed response.
 struct Streamed(mpsc::Receiver<io::Result<Vec<u8>>>);
 
 impl hyper::body::Body for Streamed {

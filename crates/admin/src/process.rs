@@ -1,9 +1,9 @@
-//! What the process itself uses, under the names that every Prometheus client gives it.
+//! Resource use of the process, under the names that every Prometheus client uses.
 
 use std::fs;
 use std::path::Path;
 
-/// Figures of this process. What cannot be read is absent.
+/// Figures of this process. Those that cannot be read are absent.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Process {
     pub cpu_seconds: Option<f64>,
@@ -45,10 +45,10 @@ struct Times {
     start_after_boot_seconds: f64,
 }
 
-/// `/proc/self/stat`: the fields after the program's name, which is in parentheses and may contain anything.
+/// Parses `/proc/self/stat`: the fields after the program's name, which is in parentheses and may contain anything.
 fn parse_stat(text: &str) -> Option<Times> {
     let after_name = text.rsplit_once(')')?.1;
-    // The first field after the name is the third of the file: proc(5) counts from 1.
+    // The first field after the name is number 3 in proc(5), which counts from 1.
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let seconds = |number: usize| {
         let ticks: u64 = fields.get(number - 3)?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! A service at an address of its own, which may change things.
+//! A service at an address of its own, which may make changes.
 
 use crate::HttpCounts;
 use crate::http::{refuse_foreign_name, seal, stopped};
@@ -18,7 +18,7 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Whether PUT and DELETE are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Changes {
-    /// They are.
+    /// They are answered.
     Allowed,
     /// They are refused.
     Refused,
@@ -26,13 +26,13 @@ pub enum Changes {
 
 /// A service at an address of its own.
 pub struct Rest {
-    /// The address. At a loopback address only requests that name this machine are answered.
+    /// The address. On a loopback address, only requests that name this machine are answered.
     pub bind: IpAddr,
-    /// Whether it may change things.
+    /// Whether it may make changes.
     pub changes: Changes,
-    /// Answers.
+    /// Answers requests.
     pub service: Service,
-    /// Where its requests are counted, under the handler `rest`.
+    /// Counts its requests, under the handler `rest`.
     pub counts: Arc<HttpCounts>,
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -47,7 +47,7 @@ impl Rest {
 /// The handler under which its requests are counted.
 const HANDLER: &str = "rest";
 
-/// Every path is the service's.
+/// Routes every path to the service.
 pub(crate) fn router(rest: Arc<Rest>) -> Router {
     Router::new().fallback(answer).with_state(rest)
 }
@@ -73,7 +73,7 @@ fn refuse(rest: &Rest, request: &Request) -> Option<Response> {
     }
 
     match (action(request.method()), rest.changes) {
-        // No POST: a form of any web page can send one without asking first.
+        // No POST: a form on any web page can send one without a preflight request.
         (None, _) => {
             let allow = [(header::ALLOW, "GET, HEAD, PUT, DELETE")];
             Some(
@@ -88,7 +88,7 @@ fn refuse(rest: &Rest, request: &Request) -> Option<Response> {
     }
 }
 
-/// Whether a browser says that it asks for a page of another site. Programs send neither header.
+/// Whether a browser made the request for a page of another site. Other programs send neither header.
 fn is_of_another_page(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
     headers.contains_key(header::ORIGIN)

@@ -22,32 +22,32 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Most connections at one time. One more closes the oldest: an honest request is answered in milliseconds, so that the
-/// oldest of 64 is one that idles, and idlers cannot keep a health check out.
+/// Most connections at a time. One more closes the oldest: an honest request takes milliseconds, so the oldest of 64 is idle,
+/// and idle connections cannot keep a health check out.
 pub const CONNECTIONS_MAX: usize = 64;
-/// The same of users who may not ask, and are told so.
+/// The same for users who are not allowed, and get a response that says so.
 const STRANGERS_MAX: usize = 8;
-/// Longest time from accepting a connection to the end of its request's head.
+/// Longest time from accepting a connection to the end of the request's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest life of a connection, including a slow reader of the answer. A connection serves one request.
+/// Longest life of a connection, even with a client that reads slowly. A connection serves one request.
 pub const CONNECTION_LIFETIME_MAX: Duration = Duration::from_secs(15);
-/// The same of an admin server that tells of events, for which a client may wait half a minute.
+/// The same for a server with events, for which a client may wait half a minute.
 const EVENT_LIFETIME_MAX: Duration = Duration::from_secs(45);
-/// The same where clients may wait for something to happen: a minute, as scripts ask for, and the time to answer.
+/// The same where clients may wait for a change: a minute, as scripts do, and the time to answer.
 pub const POLL_LIFETIME_MAX: Duration = Duration::from_secs(75);
 /// Most bytes of a request's head.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most header lines of a request.
 pub const HEADERS_MAX: usize = 64;
-/// Time for answers under way when the server stops.
+/// Time for responses in progress when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// Pause after an accept that failed, which it does at once and again while descriptors are short.
+/// Pause after a failed accept: while descriptors are short, accepting fails again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `shutdown` resolves; answers under way then get a second to end.
+/// Serves until `shutdown` resolves; responses in progress then have a second to finish.
 ///
-/// The loop is our own, on the hyper that axum brings, because `axum::serve` has no limit on connections, on the time
-/// that a head may take, or on its size.
+/// The loop is our own, on the hyper that axum uses, because `axum::serve` does not limit the number of connections, or the time
+/// and size of a request's head.
 pub async fn serve(
     listener: TcpListener,
     state: Arc<AdminState>,
@@ -57,7 +57,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves a [`Rest`] in the same way, to clients that may wait longer.
+/// Serves a [`Rest`] like [`serve`], to clients that may wait longer.
 pub async fn serve_rest(
     listener: TcpListener,
     rest: Arc<Rest>,
@@ -73,8 +73,9 @@ pub async fn serve_rest(
     Ok(())
 }
 
-/// Serves at a unix socket, as [`serve`] does at an address, the users whom `is_known` knows by the id that the kernel has
-/// noted at connecting (`SO_PEERCRED`). Others are told that they may not, and take no place of those who may.
+/// Serves on a unix socket, like [`serve`], the users for whom `is_known` holds; the kernel records the user id when the client
+/// connects (`SO_PEERCRED`). Other users are told that they are not allowed, and do not count against the connections of known
+/// users.
 pub async fn serve_users(
     listener: UnixListener,
     is_known: impl Fn(u32) -> bool + Send + Sync,
@@ -85,7 +86,7 @@ pub async fn serve_users(
     Ok(())
 }
 
-/// What is served, and for how long at most.
+/// The routes, and the longest life of a connection.
 struct Served {
     router: axum::Router,
     counts: Arc<HttpCounts>,
@@ -98,7 +99,7 @@ impl Served {
         Served {
             counts: Arc::clone(&state.http),
             stopping: state.stopping.clone(),
-            // Those who wait for an event wait half a minute at most.
+            // Clients wait for an event for at most half a minute.
             lifetime: if state.flows.is_some() {
                 EVENT_LIFETIME_MAX
             } else {
@@ -109,17 +110,17 @@ impl Served {
     }
 }
 
-/// Where connections are accepted.
+/// A listening socket.
 trait Accept {
-    /// A connection as the kernel has it.
+    /// A connection as accepted.
     type Raw: Send + 'static;
-    /// A connection that requests can be read from.
+    /// A connection ready for requests.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Waits for the next, and says whose it is.
+    /// Waits for the next connection, and returns it with its client.
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Raw, Peer)>> + Send;
 
-    /// What has to happen before the first request. It may wait for the client, so other connections do not wait for it.
+    /// Prepares a connection for its first request. May wait for the client, so it must not hold up other connections.
     fn open(
         &self,
         stream: Self::Raw,
@@ -133,7 +134,7 @@ impl Accept for TcpListener {
 
     async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, peer) = TcpListener::accept(self).await?;
-        // A client that came to `[::]` by IPv4 has an address of both kinds.
+        // An IPv4 client of `[::]` has an IPv4-mapped address.
         Ok((stream, Peer::Address(peer.ip().to_canonical())))
     }
 
@@ -146,7 +147,7 @@ impl Accept for TcpListener {
     }
 }
 
-/// A unix socket, and who is answered there.
+/// A unix socket and the users allowed on it.
 struct Users<F> {
     listener: UnixListener,
     is_known: F,
@@ -203,13 +204,13 @@ async fn serve_accepted(
     drop(listener);
     stopping.send_replace(true);
     let ended = async { while known.tasks.join_next().await.is_some() {} };
-    // Whatever is still open after the grace is closed with the set.
+    // Connections still open after the grace are closed when the set is dropped.
     let _ = tokio::time::timeout(STOP_GRACE, ended).await;
 }
 
 struct Connections {
     tasks: JoinSet<()>,
-    /// Handles in the order of accepting, the oldest first.
+    /// Handles in the order of accepting.
     handles: VecDeque<AbortHandle>,
     most: usize,
 }
@@ -227,7 +228,7 @@ impl Connections {
         self.handles.retain(|handle| !handle.is_finished());
     }
 
-    /// Closes the oldest connection if there are too many, and says whether it did.
+    /// Closes the oldest connection if there are too many. Returns whether it did.
     fn make_room(&mut self) -> bool {
         self.forget_ended();
         if self.handles.len() < self.most {
@@ -247,7 +248,7 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     counts: Arc<HttpCounts>,
 ) {
     let serving = async {
-        // A client that went away or spoke something else than TLS is not our concern.
+        // A client that left, or that did not speak TLS, is not our concern.
         let (stream, peer) = match opening.await {
             Ok(opened) => opened,
             Err(error) => return error.kind() == io::ErrorKind::TimedOut,
@@ -262,7 +263,7 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 TokioIo::new(stream),
                 TowerToHyperService::new(router.layer(Extension(peer))),
             );
-        // The same of one that spoke something else than HTTP.
+        // Nor is one that did not speak HTTP.
         connection.await.is_err_and(|error| error.is_timeout())
     };
 

@@ -1,4 +1,4 @@
-//! Pages that somebody else answers: what is asked, and what is told.
+//! Requests and responses of pages that other crates provide.
 
 use crate::page::{self, Pieces};
 use axum::body::Body as HttpBody;
@@ -8,35 +8,35 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What is to be done.
+/// The action of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Read: GET and HEAD.
+    /// Reads: GET and HEAD.
     Read,
-    /// Make, or put in the place of what is there: PUT.
+    /// Creates or replaces: PUT.
     Put,
-    /// Remove: DELETE.
+    /// Removes: DELETE.
     Delete,
 }
 
 /// One request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// What is to be done.
+    /// The action.
     pub action: Action,
     /// The path, still percent-encoded.
     pub path: String,
-    /// What follows the question mark, still percent-encoded.
+    /// The query after the question mark, still percent-encoded.
     pub query: String,
-    /// The body, complete.
+    /// The complete body.
     pub body: Vec<u8>,
 }
 
 /// An answer.
 pub struct Told {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: u16,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: &'static str,
     /// The body.
     pub body: Body,
@@ -44,9 +44,9 @@ pub struct Told {
 
 /// The body of an answer.
 pub enum Body {
-    /// All of it.
+    /// The complete body.
     Whole(Vec<u8>),
-    /// Made while it is sent, on a thread that may wait.
+    /// Produced while it is sent, on a thread that may block.
     Pieces(Pieces),
 }
 
@@ -56,26 +56,27 @@ pub const JSON: &str = "application/json";
 pub const TEXT: &str = "text/plain; charset=utf-8";
 
 impl Told {
-    /// JSON or a part of it, with status 200.
+    /// JSON, with status 200.
     pub fn json(text: impl Into<Vec<u8>>) -> Told {
         Told { status: 200, content_type: JSON, body: Body::Whole(text.into()) }
     }
 
-    /// A sentence with a status.
+    /// A sentence, with a status.
     pub fn text(status: u16, text: &str) -> Told {
         let body = Body::Whole(format!("{text}\n").into_bytes());
         Told { status, content_type: TEXT, body }
     }
 
-    /// JSON that is made while it is sent.
+    /// JSON that is produced while it is sent, with status 200.
     pub fn pieces(pieces: Pieces) -> Told {
         Told { status: 200, content_type: JSON, body: Body::Pieces(pieces) }
     }
 }
 
-/// Answers a request. The future may wait for as long as the server lets a connection live; it is dropped when the client goes or the server stops.
+/// Answers a request. The future may wait as long as a connection may live; it is dropped when the client leaves or the server
+/// stops.
 pub type Service = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
-/// An answer to come.
+/// A future answer.
 pub type Answer = Pin<Box<dyn Future<Output = Told> + Send>>;
 
 impl IntoResponse for Told {
@@ -94,10 +95,10 @@ impl IntoResponse for Told {
     }
 }
 
-/// Decodes `%` and two hexadecimal digits, and `+` for a space, as forms and `curl --data-urlencode` write them.
+/// Decodes `%` with two hexadecimal digits, and `+` as a space, as forms and `curl --data-urlencode` encode them.
 ///
 /// # Errors
-/// A `%` stands alone, or the result is no text; the message says which.
+/// A `%` without two digits, or a result that is not text; the message says which.
 pub fn decode(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes().iter();
@@ -124,7 +125,7 @@ pub fn decode(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())
 }
 
-/// The pairs of a query, decoded, in order.
+/// The decoded pairs of a query, in order.
 ///
 /// # Errors
 /// As [`decode`].

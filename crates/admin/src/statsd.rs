@@ -1,9 +1,9 @@
-//! The relay's own figures pushed as StatsD, for those who have no Prometheus.
+//! The relay's own figures pushed as StatsD, for sites without Prometheus.
 //!
-//! Counters go out as what was added since the last datagram that left (`|c`), gauges as they stand (`|g`); histograms do
-//! not go out. A counter that has not moved is not sent. What could not be sent is added to the next push, and so is
-//! what the network reported as refused: a StatsD server that is down for an hour misses no count when it comes back
-//! on the same host. Across a network StatsD stays what it is: sent and hoped for.
+//! Counters are sent as the increase since the last datagram that left (`|c`), gauges as their value (`|g`); histograms are not
+//! sent. An unchanged counter is not sent. Increases that could not be sent, or that the network reported as refused, are added
+//! to the next push: a StatsD server on the same host that is down for an hour misses no counts. Across a network, StatsD
+//! remains fire and forget.
 
 use crate::AdminState;
 use crate::metrics::{Family, Kind, Sample, Samples, Value, add_ledger};
@@ -16,26 +16,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 
-/// Most bytes of one datagram: an Ethernet frame less the headers of IPv6 or IPv4 with options, and UDP.
+/// Most bytes of one datagram: an Ethernet frame less the headers of IPv6, or of IPv4 with options, and UDP.
 pub const DATAGRAM_BYTES_MAX: usize = 1_432;
-/// Longest prefix and longest label value in a name; the rest is cut, so that every line fits into a datagram.
+/// Longest prefix and longest label value in a name; the rest is cut, so that every line fits in a datagram.
 const PART_BYTES_MAX: usize = 128;
 
 /// Where and how to push.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `HOST:PORT`. A name is resolved at the first push and again after a failure.
+    /// `HOST:PORT`. A name is resolved at the first push and after each failure.
     pub to: String,
-    /// First part of every name.
+    /// The prefix of every name.
     pub prefix: String,
     /// Time between pushes.
     pub interval: Duration,
 }
 
-/// Longest time for the last push: the process waits for it to end.
+/// Longest time for the last push, which delays the process's exit.
 const LAST_PUSH_LIMIT: Duration = Duration::from_secs(1);
 
-/// What the push counts.
+/// Counters of the push.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub(crate) pushes: AtomicU64,
@@ -44,8 +44,8 @@ pub struct Counts {
 
 /// Pushes every interval, and once more when `shutdown` resolves, for at most a second.
 ///
-/// A push that `shutdown` interrupts, for instance in a lookup that gets no answer, is abandoned: what it had not sent goes
-/// out with the last one.
+/// If `shutdown` interrupts a push, for instance during a lookup that gets no answer, that push is abandoned, and the last push
+/// sends what it had not.
 pub async fn push(options: Options, state: Arc<AdminState>, shutdown: impl Future<Output = ()>) {
     let interval = options.interval;
     let mut pusher = Pusher::new(options, Arc::clone(&state.statsd));
@@ -74,7 +74,7 @@ struct Pusher {
     encoder: Encoder,
     counts: Arc<Counts>,
     socket: Option<UdpSocket>,
-    /// The last datagram that the kernel took.
+    /// The last datagram that the kernel accepted.
     last: Option<Packet>,
 }
 
@@ -103,7 +103,7 @@ impl Pusher {
 
         for packet in self.encoder.encode(snapshot) {
             if let Err(error) = socket.send(&packet.bytes).await {
-                // The error is that of the datagram before; this one did not leave.
+                // The error belongs to the previous datagram; this one was not sent.
                 if error.kind() == io::ErrorKind::ConnectionRefused {
                     self.last_was_refused();
                 }
@@ -139,23 +139,23 @@ async fn connect(to: &str) -> io::Result<UdpSocket> {
     Err(last_error)
 }
 
-/// One datagram and what it adds to which counter.
+/// One datagram, and its increase of each counter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Lines, each but the last ended by a line feed.
+    /// Lines separated by line feeds.
     pub bytes: Vec<u8>,
     added: Vec<(String, u64)>,
 }
 
-/// Turns snapshots into datagrams of what has changed.
+/// Encodes the changes between snapshots as datagrams.
 #[derive(Debug)]
 pub struct Encoder {
     prefix: String,
-    /// What each counter stood at when it was last sent.
+    /// The value of each counter when it was last sent.
     sent: HashMap<String, u64>,
 }
 
-/// One line's worth.
+/// One line of a datagram.
 struct Line {
     text: String,
     added: Option<(String, u64)>,
@@ -174,12 +174,12 @@ impl Encoder {
         Encoder { prefix: safe, sent: HashMap::new() }
     }
 
-    /// Datagrams with every gauge and with what counters have gained since they were last [`sent`](Encoder::sent).
+    /// Datagrams with every gauge, and with the increase of each counter since it was last [`sent`](Encoder::sent).
     pub fn encode(&self, snapshot: &Snapshot) -> Vec<Packet> {
         let mut samples = Samples::new();
         add_ledger(&mut samples, snapshot);
 
-        // Names are made safe for the wire, after which two may be one: their counts are added up.
+        // Two names may become the same when they are made safe for the wire; their counts are added.
         let mut counters: BTreeMap<String, u64> = BTreeMap::new();
         let mut lines = Vec::new();
 
@@ -197,7 +197,7 @@ impl Encoder {
                         let text = number(&name, *value);
                         lines.push(Line { text, added: None });
                     }
-                    // Only the process's own figures have counters that are not whole, and they are not pushed.
+                    // Only counters of the process itself are not whole numbers, and they are not pushed.
                     (Kind::Histogram, _) | (_, Value::Histogram { .. } | Value::Number(_)) => {}
                 }
             }
@@ -214,14 +214,14 @@ impl Encoder {
         pack(lines)
     }
 
-    /// The datagram left: its counts are not sent again.
+    /// Records that the datagram was sent, so that its counts are not sent again.
     pub fn sent(&mut self, packet: &Packet) {
         for (key, added) in &packet.added {
             *self.sent.entry(key.clone()).or_default() += added;
         }
     }
 
-    /// The datagram did not arrive after all: its counts are sent again.
+    /// Records that the datagram did not arrive, so that its counts are sent again.
     pub fn take_back(&mut self, packet: &Packet) {
         for (key, added) in &packet.added {
             let sent = self.sent.entry(key.clone()).or_default();
@@ -229,7 +229,7 @@ impl Encoder {
         }
     }
 
-    /// `weir_relay_target_sent_datagrams_total` is `weir.relay.target_sent_datagrams`, then the labels' values.
+    /// Turns `weir_relay_target_sent_datagrams_total` into `weir.relay.target_sent_datagrams`, followed by the label values.
     fn name(&self, family: &Family, sample: &Sample<'_>) -> String {
         let bare = family.name.strip_prefix("weir_").unwrap_or(family.name);
         let bare = bare.strip_suffix("_total").unwrap_or(bare);
@@ -245,11 +245,11 @@ impl Encoder {
 }
 
 fn number(name: &str, value: f64) -> String {
-    // A sign makes a gauge relative, so a negative one starts from 0. Both lines stay in one datagram.
+    // A sign makes a gauge relative, so a negative value is set from 0. Both lines are in one datagram.
     if value < 0.0 { format!("{name}:0|g\n{name}:{value}|g") } else { format!("{name}:{value}|g") }
 }
 
-/// Appends `part` with everything that the protocol or a server's name tree could mistake replaced by `_`.
+/// Appends `part`, with `_` for every character that the protocol or a server's name tree could misread.
 fn push_safe(out: &mut String, part: &str) {
     let safe = |char: char| if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' };
     out.extend(part.chars().map(safe).take(PART_BYTES_MAX));

@@ -1,18 +1,18 @@
 use std::fmt;
 use std::hint::black_box;
 
-/// Fewest characters of a token: fewer could be guessed by somebody who may try all day.
+/// Fewest characters of a token: a shorter one could be guessed by someone who can try all day.
 pub const TOKEN_CHARS_MIN: usize = 16;
 
-/// What a client shows to be answered. `Debug` shows nothing of it.
+/// The secret that a client must send. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// A token that a header can carry: at least [`TOKEN_CHARS_MIN`] visible ASCII characters.
+    /// Accepts a token that fits in a header: at least [`TOKEN_CHARS_MIN`] visible ASCII characters.
     ///
     /// # Errors
-    /// What is wrong with it; the words do not repeat it.
+    /// What is wrong with it, without repeating it.
     pub fn new(text: &str) -> Result<Token, String> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a token has no blanks and only ASCII characters".to_owned());
@@ -23,7 +23,7 @@ impl Token {
         }
     }
 
-    /// Whether an `Authorization` header has this token. Takes as long for a token that is almost right as for any other of its length.
+    /// Whether an `Authorization` header has this token. Takes the same time for every wrong token of the same length.
     pub(crate) fn is_in(&self, header: &[u8]) -> bool {
         let Some((scheme, shown)) = header.split_at_checked(SCHEME.len()) else { return false };
         let is_bearer = scheme.eq_ignore_ascii_case(SCHEME);

@@ -11,7 +11,7 @@ use ledger::{
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-/// Everything that is shown, read at one moment.
+/// Everything that is shown, from one moment.
 pub(crate) struct Figures<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) host: &'a Host,
@@ -20,7 +20,7 @@ pub(crate) struct Figures<'a> {
     pub(crate) build: &'a Build,
     pub(crate) http: &'a HttpCounts,
     pub(crate) statsd: &'a statsd::Counts,
-    /// `None` where no flows are analyzed.
+    /// `None` if no flows are analyzed.
     pub(crate) flows: Option<&'a FlowFigures>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Figures<'a> {
 
         let loses = |component: &str| self.health.losing.contains(component);
         let mut add = |component: String, state: &str| {
-            // Of a target only the one that holds: there may be a thousand.
+            // A target only shows its current state: there may be a thousand targets.
             let is_shown = |known: &&str| *known == state || !component.starts_with("target/");
             for known in STATES.iter().copied().filter(is_shown) {
                 let labels = [Cow::from(component.clone()), known.into()];
@@ -122,13 +122,13 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// The relay's own figures: what is pushed as StatsD too.
+/// The relay's own figures, which are also pushed as StatsD.
 pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) {
     samples.whole(Id::LedgerViolations, NONE, snapshot.violations);
 
     for hop in &snapshot.hops {
         let [origin, target] = pair(hop);
-        // In flight stops at 0; what is missing below that is in `unaccounted`.
+        // `in_flight` stops at 0; a deficit below that is in `unaccounted`.
         let residual = hop.in_flight.count as f64 + hop.unaccounted.min(0) as f64;
         if residual != 0.0 || !is_of_target(hop) {
             samples.number(Id::LedgerResidual, [hop.hop.label(), origin, target], residual);
@@ -150,7 +150,8 @@ pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) 
     }
 }
 
-/// The families that show one figure of this hop each. An event that never happened is 0; what the hop does not have is absent.
+/// The families that show one figure of this hop. An event that never happened is 0; a figure that the hop does not have is
+/// absent.
 fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     let shown = FAMILIES.iter().filter_map(|family| Some((family, family.figure?)));
     for (family, (_, figure)) in shown.filter(|(_, (kind, _))| *kind == hop.hop) {
@@ -188,12 +189,12 @@ fn add_figures<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     }
 }
 
-/// Whether the hop is one of a target, of which there may be a thousand: what has not occurred there is absent.
+/// Whether the hop belongs to a target. There may be a thousand targets, so losses that never occurred there are absent.
 fn is_of_target(hop: &HopSnapshot) -> bool {
     matches!(hop.hop, HopKind::Target | HopKind::Egress | HopKind::Receiver)
 }
 
-/// Every reason that can occur at this hop, with 0 where it has not, and any other that has. Of a target, those that have.
+/// Every reason that can occur at this hop, even at 0, and any other that occurred. For a target, only those that occurred.
 fn add_drops<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSnapshot) {
     let others = hop.dropped.iter().map(|drop| drop.reason);
     let others = others.filter(|reason| !reason.places().contains(&hop.hop));
@@ -207,7 +208,7 @@ fn add_drops<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSnapsho
     }
 }
 
-/// Every class, with 0 where the store has refused nothing.
+/// Every class, even at 0.
 fn add_rejections<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSnapshot) {
     for class in RejectClass::ALL {
         let place = pair(hop).into_iter().take(family.labels.len() - 1);
@@ -216,7 +217,7 @@ fn add_rejections<'a>(samples: &mut Samples<'a>, family: &Family, hop: &'a HopSn
     }
 }
 
-/// Metrics are in seconds and ratios, whatever the ledger counts in.
+/// Converts to the base units of metrics, seconds and ratios.
 pub(super) fn in_base_unit(value: u64, unit: Unit) -> Value {
     match unit {
         Unit::Milliseconds => Value::Number(value as f64 / 1e3),
@@ -235,7 +236,7 @@ fn histogram(delay: &Delay) -> Value {
 
 fn add_send_errors<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     let [origin, target] = pair(hop);
-    // The drops of a target without an address are `target_unresolved`: no call failed.
+    // Without an address no call fails: those drops of a target are `target_unresolved`.
     for error in SendError::ALL.iter().filter(|error| **error != SendError::Unresolved) {
         let count = hop.event(Event::SendErrors(*error));
         if count > 0 {
@@ -246,7 +247,7 @@ fn add_send_errors<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
 
 fn add_icmp_errors<'a>(samples: &mut Samples<'a>, hop: &'a HopSnapshot) {
     let [origin, target] = pair(hop);
-    // A series for each type and code that has come back, and no others: most never do.
+    // A series for each type and code that was received, and no others: most never are.
     for (&event, &count) in &hop.events {
         if let Event::IcmpErrors(error) = event {
             let code = Cow::from(error.label().replace('_', "/"));

@@ -1,54 +1,54 @@
-//! Figures of flows, whose labels are the keys of their definition.
+//! Metrics of flows, whose labels are the keys of their definition.
 
 use super::samples::NONE;
 use super::{FamilyId as Id, Samples};
 use crate::service::Service;
 use std::sync::Arc;
 
-/// What the server shows of flows.
+/// The server's view of flows.
 #[derive(Clone)]
 pub struct Flows {
-    /// Answers `/flows` and what is below it.
+    /// Answers `/flows` and the paths below it.
     pub pages: Service,
-    /// The figures for `/metrics` now.
+    /// Reads the figures for `/metrics`.
     pub figures: Arc<dyn Fn() -> FlowFigures + Send + Sync>,
 }
 
-/// What is shown of flows in `/metrics`.
+/// The figures of flows in `/metrics`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FlowFigures {
-    /// Agents that were heard lately.
+    /// Agents heard from recently.
     pub agents: u64,
-    /// Datagrams by what became of them.
+    /// Datagrams by result.
     pub datagrams: Vec<(&'static str, u64)>,
-    /// Samples by what they were or what became of them.
+    /// Samples by kind or result.
     pub samples: Vec<(&'static str, u64)>,
-    /// Structures that are not known.
+    /// Unknown structures.
     pub unknown_structures: u64,
-    /// Broken structures by class.
+    /// Malformed structures by class.
     pub faults: Vec<(&'static str, u64)>,
-    /// Each definition of the file.
+    /// Each definition in the file.
     pub definitions: Vec<DefinitionFigures>,
-    /// The heaviest flows of definitions that are to be shown.
+    /// The heaviest flows of the exported definitions.
     pub series: Vec<FlowSeries>,
-    /// Flows that would be shown if there were room.
+    /// Flows that would be exported if there were room.
     pub series_omitted: u64,
 }
 
-/// What a definition did with samples.
+/// The figures of one definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DefinitionFigures {
     /// Its name.
     pub name: String,
-    /// Samples by what became of them.
+    /// Samples by result.
     pub samples: Vec<(&'static str, u64)>,
-    /// Flows that are kept.
+    /// Flows that are tracked.
     pub flows: u64,
-    /// How often a flow made room for another.
+    /// Number of flows evicted to make room for another.
     pub evicted: u64,
 }
 
-/// What a flow's figure counts, per second.
+/// The unit of a flow's value, per second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Bytes.
@@ -64,17 +64,17 @@ pub enum Unit {
 pub struct FlowSeries {
     /// The definition.
     pub flow: String,
-    /// What is counted.
+    /// The unit of the value.
     pub unit: Unit,
-    /// Label names and values. A name is made of letters, digits and underscores, begins with a letter, and occurs once.
+    /// Label names and values. A name has only letters, digits and underscores, begins with a letter, and is unique.
     pub labels: Vec<(String, String)>,
-    /// The figure.
+    /// The value.
     pub value: f64,
-    /// The lower end of its 95 % interval.
+    /// The lower end of its 95 % confidence interval.
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// Samples of equal size that would make it as sure.
+    /// Samples of equal size that would give the same confidence.
     pub samples: f64,
 }
 

@@ -12,7 +12,7 @@ pub(crate) enum Value {
     Histogram {
         /// Upper bounds, inclusive.
         bounds: Vec<f64>,
-        /// What is in each bucket alone; one more than there are bounds.
+        /// The count of each bucket on its own; one more than there are bounds.
         counts: Vec<u64>,
         /// Sum of all observed values.
         sum: f64,
@@ -24,7 +24,7 @@ pub(crate) enum Value {
 pub(crate) struct Sample<'a> {
     /// Label values, in the order of the family's label names.
     pub(crate) labels: Vec<Cow<'a, str>>,
-    /// Labels that only this series has, with their names.
+    /// Further labels of this series, with their names.
     pub(crate) more: Vec<(String, String)>,
     pub(crate) value: Value,
 }
@@ -39,7 +39,7 @@ impl<'a> Samples<'a> {
         Samples { by_family: FAMILIES.iter().map(|_| Vec::new()).collect() }
     }
 
-    /// Adds a series. The label values stand in the order of the family's label names.
+    /// Adds a series. The label values are in the order of the family's label names.
     pub(crate) fn add(
         &mut self,
         id: FamilyId,
@@ -70,7 +70,7 @@ impl<'a> Samples<'a> {
         self.add(id, labels, Value::Number(value));
     }
 
-    /// A series of a family with the one label `flow`, with labels of its own behind it.
+    /// Adds a series of a family whose only label is `flow`, with further labels of its own after it.
     pub(crate) fn with_more(
         &mut self,
         id: FamilyId,

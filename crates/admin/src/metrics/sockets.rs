@@ -1,4 +1,4 @@
-//! Figures of the socket collector that have labels of their own.
+//! Metrics of the socket collector that have labels of their own.
 
 use super::collect::in_base_unit;
 use super::{FamilyId as Id, Samples};

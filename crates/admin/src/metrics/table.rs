@@ -2,10 +2,10 @@ use ledger::{
     ConnectionEnd, Event, Gauge, HopKind, IcmpError, NamespaceError, PollPhase, SendError,
 };
 
-/// What a family's series are.
+/// The type of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Never goes back while the process lives.
+    /// Never decreases while the process lives.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -14,7 +14,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word for it in both formats.
+    /// The type's word in both formats.
     pub fn label(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -24,7 +24,7 @@ impl Kind {
     }
 }
 
-/// One row of the table: everything about a metric but its values.
+/// One row of the table: everything about a metric except its values.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     pub id: FamilyId,
@@ -32,13 +32,13 @@ pub struct Family {
     pub kind: Kind,
     /// Label names, in the order in which they are written.
     pub labels: &'static [&'static str],
-    /// One line. No backslash, quote or line feed, which the formats would have to escape.
+    /// One line, without backslashes, quotes or line feeds, which the formats would have to escape.
     pub help: &'static str,
-    /// What it shows of which hops, for a family of one figure of the ledger.
+    /// For a family that shows one figure of the ledger: the kind of hop, and the figure.
     pub(crate) figure: Option<(HopKind, Figure)>,
 }
 
-/// What of a hop a family shows.
+/// The figure of a hop that a family shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Figure {
     Received,
@@ -47,12 +47,12 @@ pub(crate) enum Figure {
     DeliveredBytes,
     /// By reason, which is the family's last label.
     Dropped,
-    /// Whatever the reason.
+    /// All reasons together.
     AllDropped,
     /// By class, which is the family's last label.
     Rejected,
     Uncertain,
-    /// What a spool had when its sink ended.
+    /// Rows left in a spool when its sink ended.
     Kept,
     InFlight,
     Capacity,
@@ -82,12 +82,12 @@ macro_rules! figure {
     };
 }
 
-/// Rows are `Id Kind "name" ["label", …] "help";`. What a family shows of each hop of one kind stands behind its name:
+/// Rows are `Id Kind "name" ["label", …] "help";`. The figure that a family shows of each hop of one kind follows its name:
 /// `= Hop Figure`, or `= Hop Event::Name`, whose help is the event's meaning.
 macro_rules! families {
     ($($id:ident $kind:ident $name:literal $(= $place:ident $figure:ident $(::$key:ident)?)?
         [$($label:literal),*] $($help:expr)?;)+) => {
-        /// A row of [`FAMILIES`]: `FAMILIES[id as usize]`.
+        /// The index of a row of [`FAMILIES`]: `FAMILIES[id as usize]`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum FamilyId { $($id,)+ }
 

@@ -37,7 +37,7 @@ fn write_sample(out: &mut String, family: &Family, sample: &Sample<'_>, expositi
             put(out, format_args!("{value}\n"));
         }
         Value::Histogram { bounds, counts, sum } => {
-            // A bucket of these formats holds what is in the ones below it, too.
+            // In these formats, a bucket includes all lower buckets.
             let mut total = 0;
             for (at, count) in counts.iter().enumerate() {
                 total += count;
@@ -57,8 +57,8 @@ fn write_sample(out: &mut String, family: &Family, sample: &Sample<'_>, expositi
     }
 }
 
-/// Whether a bucket is needed for what the others say: it holds something, it is where a bucket that does begins, or it is the last.
-/// Of a thousand targets the others would be most of the page.
+/// Whether a bucket is needed: it has counts, it is the lower bound of a bucket that has, or it is the last. With a thousand
+/// targets, the empty ones would be most of the page.
 fn is_bucket_needed(counts: &[u64], at: usize) -> bool {
     let holds = |at: usize| counts.get(at).is_none_or(|count| *count > 0);
     holds(at) || holds(at + 1)
@@ -89,7 +89,7 @@ fn write_name(
     out.push_str(if separator == '{' { " " } else { "} " });
 }
 
-/// Both formats escape the same three characters in label values.
+/// Escapes a label value. Both formats escape the same three characters.
 fn write_escaped(out: &mut String, value: &str) {
     for char in value.chars() {
         match char {
@@ -101,8 +101,8 @@ fn write_escaped(out: &mut String, value: &str) {
     }
 }
 
-/// A bucket's bound as the Go and Python clients spell it, because the spelling is a part of the series' identity:
-/// an exponent below 0.0001 (`5e-05`), and in OpenMetrics always a fraction (`5.0`).
+/// A bucket's bound in the spelling of the Go and Python clients, since the spelling is part of the series' identity: an
+/// exponent below 0.0001 (`5e-05`), and in OpenMetrics always a fraction (`5.0`).
 fn bound(value: f64, exposition: Exposition) -> String {
     if value < 1e-4 {
         let text = format!("{value:e}");

@@ -1,4 +1,4 @@
-//! The same server over TLS.
+//! The server over TLS.
 
 use super::{Accept, HEAD_TIMEOUT, Served, serve_accepted};
 use crate::AdminState;
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Serves as [`serve`](super::serve) does, over TLS. Who speaks plain HTTP is told so.
+/// Serves like [`serve`](super::serve), over TLS. A client that speaks plain HTTP is told so.
 pub async fn serve_tls(
     listener: TcpListener,
     identity: &Identity,
@@ -45,7 +45,7 @@ impl Accept for Encrypted {
         peer: Peer,
     ) -> impl Future<Output = io::Result<(Channel, Peer)>> + Send + 'static {
         let acceptor = self.acceptor.clone();
-        // As long as a head may take: who does not finish a handshake will not finish that.
+        // The same limit as for a head: a client that does not finish a handshake in that time will not finish a head.
         async move {
             let open = shake_hands(acceptor, stream, peer);
             tokio::time::timeout(HEAD_TIMEOUT, open).await.map_err(io::Error::from)?
@@ -53,7 +53,7 @@ impl Accept for Encrypted {
     }
 }
 
-/// First byte of a record that begins a handshake (RFC 8446, section 5.1). No request of HTTP begins with it.
+/// First byte of a handshake record (RFC 8446, section 5.1). No HTTP request begins with it.
 const HANDSHAKE: u8 = 22;
 
 async fn shake_hands(

@@ -1,4 +1,4 @@
-//! Flows over HTTP: who is answered, what can be changed, and what labels can do.
+//! Flows over HTTP: who gets answers, what can be changed, and what labels may contain.
 
 use crate::support::{busy_hops, state};
 use admin::service::{Asked, Service, Told};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use testkit::{find_tool, need_tool};
 use tower::ServiceExt;
 
-/// Figures of which every family has one, with these labels behind the name of the flow.
+/// Figures with one series of every family of flows, which has these labels after the flow's name.
 pub(crate) fn figures(labels: Vec<(String, String)>) -> FlowFigures {
     let series = |unit| FlowSeries {
         flow: "pairs".into(),
@@ -45,7 +45,7 @@ pub(crate) fn figures(labels: Vec<(String, String)>) -> FlowFigures {
     }
 }
 
-/// Says what it was asked.
+/// Answers with the request it got.
 fn echo() -> Service {
     Arc::new(|asked: Asked| {
         Box::pin(async move {
@@ -125,7 +125,7 @@ fn check_by_promtool(text: &str) {
     assert!(output.status.success(), "{said}");
 }
 
-/// A [`Rest`] on a real socket.
+/// Runs a [`Rest`] on a real socket.
 struct Server {
     address: SocketAddr,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -160,7 +160,7 @@ impl Server {
         stream
     }
 
-    /// The status, and everything that was answered.
+    /// Returns the status and the whole response.
     fn ask(&self, method: &str, headers: &str, body: &str) -> (u16, String) {
         let length = body.len();
         let head = format!(
@@ -172,7 +172,7 @@ impl Server {
 
 fn answer(stream: &mut TcpStream) -> (u16, String) {
     let mut text = String::new();
-    // A reset after the answer leaves what was read.
+    // A reset after the response keeps what was read.
     let _ = stream.read_to_string(&mut text);
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
     (status.unwrap_or_else(|| panic!("{text:?}")), text)
@@ -234,7 +234,7 @@ fn a_body_is_bounded() {
 fn those_who_wait_are_told_when_the_server_stops() {
     let server = Server::start("127.0.0.1", Changes::Refused);
     let mut waiting = server.send(&format!("GET /events/wait HTTP/1.1\r\n{HERE}\r\n"));
-    // The one after it is answered: the first is being waited with.
+    // Later requests are answered while the first is waiting.
     assert_eq!(server.ask("GET", HERE, "").0, 200);
     drop(server);
     assert_eq!(answer(&mut waiting).0, 503);

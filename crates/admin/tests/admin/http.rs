@@ -1,4 +1,4 @@
-//! What the admin server answers, and to whom.
+//! The admin server's responses, and who gets them.
 
 use crate::support::{amount, busy_hops, state};
 use admin::{AdminState, Health, PageError, Phase, Pieces, Token, router};
@@ -194,7 +194,7 @@ fn beyond_loopback_the_ledger_is_closed() {
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// What a server that is bound to `bind` and wants a token answers to a request with these headers.
+/// The response of a server that is bound to `bind` and requires a token, to a request with these headers.
 fn with_token(bind: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
     let mut state = state(busy_hops(), bind);
     state.token = Some(Token::new(TOKEN).unwrap());
@@ -270,7 +270,7 @@ fn no_page_of_another_server_may_ask() {
     assert_eq!(named.status, StatusCode::FORBIDDEN);
 }
 
-/// What `/sockets` gives whose page gives this.
+/// The response of `/sockets` for what its page returns.
 fn sockets(page: impl Fn(&str) -> Result<Pieces, PageError> + Send + Sync + 'static) -> Answer {
     let mut state = state(busy_hops(), "127.0.0.1");
     state.sockets = Some(Arc::new(page));

@@ -1,4 +1,4 @@
-//! The admin server over HTTP, and what its pages say.
+//! The admin server over HTTP, and the content of its pages.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

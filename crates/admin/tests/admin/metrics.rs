@@ -1,4 +1,4 @@
-//! What `/metrics` says: every family, every reason, both formats, and the documentation equal to the table.
+//! The content of `/metrics`: every family, every reason, both formats, and documentation that equals the table.
 
 use crate::support::{busy_hops, idle_hops, state};
 use admin::metrics::{FAMILIES, Family, Kind};
@@ -34,7 +34,7 @@ fn open_metrics() -> String {
     render(&Arc::new(busy()), "application/openmetrics-text")
 }
 
-/// A busy relay on a host where every figure can be read.
+/// A busy relay on a host whose counters can all be read.
 fn busy() -> AdminState {
     let mut state = state(busy_hops(), "127.0.0.1");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/host");
@@ -43,7 +43,7 @@ fn busy() -> AdminState {
     state
 }
 
-/// A family as the text shows it.
+/// A family in the text.
 #[derive(Default)]
 struct Shown {
     kind: String,
@@ -52,7 +52,7 @@ struct Shown {
     series: Vec<(String, BTreeMap<String, String>, String)>,
 }
 
-/// Reads an exposition; the fixture's label values need no escapes.
+/// Parses an exposition; the fixture's label values need no escapes.
 fn parse(text: &str) -> BTreeMap<String, Shown> {
     let mut shown: BTreeMap<String, Shown> = BTreeMap::new();
     let mut current = String::new();
@@ -331,7 +331,7 @@ fn host_figures_that_cannot_be_read_are_absent() {
 fn promtool_finds_nothing_to_complain_about() {
     let Some(promtool) = find_promtool() else {
         assert_ne!(std::env::var("REQUIRE_ALL").as_deref(), Ok("1"), "promtool is not installed");
-        // Straight to the descriptor: the test harness captures `eprintln!` of tests that pass.
+        // Written directly to the descriptor: the test harness captures `eprintln!` in passing tests.
         writeln!(std::io::stderr(), "skipped: promtool is not installed; `make tools` installs it")
             .unwrap();
         return;
@@ -357,7 +357,7 @@ fn find_promtool() -> Option<PathBuf> {
     tools.chain(std::env::split_paths(&path)).map(|dir| dir.join("promtool")).find(|p| p.is_file())
 }
 
-/// The part of docs/metrics.md that the table writes.
+/// The part of docs/metrics.md that is generated from the table.
 fn documented() -> String {
     let mut text = String::new();
     let mut put = |args: std::fmt::Arguments<'_>| text.write_fmt(args).unwrap();

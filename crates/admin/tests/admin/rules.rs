@@ -1,4 +1,4 @@
-//! The alerts of `deploy/prometheus`: each fires when it should, on metrics that exist, and says what to do.
+//! The alerts in `deploy/prometheus`: each fires when it should, uses existing metrics, and says what to do.
 
 use admin::metrics::FAMILIES;
 use ledger::{HopKind, Reason};

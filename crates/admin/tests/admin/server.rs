@@ -1,4 +1,4 @@
-//! The server on a real socket: what slow, many and wrong clients can and cannot do.
+//! The server on a real socket: what slow, numerous and misbehaving clients can and cannot do.
 
 use crate::support::{amount, busy_hops, state};
 use admin::{
@@ -29,7 +29,7 @@ impl Server {
         Server::start_on("127.0.0.1", Builder::new_current_thread().enable_all())
     }
 
-    /// A server that answers on every address of the machine.
+    /// Starts a server on every address of the machine.
     fn start_open() -> Server {
         Server::start_on("0.0.0.0", Builder::new_current_thread().enable_all())
     }
@@ -61,12 +61,12 @@ impl Server {
         stream
     }
 
-    /// Sends a request as it stands and reads until the server closes.
+    /// Sends a request unchanged and reads until the server closes the connection.
     fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
-        // A reset after the answer (we may have sent more than was read) leaves what was read.
+        // A reset after the response (we may have sent more than was read) keeps what was read.
         let _ = stream.read_to_string(&mut answer);
         answer
     }
@@ -94,7 +94,7 @@ fn idle_connections_cannot_keep_a_health_check_out() {
     let mut idle: Vec<TcpStream> = (0..3 * CONNECTIONS_MAX).map(|_| server.connect()).collect();
     let answer = server.ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    // The oldest was closed for it, and not by its own timeout: that one is much younger.
+    // The new connection closed the oldest one; its own timeout is much later.
     assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
     let text = server.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(!text.contains("{cause=\"crowded\"} 0\n"), "{text}");
@@ -117,13 +117,13 @@ fn a_head_that_is_too_large_is_refused() {
 fn stopping_does_not_wait_for_idle_connections_for_long() {
     let server = Server::start();
     let mut idle = server.connect();
-    // A whole answer proves that the server has accepted the one before.
+    // A complete response proves that the server has accepted the previous connection.
     server.ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     drop(server);
     assert_eq!(idle.read(&mut [0]).unwrap_or(0), 0);
 }
 
-/// Connections that the server has closed because they were too slow.
+/// Connections that the server closed because the client was too slow.
 async fn timeouts(state: &Arc<AdminState>) -> String {
     let request = Request::get("/metrics").header("host", "localhost").body(Body::empty()).unwrap();
     let page = router(Arc::clone(state)).oneshot(request).await.unwrap().into_body();
@@ -132,14 +132,14 @@ async fn timeouts(state: &Arc<AdminState>) -> String {
     line.rsplit_once(' ').unwrap().1.to_owned()
 }
 
-/// Serves clients that have connected and sent what they send, and says how many were closed for being slow shortly before
-/// and shortly after a limit. The clock stands still but for the jump to the next timer when there is nothing else to do.
+/// Serves clients that have connected and sent their bytes, and returns how many were closed for being slow shortly before and
+/// shortly after a limit. The clock stands still, and jumps to the next timer when nothing else can run.
 fn slow_ones_around(limit: Duration, hops: Vec<HopSnapshot>, sends: &[&str]) -> [String; 2] {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        // Before the server runs: nothing of it is under way when the clock jumps.
+        // Before the server starts, so that nothing is in progress when the clock jumps.
         let connect = |text: &&str| {
             let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             stream.write_all(text.as_bytes()).unwrap();
@@ -156,7 +156,7 @@ fn slow_ones_around(limit: Duration, hops: Vec<HopSnapshot>, sends: &[&str]) -> 
         let after = timeouts(&state).await;
         let closed = if after == "0" { vec![] } else { clients };
         for mut client in closed {
-            // Whether it ends or is reset: nothing more comes, and no answer was whole.
+            // Closed or reset: nothing more arrives, and no response was complete.
             client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             let mut answer = Vec::new();
             let end = client.read_to_end(&mut answer).map_err(|error| error.kind());
@@ -174,7 +174,7 @@ fn clients_that_do_not_finish_their_head_are_closed_when_its_time_is_over() {
     assert_eq!(slow_ones_around(HEAD_TIMEOUT, busy_hops(), &starts), ["0", "2"]);
 }
 
-/// More than the buffers of both ends hold waits for a client that does not read.
+/// The response is larger than the buffers of both ends, and the client does not read.
 #[test]
 fn a_client_that_does_not_read_its_answer_is_closed_when_its_time_is_over() {
     let hop = |n| {
@@ -198,7 +198,7 @@ fn a_server_open_to_all_shows_the_ledger_to_its_own_machine() {
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
 }
 
-/// A server at a unix socket, for which everybody is known or nobody; `f` gets a way to connect.
+/// A server on a unix socket on which every user is allowed, or none; `f` gets a function that connects.
 fn at_a_socket(is_known: &'static AtomicBool, f: impl FnOnce(&dyn Fn() -> UnixStream)) {
     let path =
         std::env::temp_dir().join(format!("weir-admin-{:p}-{}", is_known, std::process::id()));
@@ -256,13 +256,13 @@ fn at_a_unix_socket_known_users_are_shown_everything_and_others_nothing() {
 fn strangers_keep_no_known_user_out() {
     static IS_KNOWN: AtomicBool = AtomicBool::new(true);
     at_a_socket(&IS_KNOWN, |connect| {
-        // One that is known and slow to ask.
+        // An allowed user that is slow to send a request.
         let mut slow = connect();
         slow.write_all(b"GET /readyz HTTP/1.1\r\n").unwrap();
         ask_at(connect, "/readyz");
         IS_KNOWN.store(false, Ordering::Relaxed);
         let idle: Vec<_> = (0..2 * CONNECTIONS_MAX).map(|_| connect()).collect();
-        // One more stranger's answer proves that all of them were accepted.
+        // One more response to a user who is not allowed proves that all of them were accepted.
         assert!(ask_at(connect, "/readyz").starts_with("HTTP/1.1 403"));
         slow.write_all(b"Host: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();

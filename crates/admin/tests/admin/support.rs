@@ -1,4 +1,4 @@
-//! A ledger with known numbers, and the server's answers to it.
+//! A ledger with known numbers, and the server's responses for it.
 
 use admin::{AdminState, Health, Phase};
 use ledger::{
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(crate) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Hops that stay as they are.
+/// Hops with fixed counts.
 pub(crate) struct Fixed(pub(crate) Vec<HopSnapshot>);
 
 impl Meter for Fixed {
@@ -25,7 +25,7 @@ pub(crate) fn amount(count: u64) -> Amount {
     Amount { count, bytes: count * 200 }
 }
 
-/// A hop that received 1,000 and dropped one datagram for each of these reasons. Of a target's, the fate of one is uncertain.
+/// A hop that received 1,000 and dropped one datagram for each of these reasons. At a target, one more is uncertain.
 fn hop(kind: HopKind, target: Option<&str>, reasons: impl Iterator<Item = Reason>) -> HopBuilder {
     let counters = Counters::default();
     let uncertain = u64::from(kind == HopKind::Target);
@@ -53,7 +53,7 @@ fn source(kind: HopKind) -> &'static str {
     }
 }
 
-/// A listener with one target and a collector with one sink, at which every reason, event and gauge occurs.
+/// A listener with one target and a collector with one sink, with every reason, event and gauge.
 pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
     let delay = DelayHistogram::default();
     delay.add(40, 900);
@@ -99,7 +99,7 @@ pub(crate) fn busy_hops() -> Vec<HopSnapshot> {
     ]
 }
 
-/// A sink that was also refused and not answered, with every gauge that it can have.
+/// A sink with rejected and unanswered rows, and with every gauge that it can have.
 fn busy_sink(hop: HopBuilder) -> HopSnapshot {
     let counters = SinkCounters::default();
     for class in RejectClass::ALL {
@@ -133,7 +133,7 @@ fn busy_sink(hop: HopBuilder) -> HopSnapshot {
         .finish(amount(2_000))
 }
 
-/// A listener with one target and a collector with one sink, at which nothing has happened yet.
+/// A listener with one target and a collector with one sink, with all counts at 0.
 pub(crate) fn idle_hops() -> Vec<HopSnapshot> {
     let idle =
         |kind, target| HopBuilder::new(kind, source(kind), target, amount(0)).finish(amount(0));
