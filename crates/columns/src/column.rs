@@ -1,4 +1,4 @@
-//! The values of one field in the rows of one row group, on their way to a Parquet column.
+//! The values of one field in one row group, before they become a Parquet column.
 
 use crate::encodings::{put_differences, put_indices};
 use crate::layout::moment_of;
@@ -12,18 +12,18 @@ use ::parquet::file::writer::SerializedRowGroupWriter;
 use ::parquet::schema::types::SchemaDescriptor;
 use ::record::{Cell, Field, Kind, Words};
 
-/// Texts longer than this are in no statistics: each row group has those of each column.
+/// Longer texts are left out of statistics, which exist for each column of each row group.
 const BOUND_MAX_BYTES: usize = 256;
 
-/// A column that grows a value at a time. A row without a value costs nothing: the gap is noted when the next value comes, or when
-/// the row group ends.
+/// A column that grows by one value at a time. A row without a value costs nothing: the gap is recorded with the next value, or
+/// at the end of the row group.
 pub(crate) struct Column {
     field: &'static Field,
-    /// The values that are there, without gaps.
+    /// The values, without gaps.
     values: Values,
-    /// Rows of which it is known whether they have a value.
+    /// Number of rows for which it is known whether they have a value.
     rows: usize,
-    /// At which of them that changes; the first ones have one.
+    /// The rows at which presence changes; the first rows have values.
     changes: Vec<u32>,
 }
 
@@ -32,18 +32,18 @@ enum Values {
     /// Numbers of up to 32 bits.
     Narrow(Vec<u32>),
     Wide(Vec<i64>),
-    /// Numbers, and the words that they stand for.
+    /// Word numbers, and the words that they stand for.
     Words(Vec<u8>, &'static Words),
     Texts(Box<Texts>),
 }
 
-/// A row group that is being written into memory, column by column.
+/// A row group that is written to memory, column by column.
 pub(crate) struct RowGroup<'f> {
     pub(crate) group: SerializedRowGroupWriter<'f, Vec<u8>>,
     pub(crate) schema: &'f SchemaDescriptor,
     pub(crate) pages: &'f mut Pages,
     pub(crate) rows: usize,
-    /// Columns that are written.
+    /// Columns written so far.
     pub(crate) columns: usize,
 }
 
@@ -61,7 +61,7 @@ impl Column {
         Column { field, values, rows: 0, changes: Vec::new() }
     }
 
-    /// The value of the row before which there are `row` rows. A second one of the same row takes the place of the first.
+    /// Sets the value in row `row` (from 0). A second value in the same row replaces the first.
     #[inline(always)]
     pub(crate) fn put(&mut self, row: usize, cell: Cell<'_>) {
         if self.rows != row {
@@ -82,7 +82,7 @@ impl Column {
             Values::Wide(values) => values.push(number as i64),
             Values::Words(values, _) => values.push(number as u8),
             Values::Bools(values) => values.push(number != 0),
-            // The field's kind decides both, so that no number comes here.
+            // The field's kind selects the variant, so a number never gets here.
             Values::Texts(_) => {}
         }
     }
@@ -99,7 +99,7 @@ impl Column {
         if self.rows > row {
             return self.take_back(row);
         }
-        // No value from here up to there. Where one was taken back, the gap before it goes on.
+        // The rows up to `row` have no value. If the last value was taken back, the gap before it is extended.
         match self.changes.last_mut() {
             Some(end) if *end as usize == self.rows => *end = row as u32,
             _ => self.changes.extend([self.rows as u32, row as u32]),
@@ -107,7 +107,7 @@ impl Column {
         self.rows = row;
     }
 
-    /// Takes away the value of the row before which there are `row` rows, if it has one.
+    /// Removes the value of row `row` (from 0), if it has one.
     #[cold]
     pub(crate) fn take_back(&mut self, row: usize) {
         if self.rows <= row {
@@ -135,13 +135,13 @@ impl Column {
         values + self.changes.len() * 4
     }
 
-    /// Its numbers of 64 bits, those that are the same as the one before left out.
+    /// Its 64-bit numbers, with repetitions of the previous one left out.
     pub(crate) fn changes(&self) -> impl Iterator<Item = u64> {
         let values = if let Values::Wide(values) = &self.values { values.as_slice() } else { &[] };
         values.chunk_by(|a, b| a == b).filter_map(|run| run.first()).map(|value| *value as u64)
     }
 
-    /// Writes the column, and the moment that belongs to it, and begins the next.
+    /// Writes the column, and its timestamp column if it has one, and clears it for the next row group.
     pub(crate) fn write(&mut self, group: &mut RowGroup<'_>) -> Result<(), ParquetError> {
         if self.rows != group.rows {
             self.come_to(group.rows);
@@ -191,7 +191,7 @@ impl Column {
 }
 
 impl RowGroup<'_> {
-    /// Writes numbers as differences, with what is the smallest and the largest of them.
+    /// Writes numbers as differences, with their minimum and maximum.
     fn numbers<D: DataType, T: Copy + Into<i64>>(
         &mut self,
         changes: &[u32],
@@ -225,7 +225,7 @@ impl RowGroup<'_> {
         self.dictionary(changes, &indices, texts.iter().map(String::as_bytes))
     }
 
-    /// Writes texts as places in a dictionary.
+    /// Writes texts as indices into a dictionary.
     fn dictionary<'t>(
         &mut self,
         changes: &[u32],
@@ -264,7 +264,7 @@ impl RowGroup<'_> {
         column.append(&mut self.group, descriptor, statistics)
     }
 
-    /// Writes a column value by value with crate `parquet`.
+    /// Writes a column with crate `parquet`, value by value.
     fn left_to_library<D: DataType>(
         &mut self,
         changes: &[u32],

@@ -1,12 +1,12 @@
 //! Numbers, indices and levels in Parquet's encodings (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
 
-/// Differences between two looks at the smallest of them; a multiple of 128.
+/// Differences in a block, which has one minimum; a multiple of 128.
 const BLOCK_VALUES: usize = 128;
-/// Differences that share a width.
+/// Differences in a miniblock, which share a bit width.
 const MINI_VALUES: usize = 32;
 const MINIS: usize = BLOCK_VALUES / MINI_VALUES;
 
-/// Packed numbers stand in groups of so many, and a shorter run is packed too.
+/// Packed numbers come in groups of this size, and a shorter run is packed as well.
 const GROUP_VALUES: usize = 8;
 
 /// Appends numbers as DELTA_BINARY_PACKED.
@@ -39,7 +39,7 @@ pub(crate) fn put_differences<T: Copy + Into<i64>>(values: &[T], out: &mut Vec<u
     }
 }
 
-/// Appends a block: by how much each difference is above the smallest, in the bits that a quarter of the block needs.
+/// Appends a block: the excess of each difference over the minimum, in the bit width that each quarter of the block needs.
 fn put_block(differences: &mut [i64], smallest: i64, out: &mut Vec<u8>) {
     put_zigzag(smallest, out);
     let widths_at = out.len();
@@ -55,13 +55,13 @@ fn put_block(differences: &mut [i64], smallest: i64, out: &mut Vec<u8>) {
         if let Some(place) = out.get_mut(widths_at + at) {
             *place = width as u8;
         }
-        // Decoders take whole ones.
+        // Decoders read whole miniblocks.
         let missing = std::iter::repeat_n(0, MINI_VALUES - mini.len());
         pack(mini.iter().map(|above| *above as u64).chain(missing), width, out);
     }
 }
 
-/// Appends indices below `count` as RLE_DICTIONARY has them: their width, then the indices.
+/// Appends indices below `count` in RLE_DICTIONARY encoding: their bit width, then the indices.
 pub(crate) fn put_indices(indices: &[u32], count: usize, out: &mut Vec<u8>) {
     let width = usize::BITS - count.saturating_sub(1).leading_zeros();
     out.push(width as u8);
@@ -72,8 +72,8 @@ pub(crate) fn put_indices(indices: &[u32], count: usize, out: &mut Vec<u8>) {
     hybrid.end_packed();
 }
 
-/// Appends which of `rows` rows have a value, as definition levels: 1 for one that has, 0 for one that has not. All have one up to
-/// the first of `changes`, none from there up to the second, and so on.
+/// Appends which of `rows` rows have a value, as definition levels: 1 for a value, 0 for none. The rows up to the first of
+/// `changes` have values, those from there up to the second have none, and so on.
 pub(crate) fn put_presence(changes: &[u32], rows: usize, out: &mut Vec<u8>) {
     let mut hybrid = Hybrid { width: 1, packed: Vec::new(), out };
     let (mut from, mut level) = (0, 1);
@@ -84,9 +84,9 @@ pub(crate) fn put_presence(changes: &[u32], rows: usize, out: &mut Vec<u8>) {
     hybrid.end_packed();
 }
 
-/// Small numbers in runs where they repeat, and packed in groups of 8 where they do not.
+/// Encodes small numbers: runs where they repeat, and packed groups of 8 where they do not.
 struct Hybrid<'o> {
-    /// Bits of a number.
+    /// Bit width of a number.
     width: u32,
     /// Numbers of groups that are not written yet.
     packed: Vec<u32>,
@@ -95,7 +95,7 @@ struct Hybrid<'o> {
 
 impl Hybrid<'_> {
     fn put(&mut self, number: u32, mut count: usize) {
-        // A run begins where a group ends.
+        // A run can only begin at the end of a group.
         let missing = self.packed.len().next_multiple_of(GROUP_VALUES) - self.packed.len();
         let of_group = if count - missing.min(count) < GROUP_VALUES { count } else { missing };
         self.packed.extend(std::iter::repeat_n(number, of_group));
@@ -114,7 +114,7 @@ impl Hybrid<'_> {
         if self.packed.is_empty() {
             return;
         }
-        // What is behind the last value is not read.
+        // Decoders do not read beyond the last value.
         self.packed.resize(self.packed.len().next_multiple_of(GROUP_VALUES), 0);
         let groups = self.packed.len() / GROUP_VALUES;
         put_varint((groups as u64) << 1 | 1, self.out);
@@ -122,7 +122,7 @@ impl Hybrid<'_> {
     }
 }
 
-/// Appends the lowest `width` bits of each number one after another, from the lowest on.
+/// Appends the lowest `width` bits of each number, least significant bit first.
 fn pack(numbers: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     if width == 0 {
         return;
@@ -164,11 +164,11 @@ mod tests {
 
     #[test]
     fn differences_are_those_of_the_specification() {
-        // 7, 5, 3, 1, 2, 3, 4, 5: the example of the specification, in blocks of 128.
+        // 7, 5, 3, 1, 2, 3, 4, 5: the example in the specification, in blocks of 128.
         let bytes = written(|out| put_differences(&[7_i64, 5, 3, 1, 2, 3, 4, 5], out));
         let packed = [0b1100_0000, 0b0011_1111, 0, 0, 0, 0, 0, 0];
         assert_eq!(bytes, [&[0x80, 1, 4, 8, 14, 3, 2, 0, 0, 0][..], &packed].concat());
-        // A block that does not change has no width.
+        // A block without changes has width 0.
         let bytes = written(|out| put_differences(&[3_i64; 129], out));
         assert_eq!(bytes, [0x80, 1, 4, 0x81, 1, 6, 0, 0, 0, 0, 0]);
     }
@@ -177,7 +177,7 @@ mod tests {
     fn levels_are_runs_where_they_repeat() {
         assert_eq!(written(|out| put_presence(&[], 20, out)), [40, 1]);
         assert_eq!(written(|out| put_presence(&[0], 20, out)), [40, 0]);
-        // 1, 1, 1, then 0: what is missing of the group, then a run.
+        // 1, 1, 1, then 0: the rest of the group, then a run.
         assert_eq!(written(|out| put_presence(&[3], 20, out)), [3, 0b111, 24, 0]);
         // Too short for a run.
         assert_eq!(written(|out| put_presence(&[3, 5], 10, out)), [5, 0b1110_0111, 0b11]);

@@ -1,4 +1,4 @@
-//! A table of crate `record` as the schema of a Parquet file.
+//! Turns a table of crate `record` into the schema of a Parquet file.
 
 use ::parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type, ZstdLevel};
 use ::parquet::errors::ParquetError;
@@ -7,33 +7,33 @@ use ::parquet::schema::types::{ColumnPath, Type as SchemaType, TypePtr};
 use ::record::{Field, FieldSet, Kind, RowKind};
 use std::sync::Arc;
 
-/// What files are compressed with. Levels 1 to 3 gave files of the same size within 0.1 %, once numbers are stored as differences.
+/// The compression level. Levels 1 to 3 gave file sizes within 0.1 % of each other, once numbers are stored as differences.
 pub(crate) const ZSTD_LEVEL: i32 = 1;
 
-/// The same as a file says it.
+/// The compression as Parquet specifies it.
 ///
 /// # Errors
-/// There is no such level.
+/// The level does not exist.
 pub(crate) fn compression() -> Result<Compression, ParquetError> {
     Ok(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
 }
 
-/// A table, of which each row is a message.
+/// A table; each row is one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The name that stands in paths and in the file.
+    /// Its name in paths and in the file.
     pub name: &'static str,
-    /// Those that have a column, in their order.
+    /// The fields with a column, in order.
     pub fields: Vec<&'static Field>,
 }
 
 impl Table {
-    /// Records of sockets, with these fields.
+    /// Socket records, with these fields.
     pub fn sockets(fields: &FieldSet) -> Table {
         Table { name: Table::name_of(RowKind::Record), fields: fields.fields().collect() }
     }
 
-    /// Totals of polls, with all fields.
+    /// Poll totals, with all fields.
     pub fn polls() -> Table {
         Table::of(RowKind::Totals)
     }
@@ -48,7 +48,7 @@ impl Table {
         Table { name: Table::name_of(kind), fields: kind.fields().iter().collect() }
     }
 
-    /// The name of the table that has rows of this kind.
+    /// The name of the table for rows of this kind.
     pub fn name_of(kind: RowKind) -> &'static str {
         kind.table()
     }
@@ -56,7 +56,7 @@ impl Table {
     /// The schema of its files.
     ///
     /// # Errors
-    /// Two fields of one name.
+    /// Two fields have the same name.
     pub fn schema(&self) -> Result<TypePtr, ParquetError> {
         let mut columns = Vec::new();
         for field in &self.fields {
@@ -70,13 +70,14 @@ impl Table {
         Ok(Arc::new(SchemaType::group_type_builder(self.name).with_fields(columns).build()?))
     }
 
-    /// How crate `parquet` writes the columns that are left to it: plain. Bytes are payloads, all different, and have no statistics.
+    /// The properties for columns that crate `parquet` writes: plain encoding. Bytes are payloads, all different, and get no
+    /// statistics.
     pub(crate) fn properties(&self) -> Result<WriterPropertiesPtr, ParquetError> {
         let mut properties = WriterProperties::builder()
             .set_created_by(created_by())
             .set_compression(compression()?)
             .set_statistics_enabled(EnabledStatistics::Chunk)
-            // Of use only with statistics of pages.
+            // Useful only with page statistics.
             .set_offset_index_disabled(true)
             .set_dictionary_enabled(false);
 
@@ -91,7 +92,7 @@ impl Table {
     }
 }
 
-/// The name of the column that has a time in nanoseconds as a moment, if it is one.
+/// The name of the timestamp column for a field in nanoseconds; `None` for other fields.
 pub(crate) fn moment_of(field: &Field) -> Option<&'static str> {
     field.name.strip_suffix("_unix_ns")
 }
@@ -119,7 +120,7 @@ fn column(
     Ok(Arc::new(column.build()?))
 }
 
-/// Readers look here for the faults of known writers: name, version, build.
+/// Readers look here for known bugs of writers: name, version, build.
 fn created_by() -> String {
     let library = ::parquet::file::properties::DEFAULT_CREATED_BY;
     format!("weir version {} (build {library})", env!("CARGO_PKG_VERSION"))

@@ -1,14 +1,14 @@
 //! Rows of a table as a Parquet file: protobuf messages in, columns out, without `arrow`.
 //!
-//! A file has all columns of its table, whichever have values, so that the files of a table always fit together. What a field
-//! becomes is in `docs/parquet.schema`:
+//! A file has all columns of its table, with or without values, so that all files of a table fit together. `docs/parquet.schema`
+//! shows the column of each field:
 //!
-//! - Numbers are INT32 and INT64: not every reader takes unsigned ones. A number from 2^63 on, which no field of today has, keeps its
-//!   bits and so becomes negative.
-//! - `*_unix_ns` is an INT64, and once more a TIMESTAMP in microseconds, in a column without the unit: readers without nanoseconds
-//!   refuse the whole file.
-//! - Words are text, one that has no name here its number as text. Addresses are canonical text, tags are text with a JSON object.
-//! - What is not known is NULL.
+//! - Numbers are INT32 and INT64, because not every reader supports unsigned types. No field has values of 2^63 or more; such a
+//!   number would keep its bits and become negative.
+//! - `*_unix_ns` is an INT64, and also a TIMESTAMP in microseconds, in a column without the suffix: readers without nanosecond
+//!   support refuse the whole file.
+//! - Words are text; a word without a name is its number as text. Addresses are canonical text, tags are a JSON object as text.
+//! - Unknown values are NULL.
 
 #![forbid(unsafe_code)]
 

@@ -1,40 +1,40 @@
-//! Texts and bytes of one field: each different one once, while there are few of them.
+//! Texts and bytes of one field: each distinct value is stored once while there are few.
 
 use ::parquet::data_type::ByteArray;
 use ::record::{Cell, Kind};
 use std::collections::HashMap;
 
-/// Texts of a dictionary, with their lengths, at most. It holds the names of a host's services, or some thousands of addresses: of columns
-/// with more, most rows have one of their own.
+/// Most bytes of a dictionary, with the lengths of its texts. It has room for the names of a host's services, or for some
+/// thousands of addresses; in columns with more, most rows have a value of their own.
 const DICTIONARY_MAX_BYTES: usize = 128 << 10;
 
-/// What an entry of the map takes, besides its bytes.
+/// Memory of an entry of the map, in addition to its bytes.
 const KNOWN_BYTES: usize = 64;
 
-/// The values of a column that are texts, without gaps.
+/// The text values of a column, without gaps.
 #[derive(Default)]
 pub(crate) struct Texts {
-    /// The different ones, one after another.
+    /// The distinct texts, concatenated.
     bytes: Vec<u8>,
-    /// Where each begins and ends.
+    /// The start and end of each.
     spans: Vec<(u32, u32)>,
-    /// Of each value, which text it is.
+    /// For each value, the index of its text.
     indices: Vec<u32>,
-    /// What the last value was in its row, before it became text, and which text it became.
+    /// The last value in its raw form, before it became text; `last_index` is its text.
     last: Vec<u8>,
     last_index: Option<u32>,
-    /// Which text a value becomes, by what it is in its row. `None`: there are too many.
+    /// The text of each raw value. `None` if there are too many.
     known: Option<HashMap<Box<[u8]>, u32>>,
 }
 
 impl Texts {
-    /// For values of this kind. Payloads are not looked for: hardly two are the same.
+    /// For values of this kind. Payloads get no map: hardly two are the same.
     pub(crate) fn of(kind: Kind) -> Texts {
         let repeat = !matches!(kind, Kind::Bytes | Kind::Data);
         Texts { known: repeat.then(HashMap::new), ..Texts::default() }
     }
 
-    /// Takes a value. A number is none.
+    /// Adds a value. A number is ignored.
     #[inline]
     pub(crate) fn push(&mut self, cell: &Cell<'_>) {
         match cell {
@@ -83,7 +83,7 @@ impl Texts {
         index
     }
 
-    /// Takes away the last value, and its text with it if no other has the same.
+    /// Removes the last value, and its text if no other value has it.
     pub(crate) fn pop(&mut self) {
         let Some(index) = self.indices.pop() else { return };
         self.last_index = None;
@@ -104,13 +104,13 @@ impl Texts {
         self.bytes.len() + self.spans.len() * 8 + self.indices.len() * 4 + known
     }
 
-    /// Of each value, its place in the dictionary, and the texts of that; `None` if it has none.
+    /// The dictionary index of each value, and the dictionary's texts; `None` without a dictionary.
     pub(crate) fn dictionary(&self) -> Option<(&[u32], impl Iterator<Item = &[u8]> + Clone)> {
         let text = |span: &(u32, u32)| self.bytes.get(span.0 as usize..span.1 as usize);
         self.known.as_ref().map(|_| (self.indices.as_slice(), self.spans.iter().filter_map(text)))
     }
 
-    /// Every value, one by one.
+    /// Every value in full.
     pub(crate) fn into_values(self) -> Vec<ByteArray> {
         let all = ByteArray::from(self.bytes);
         let text = |index: u32| {

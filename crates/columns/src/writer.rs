@@ -1,4 +1,4 @@
-//! A whole Parquet file in memory.
+//! Writes a whole Parquet file in memory.
 
 use crate::column::{Column, RowGroup};
 use crate::layout::Table;
@@ -10,19 +10,20 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::{SchemaDescriptor, TypePtr};
 use ::record::{CellReader, DecodeError, SCHEMA_VERSION};
 
-/// Rows of a row group at most: readers skip row groups by their statistics, and decode one at a time.
+/// Most rows of a row group: readers skip row groups by their statistics, and decode one at a time.
 const GROUP_ROWS_MAX: usize = 65_536;
 
-/// Memory of a row group's values, after which it ends.
+/// Most memory for the values of a row group, which then ends.
 pub const GROUP_MEMORY_MAX_BYTES: usize = 32 << 20;
 
-/// How much is taken between two looks at that memory.
+/// Bytes of messages between two measurements of that memory.
 const LOOK_BYTES: usize = 256 << 10;
 
-/// Ids of runs that the file's metadata names at most.
+/// Most run ids that the file's metadata lists.
 const RUN_IDS_MAX: usize = 64;
 
-/// Makes one file after another of the rows of a table, in memory: a row group at a time becomes columns and is compressed.
+/// Writes the rows of a table to one file after another, in memory. One row group at a time is turned into columns and
+/// compressed.
 pub struct TableWriter {
     table: Table,
     schema: TypePtr,
@@ -36,21 +37,21 @@ pub struct TableWriter {
     file: SerializedFileWriter<Vec<u8>>,
 }
 
-/// The row group that is being filled.
+/// The row group in progress.
 #[derive(Default)]
 struct Group {
     rows: usize,
-    /// Memory of its values when that was last looked at.
+    /// Memory of its values when last measured.
     memory_bytes: usize,
-    /// Length of the messages since then.
+    /// Bytes of messages since then.
     message_bytes: usize,
 }
 
 impl TableWriter {
-    /// A writer of this table, with its first file begun.
+    /// Creates a writer for this table, and begins its first file.
     ///
     /// # Errors
-    /// The table cannot be a schema, or zstd has no memory.
+    /// The table has no valid schema, or zstd cannot allocate memory.
     pub fn new(table: Table) -> Result<TableWriter, ParquetError> {
         let (schema, properties) = (table.schema()?, table.properties()?);
         let file = SerializedFileWriter::new(Vec::new(), schema.clone(), properties.clone())?;
@@ -68,10 +69,10 @@ impl TableWriter {
         })
     }
 
-    /// Adds a row, which is one protobuf message.
+    /// Adds a row, given as a protobuf message.
     ///
     /// # Errors
-    /// The message is not one of this table; nothing was added.
+    /// The message is not valid for this table; nothing was added.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Result<(), DecodeError> {
         let (row, columns) = (self.group.rows, &mut self.columns);
@@ -89,10 +90,10 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Ends the row group if it is large enough. To be called after each row.
+    /// Ends the row group if it is large enough. Call it after each row.
     ///
     /// # Errors
-    /// None that is known: files are written into memory.
+    /// None that is known: files are written to memory.
     #[inline]
     pub fn end_full_group(&mut self) -> Result<(), ParquetError> {
         if self.group.message_bytes >= LOOK_BYTES {
@@ -104,7 +105,7 @@ impl TableWriter {
         if is_full { self.end_group() } else { Ok(()) }
     }
 
-    /// Bytes of the file so far, with the rows that are not compressed yet.
+    /// Bytes of the file so far, including rows that are not compressed yet.
     pub fn bytes(&self) -> usize {
         self.file.bytes_written() + self.group.memory_bytes + self.group.message_bytes
     }
@@ -112,7 +113,7 @@ impl TableWriter {
     /// Ends the file and begins the next.
     ///
     /// # Errors
-    /// None that is known: files are written into memory.
+    /// None that is known: files are written to memory.
     pub fn finish(&mut self) -> Result<Vec<u8>, ParquetError> {
         self.end_group()?;
         let next =

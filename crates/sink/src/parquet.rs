@@ -1,4 +1,4 @@
-//! Parquet files: the folder that they go into, and the batches that they are. Crate `columns` has the bytes.
+//! Parquet files: the folder that they go to, and their batches. Crate `columns` writes the bytes.
 
 mod encoder;
 mod folder;

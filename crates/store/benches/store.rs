@@ -1,6 +1,6 @@
-//! An hour of 10,000 sockets that all change at every poll of 10 s, into a store: CPU time of the process, bytes, and how long named
-//! questions take. `cargo bench -p store --bench store`; without `--bench` it is a minute of 100 sockets. The store is kept in the folder of
-//! the build.
+//! Inserts an hour of 10,000 sockets that all change at every poll of 10 s into a store, and reports CPU time of the process,
+//! bytes, and the time that named queries take. `cargo bench -p store --bench store`; without `--bench` it is a minute of 100
+//! sockets. The store stays in the build folder.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it finds")]
 
@@ -78,7 +78,7 @@ fn main() {
     ask_all(&folder, polls);
 }
 
-/// What a poll finds: times and counters go on, round-trip times vary.
+/// The result of a poll: times and counters increase, round-trip times vary.
 fn a_poll(
     connections: &[SocketRecord<'static>],
     poll: u64,

@@ -1,17 +1,17 @@
-//! Segments: where raw rows are. The database says so, in the transactions that move them.
+//! The segments, which hold the raw rows. The database lists them, and each transaction that moves rows updates the list.
 
 use rusqlite::{Connection, params};
 
-/// Raw rows of some minutes.
+/// The raw rows of a few minutes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) id: i64,
     pub(crate) first_unix_ns: i64,
     pub(crate) last_unix_ns: i64,
     pub(crate) rows: i64,
-    /// Of the messages while it is hot, then of the file.
+    /// The size of its messages while it is hot, then of its file.
     pub(crate) bytes: i64,
-    /// The file's name; `None` while it is hot.
+    /// The name of its file; `None` while it is hot.
     pub(crate) file: Option<String>,
 }
 
@@ -21,7 +21,7 @@ impl Segment {
         format!("hot_{id}")
     }
 
-    /// Makes the table of a new one.
+    /// Creates a segment and its table.
     pub(crate) fn create(connection: &Connection) -> rusqlite::Result<Segment> {
         connection
             .execute("INSERT INTO segments VALUES (NULL, ?1, ?2, 0, 0, NULL)", [i64::MAX, 0])?;
@@ -49,7 +49,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes down what it has.
+    /// Saves its times, rows and bytes.
     pub(crate) fn save(&self, connection: &Connection) -> rusqlite::Result<()> {
         let update = "UPDATE segments SET first_unix_ns = ?2, last_unix_ns = ?3, rows = ?4, bytes = ?5 WHERE id = ?1";
         let Segment { id, first_unix_ns, last_unix_ns, rows, bytes, .. } = self;
@@ -63,7 +63,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Its rows are in a file from now on, and nowhere else.
+    /// Moves its rows to a file: names the file, and drops the table.
     pub(crate) fn seal(
         connection: &Connection,
         id: i64,
@@ -76,7 +76,7 @@ impl Segment {
     }
 }
 
-/// Every segment, the oldest first.
+/// Every segment, oldest first.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Segment>> {
     let select = "SELECT id, first_unix_ns, last_unix_ns, rows, bytes, file FROM segments ORDER BY first_unix_ns, id";
     let mut statement = connection.prepare_cached(select)?;

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why the store cannot do what it was asked for.
+/// Why the store cannot do what it was asked to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The folder or one of its files cannot be used.
@@ -10,34 +10,34 @@ pub enum Error {
     /// There is no store in the folder.
     #[error("{} has no store: it has no file history.sqlite", .0.display())]
     NoStore(PathBuf),
-    /// The store was written by a newer Weir, and is left as it is.
+    /// A newer Weir wrote the store; it is left unchanged.
     #[error("{} has version {found} of the store, and this Weir knows versions up to {known}. Fix: use the Weir that wrote it, or another folder", path.display())]
     Newer { path: PathBuf, found: i64, known: i64 },
-    /// The file is something else's.
+    /// The file belongs to another program.
     #[error("{} is a database, and not a store of Weir's", .0.display())]
     Foreign(PathBuf),
-    /// Another process writes there.
+    /// Another process is writing to the store.
     #[error("{} is written by another process", .0.display())]
     Locked(PathBuf),
-    /// SQLite refuses, for example because the disk is full.
+    /// SQLite failed, for example because the disk is full.
     #[error("{context}: {source}")]
     Sqlite { context: &'static str, source: rusqlite::Error },
-    /// The statement is not one that may be run here.
+    /// The statement is not allowed here.
     #[error("{0}")]
     Refused(String),
-    /// The statement took longer than it may.
+    /// The statement exceeded its time limit.
     #[error("stopped after {seconds} s, the limit; ask for less, or raise --timeout")]
     Timeout { seconds: f64 },
     /// The statement is wrong.
     #[error("{0}")]
     Statement(String),
-    /// A Parquet file cannot be made or read.
+    /// A Parquet file cannot be written or read.
     #[error("{}: {source}", path.display())]
     Parquet { path: PathBuf, source: parquet::errors::ParquetError },
 }
 
 impl Error {
-    /// Whether the disk, or what the store may take of it, is full.
+    /// Whether the disk is full, or the store has reached its limit on it.
     pub fn is_full(&self) -> bool {
         match self {
             Error::Sqlite { source, .. } => {
@@ -51,12 +51,12 @@ impl Error {
     }
 }
 
-/// Says what was done when SQLite refused.
+/// Adds the operation to an error of SQLite.
 pub(crate) fn sqlite(context: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
     move |source| Error::Sqlite { context, source }
 }
 
-/// Says which file it was.
+/// Adds the path to an I/O error.
 pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
     let path = path.into();
     move |source| Error::File { path, source }

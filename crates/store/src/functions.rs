@@ -1,4 +1,4 @@
-//! What SQL has here besides SQLite's own functions. All of them only look at what they are given.
+//! SQL functions of the store, in addition to SQLite's own. All of them depend only on their arguments.
 
 use crate::sketch::Sketch;
 use rusqlite::functions::{Aggregate, Context, FunctionFlags};
@@ -10,7 +10,7 @@ const PURE: FunctionFlags = FunctionFlags::SQLITE_UTF8
     .union(FunctionFlags::SQLITE_DETERMINISTIC)
     .union(FunctionFlags::SQLITE_INNOCUOUS);
 
-/// Adds them to a connection.
+/// Registers the functions on a connection.
 pub(crate) fn register(connection: &Connection) -> Result<()> {
     connection.create_scalar_function(c"sketch_add", 2, PURE, |context| {
         let mut sum = sketch(context, 0)?;
@@ -63,7 +63,7 @@ fn sketch(context: &Context<'_>, at: usize) -> Result<Sketch> {
     read.ok_or_else(|| Error::UserFunctionError("it is not a sketch".into()))
 }
 
-/// All sketches together.
+/// Aggregate: merges sketches.
 struct Merge;
 
 impl Aggregate<Sketch, Vec<u8>> for Merge {
@@ -81,7 +81,7 @@ impl Aggregate<Sketch, Vec<u8>> for Merge {
     }
 }
 
-/// The quantile of numbers, through a sketch: memory stays small, whatever the number of rows.
+/// Aggregate: a quantile of numbers. It uses a sketch, so memory stays small for any number of rows.
 struct Quantile;
 
 impl Aggregate<(Sketch, f64), Option<f64>> for Quantile {

@@ -1,12 +1,12 @@
-//! The ledger as rows: what was added at each hop, by way, since the last look.
+//! The ledger as rows: the increase at each hop, by way, since the last snapshot.
 
 use ledger::{Amount, HopSnapshot, Snapshot};
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// A way in or out of a hop, and the reason where it has one.
+/// A way in or out of a hop, and its reason, if it has one.
 type WayIn = (&'static str, &'static str);
 
-/// Writes down what a snapshot has more than the last one of the same run.
+/// Writes what a snapshot adds to the previous one of the same run.
 pub(crate) fn write(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<()> {
     let time_unix_ns = signed(snapshot.taken_at_unix_ms).saturating_mul(1_000_000);
     connection
@@ -44,7 +44,7 @@ fn write_way(
     connection
         .prepare_cached("REPLACE INTO ledger_seen VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
         .execute(params![run_id, place.0, place.1, place.2, way, reason, count, bytes])?;
-    // A clock that was set back may name a moment twice.
+    // After the clock was set back, a time may occur twice.
     let insert = "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
         ON CONFLICT DO UPDATE SET count = count + excluded.count, bytes = bytes + excluded.bytes";
     connection.prepare_cached(insert)?.execute(params![

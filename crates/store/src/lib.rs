@@ -1,15 +1,17 @@
-//! One machine's history, and SQL on it.
+//! The history of one machine, and SQL on it.
 //!
-//! A [`Writer`] takes rows in batches: one batch is one transaction. It keeps what people ask for most as it comes, in SQLite:
-//! rollups by minute and hour with mergeable sketches of round-trip times, closes, polls, flows, events, and differences of the ledger. Raw rows
-//! go into a short *hot segment*, a table of SQLite whose rows are the messages as they came; after minutes a thread of low
-//! priority *seals* it: the rows become a Parquet file, ordered by connection, and the segment is dropped in the transaction that
-//! names the file. So a row is in the segment or in the file, for every reader and after every crash.
+//! A [`Writer`] inserts rows in batches, one transaction each. Rows for the most frequent queries go to SQLite as they arrive:
+//! rollups by minute and hour with mergeable sketches of round-trip times, closes, polls, flows, events, and increments of the
+//! ledger. Raw rows go to a short *hot segment*, an SQLite table that holds the messages as they arrived. After some minutes, a
+//! low-priority thread *seals* the segment: its rows become a Parquet file, ordered by connection, and the transaction that
+//! names the file drops the segment's table. For every reader and after every crash, a row is therefore either in the segment or
+//! in the file.
 //!
-//! A [`Reader`] answers SQL. One virtual table, `sockets`, reads segments and files alike. Statements can only read: an authorizer
-//! refuses everything else, and a deadline ends what takes too long.
+//! A [`Reader`] answers SQL. One virtual table, `sockets`, reads segments and files alike. Statements can only read: an
+//! authorizer refuses everything else, and a deadline stops statements that take too long.
 
-// `VTab` and `VTabCursor` of rusqlite are unsafe traits: the layout that they promise is in `table.rs`, and there alone.
+// `VTab` and `VTabCursor` of rusqlite are unsafe traits; `table.rs`, and nothing else, implements them and guarantees their
+// layout.
 #![deny(unsafe_code)]
 
 mod catalog;

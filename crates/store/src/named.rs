@@ -1,20 +1,21 @@
-//! Named questions: the files of `queries/`, with what stands in their heads, and what their macros become.
+//! Named queries: the files in `queries/`, their headers, and the expansion of their macros.
 //!
-//! A file begins with lines `-- title: …`, `-- parameters: …` and `-- column NAME: UNIT`; the statement follows. In it, `{since}` and
-//! `{until}` are moments in nanoseconds, `{limit}`, `{cookie}` and `{namespace}` numbers, `{rollup}` is the table of minutes or, over long
-//! ranges, of hours, `{span}` a width in nanoseconds that fits its rows, and `{bucket}` one that fits the ledger's.
+//! A file begins with lines `-- title: …`, `-- parameters: …` and `-- column NAME: UNIT`; the statement follows. In the
+//! statement, `{since}` and `{until}` are times in nanoseconds, and `{limit}`, `{cookie}` and `{namespace}` are numbers.
+//! `{rollup}` is the table of minutes or, for long ranges, of hours, `{span}` a width in nanoseconds that fits its rows, and
+//! `{bucket}` one that fits the ledger's.
 
 use crate::error::Error;
 use crate::query::Column;
 
-/// A question that has a name.
+/// A named query.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     pub name: &'static str,
     text: &'static str,
 }
 
-/// What a question is asked with. Times are nanoseconds since 1970.
+/// The parameters of a query. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     pub since_unix_ns: u64,
@@ -28,7 +29,7 @@ pub struct Parameters {
 
 macro_rules! named {
     ($($name:literal,)+) => {
-        /// All of them, in the order in which they are listed.
+        /// All named queries, in the order in which they are listed.
         pub const NAMED: &[Named] = &[
             $(Named { name: $name, text: include_str!(concat!("../../../queries/", $name, ".sql")) },)+
         ];
@@ -53,13 +54,13 @@ const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
 
-/// Ranges that are longer are answered from hours.
+/// Longer ranges are answered from the table of hours.
 const MINUTES_MAX_NS: u64 = 6 * HOUR_NS;
 
-/// Columns of a chart.
+/// Most points of a chart.
 const POINTS: u64 = 240;
 
-/// Widths that people read easily.
+/// Widths that are easy to read.
 const WIDTHS_NS: [u64; 9] = [
     10 * SECOND_NS,
     30 * SECOND_NS,
@@ -73,12 +74,12 @@ const WIDTHS_NS: [u64; 9] = [
 ];
 
 impl Named {
-    /// The question of this name.
+    /// Finds a query by name.
     pub fn find(name: &str) -> Option<&'static Named> {
         NAMED.iter().find(|named| named.name == name)
     }
 
-    /// What it answers, in a line.
+    /// Its title, in one line.
     pub fn title(&self) -> &'static str {
         self.head("title").next().unwrap_or_default()
     }
@@ -105,10 +106,10 @@ impl Named {
         self.text.lines().filter_map(value)
     }
 
-    /// The statement with these parameters.
+    /// The statement with these parameters filled in.
     ///
     /// # Errors
-    /// It needs one that is missing.
+    /// A parameter that it needs is missing.
     pub fn statement(&self, parameters: &Parameters) -> Result<String, Error> {
         let body: Vec<&str> = self.text.lines().filter(|line| !line.starts_with("-- ")).collect();
         if self.parameters().any(|name| name == "cookie") && parameters.cookie.is_none() {
@@ -138,7 +139,7 @@ pub fn expand(statement: &str, parameters: &Parameters) -> String {
         ("{namespace}", namespace.unwrap_or_default()),
         ("{bucket}", width_ns(range_ns, 0)),
         ("{span}", width_ns(range_ns, rollup_ns)),
-        // The row of a minute or an hour that had begun before.
+        // Includes the row of the minute or hour that was in progress at `since`.
         ("{first}", since_unix_ns / rollup_ns * rollup_ns),
     ] {
         text = text.replace(name, &value.to_string());
@@ -146,7 +147,7 @@ pub fn expand(statement: &str, parameters: &Parameters) -> String {
     text.replace("{rollup}", rollup)
 }
 
-/// The smallest width that makes at most [`POINTS`] of a range, and is at least `min_ns`.
+/// The smallest width that divides a range into at most [`POINTS`] and is at least `min_ns`.
 fn width_ns(range_ns: u64, min_ns: u64) -> u64 {
     let wanted = (range_ns / POINTS).max(min_ns);
     let found = WIDTHS_NS.into_iter().find(|width| *width >= wanted);

@@ -1,4 +1,4 @@
-//! SQL on a store, which can only read.
+//! Read-only SQL on a store.
 
 use crate::error::{Error, sqlite};
 use crate::functions;
@@ -16,15 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A value of an answer.
+/// A value in an answer.
 pub use rusqlite::types::Value;
 use rusqlite::types::ValueRef;
 
-/// Steps of SQLite's machine between two looks at the clock.
+/// Instructions of SQLite's virtual machine between two checks of the deadline.
 const STEPS: i32 = 1_000;
 
-/// What SQLite refuses beyond: (limit, value). The first two bound the memory of one row, 32 MiB, and with the length what one call
-/// of `instr` or `replace` can take, in which the clock is not looked at.
+/// The limits set on SQLite's connection: (limit, value).
 const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_LENGTH, 256 << 10),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
@@ -42,11 +41,11 @@ const LIMITS: &[(Limit, i32)] = &[
 /// Memory that the rows of an answer may take.
 const ANSWER_MAX_BYTES: usize = 8 << 20;
 
-/// What a statement may take.
+/// The limits of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub time: Duration,
-    /// Rows of an answer; it says whether there were more.
+    /// Most rows of an answer; it says whether there were more.
     pub rows_max: usize,
 }
 
@@ -60,33 +59,33 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
-    /// As in the field reference; empty for none, and where it is not known.
+    /// As in the field reference; empty if there is none, or if it is not known.
     pub unit: String,
 }
 
-/// What a statement says.
+/// The answer to a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Value>>,
     pub elapsed: Duration,
-    /// Whether there were more rows than may be.
+    /// Whether there were more rows than the limit.
     pub is_truncated: bool,
 }
 
-/// Answers statements. What it sees is a snapshot, taken when a statement begins.
+/// Answers statements. Each statement sees a snapshot from its start.
 pub struct Reader {
     connection: Connection,
     source: Arc<Source>,
-    /// When the running statement has to end, in nanoseconds of the monotonic clock.
+    /// When the running statement must end, in nanoseconds of the monotonic clock.
     deadline_ns: Arc<AtomicU64>,
 }
 
 impl Reader {
-    /// Opens a store to read it, also while a daemon writes there.
+    /// Opens a store for reading, even while a daemon writes to it.
     ///
     /// # Errors
-    /// There is none, or a newer Weir wrote it.
+    /// There is no store, or a newer Weir wrote it.
     pub fn open(folder: &Path) -> Result<Reader, Error> {
         let mut connection = schema::open_reader(folder)?;
         let deadline_ns = Arc::new(AtomicU64::new(u64::MAX));
@@ -96,10 +95,10 @@ impl Reader {
         Ok(Reader { connection, source, deadline_ns })
     }
 
-    /// Answers one statement.
+    /// Runs one statement.
     ///
     /// # Errors
-    /// It is wrong, it would do more than read, or it takes too long.
+    /// The statement is wrong, does more than read, or takes too long.
     pub fn ask(&self, statement: &str, limits: Limits) -> Result<Answer, Error> {
         let began = Instant::now();
         let limit_ns = u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX);
@@ -114,7 +113,7 @@ impl Reader {
         Ok(Answer { columns, rows, elapsed: began.elapsed(), is_truncated })
     }
 
-    /// How SQLite would go about a statement: a line for each step.
+    /// SQLite's plan for a statement, one line per step.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -159,7 +158,7 @@ impl Reader {
     }
 }
 
-/// Leaves a connection nothing but reading this store.
+/// Restricts a connection to reading this store.
 fn confine(
     connection: &mut Connection,
     source: &Arc<Source>,
@@ -177,11 +176,11 @@ fn confine(
     let deadline_ns = Arc::clone(deadline_ns);
     let is_late = move || sys::clock::monotonic_ns() > deadline_ns.load(Ordering::Relaxed);
     connection.progress_handler(STEPS, Some(is_late))?;
-    // Last: from here on, nothing else is possible.
+    // Last, because the connection can do nothing else afterwards.
     connection.authorizer(Some(allow))
 }
 
-/// Selecting, reading tables, calling functions, and recursion: everything else is refused.
+/// Allows selecting, reading tables, calling functions, and recursion; refuses everything else.
 fn allow(context: AuthContext<'_>) -> Authorization {
     match context.action {
         AuthAction::Select
@@ -221,7 +220,7 @@ fn columns_of(statement: &Statement<'_>) -> Vec<Column> {
     statement.column_names().map(column).collect()
 }
 
-/// The unit of a field of this name, or else the one that the name ends with.
+/// The unit of the field with this name, or otherwise the unit that the name ends with.
 fn unit_of(name: &str) -> &'static str {
     let tables: [&[Field]; 6] = [
         SocketRecord::FIELDS,

@@ -1,4 +1,4 @@
-//! What goes when the store is older or larger than it may be: the oldest, a little at a time.
+//! Keeps the store within its age and size: removes the oldest data, a little at a time.
 
 use crate::catalog::{self, Segment};
 use crate::error::{Error, sqlite};
@@ -11,10 +11,10 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Rows that one step deletes at most of each table: 14 µs a row.
+/// Most rows that one step deletes from each table; a row takes 14 µs.
 const ROWS_MAX: i64 = 2_000;
 
-/// How long one step deletes at most while there are too many rows: a batch waits meanwhile.
+/// Longest time that one step spends deleting while there are too many rows; batches wait meanwhile.
 const PRUNE_MAX: Duration = Duration::from_millis(100);
 
 /// How much of the past goes at a time where there is too much.
@@ -23,34 +23,34 @@ const WINDOW_NS: i64 = 2 * MINUTE_NS;
 /// Pages that one step gives back to the file system: 14 ms.
 const PAGES_MAX: i64 = 500;
 
-/// The share of the size limit that tables of the database may take before their oldest rows go, in hundredths.
+/// The share of the size limit that tables of the database may use before their oldest rows are deleted, in percent.
 const TABLES_PERCENT: u64 = 50;
 
-/// What the store may be.
+/// The limits of the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Rows of before this go.
+    /// Rows before this time are deleted.
     pub(crate) oldest_unix_ns: Option<i64>,
     pub(crate) bytes_max: Option<u64>,
 }
 
-/// What is there.
+/// The current size of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) database_bytes: u64,
-    /// Of the database, segments that are not sealed.
+    /// Part of the database: segments that are not sealed.
     pub(crate) hot_bytes: u64,
     pub(crate) files_bytes: u64,
 }
 
 impl Size {
-    /// Both together.
+    /// Database and files together.
     pub(crate) fn total(self) -> u64 {
         self.database_bytes + self.files_bytes
     }
 }
 
-/// Measures the store. Pages that are free do not count: they are used before the file grows.
+/// Measures the store. Free pages do not count: they are reused before the file grows.
 pub(crate) fn size(connection: &Connection) -> Result<Size, Error> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let measured = || {
@@ -68,7 +68,7 @@ pub(crate) fn size(connection: &Connection) -> Result<Size, Error> {
     Ok(Size { database_bytes: bytes(database), hot_bytes: bytes(hot), files_bytes: bytes(files) })
 }
 
-/// Does one step of what is due. Returns how many files went.
+/// Does one step of the removal that is due. Returns the number of files removed.
 pub(crate) fn step(
     connection: &mut Connection,
     folder: &Path,
@@ -88,7 +88,7 @@ pub(crate) fn step(
     let began = Instant::now();
     while prune_once(connection, bounds)? && began.elapsed() < PRUNE_MAX {}
 
-    // No reader begins with them any more; one that has them open keeps what it has.
+    // No new reader opens these files; a reader that has one open can go on reading it.
     for file in dropped.iter().filter_map(|segment| segment.file.as_deref()) {
         let path = schema::raw(folder).join(file);
         match fs::remove_file(&path) {
@@ -102,7 +102,7 @@ pub(crate) fn step(
     Ok(dropped.len() as u64)
 }
 
-/// Sealed segments that go, the oldest first.
+/// Sealed segments to remove, oldest first.
 fn dropped(segments: &[Segment], size: Size, bounds: Bounds) -> Vec<&Segment> {
     let mut left = size.total();
     let mut dropped = Vec::new();
@@ -117,7 +117,7 @@ fn dropped(segments: &[Segment], size: Size, bounds: Bounds) -> Vec<&Segment> {
     dropped
 }
 
-/// Deletes some rows that are too old, or too many. Returns whether there are still too many.
+/// Deletes some of the rows that are too old or too many. Returns whether there are still too many.
 fn prune_once(connection: &mut Connection, bounds: Bounds) -> Result<bool, Error> {
     let size = size(connection)?;
     let tables_max = bounds.bytes_max.map(|max| max / 100 * TABLES_PERCENT);
@@ -182,11 +182,11 @@ fn prune(connection: &Connection, cutoff: i64) -> rusqlite::Result<()> {
 
 fn give_back(connection: &Connection) -> rusqlite::Result<()> {
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
-    // Free pages are used again; only many of them are given back.
+    // SQLite reuses free pages; only a large number of them is returned.
     if free < 4 * PAGES_MAX {
         return Ok(());
     }
-    // The pragma does its work while it is stepped.
+    // The pragma works while its rows are stepped through.
     let mut statement =
         connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_MAX})"))?;
     let mut rows = statement.query([])?;

@@ -1,4 +1,4 @@
-//! Sums of records by minute and by hour: of all, by unit, by peer network, by service, and by the three together.
+//! Sums of records by minute and hour: overall, by unit, by peer network, by service, and by the combination of the three.
 
 use crate::sketch::Sketch;
 use record::{CloseReason, ConnectionRole, RecordKind, SocketRecord, SocketState};
@@ -9,13 +9,13 @@ use std::net::IpAddr;
 pub(crate) const MINUTE_NS: i64 = 60_000_000_000;
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// Spans whose keys are remembered, in each table: the one that fills, and those that rows of a late batch may fall into.
+/// Spans whose keys are kept in memory, for each table: the current one, and those that rows of a late batch may belong to.
 const SPANS_KEPT: usize = 4;
 
-/// What stands for all keys that a span has no room for.
+/// The name that replaces all keys beyond a span's limit.
 const OTHER: &str = "other";
 
-/// By what records are added up.
+/// The grouping of a sum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Dimension {
     All,
@@ -39,7 +39,7 @@ impl Dimension {
         }
     }
 
-    /// The part of a key that this dimension has.
+    /// The part of a key that this dimension uses.
     fn of(self, path: &Key) -> Key {
         match self {
             Dimension::All => Key::default(),
@@ -50,21 +50,21 @@ impl Dimension {
         }
     }
 
-    /// The key of all keys that found no room.
+    /// The key that replaces all keys beyond the limit.
     fn other(self) -> Key {
         let other = Key { unit: OTHER.into(), service: 0, peer: OTHER.into() };
         self.of(&other)
     }
 }
 
-/// What records have in common that are added up.
+/// The key of a sum.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 struct Key {
-    /// The systemd unit, or else container, pod or cgroup; empty if none is known.
+    /// The systemd unit, otherwise the container, pod or cgroup; empty if none is known.
     unit: Box<str>,
-    /// The port of the side that accepted; 0 for none, and for what found no room.
+    /// The port of the side that accepted; 0 if unknown, and for keys beyond the limit.
     service: u16,
-    /// The peer's network of 24 bits (IPv4) or 48 (IPv6).
+    /// The peer's network: /24 for IPv4, /48 for IPv6.
     peer: Box<str>,
 }
 
@@ -79,7 +79,7 @@ struct Sums {
 /// The sums of one batch.
 #[derive(Default)]
 pub(crate) struct Rollup {
-    /// By minute and path.
+    /// Keyed by minute and path.
     sums: HashMap<(i64, Key), Sums>,
 }
 
@@ -93,7 +93,7 @@ impl Rollup {
         self.sums.entry((minute, path_of(record))).or_default().add(record);
     }
 
-    /// Adds the sums to those of the tables.
+    /// Adds the sums to the rows of the tables.
     pub(crate) fn write(
         &self,
         connection: &Connection,
@@ -142,7 +142,7 @@ impl Sums {
         ];
         self.add_numbers(&added);
 
-        // 0 is a connection that has no sample yet.
+        // The value is 0 until the connection has a sample.
         if let Some(rtt_us) = record.rtt_us.filter(|rtt_us| *rtt_us > 0) {
             self.rtt.add(rtt_us.into());
             self.rttvar.add(record.rttvar_us.unwrap_or_default().into());
@@ -190,7 +190,7 @@ impl Sums {
     }
 }
 
-/// Adds a row to the one of its key.
+/// Inserts a row, or adds to the row with the same key.
 fn upsert(table: &str) -> String {
     format!(
             "INSERT INTO {table} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
@@ -211,16 +211,16 @@ fn path_of(record: &SocketRecord<'_>) -> Key {
     let service = match record.role {
         Some(ConnectionRole::ACCEPTOR) => src,
         Some(ConnectionRole::OPENER) => dst,
-        // The port that is served is nearly always the smaller one.
+        // The served port is nearly always the lower one.
         _ => src.min(dst),
     };
     let peer = record.dst_address.map(network_of).unwrap_or_default();
     Key { unit: unit.unwrap_or_default().into(), service, peer: peer.into() }
 }
 
-/// The network of an address, as it is written.
+/// The network of an address, as text.
 fn network_of(address: IpAddr) -> String {
-    // A socket of IPv6 may talk IPv4.
+    // An IPv6 socket may have an IPv4 peer.
     match address.to_canonical() {
         IpAddr::V4(v4) => {
             let [a, b, c, _] = v4.octets();
@@ -233,9 +233,9 @@ fn network_of(address: IpAddr) -> String {
     }
 }
 
-/// Keys that have rows of their own, so that strangers cannot make any number of them.
+/// The keys that have rows of their own, up to a limit, so that strangers cannot create rows without end.
 pub(crate) struct Admitted {
-    /// Keys of a dimension that a span has room for, in each table.
+    /// Most keys of a dimension in one span of a table.
     keys_max: usize,
     spans: BTreeMap<(&'static str, Dimension, i64), HashSet<Key>>,
 }
@@ -245,7 +245,7 @@ impl Admitted {
         Admitted { keys_max, spans: BTreeMap::new() }
     }
 
-    /// Puts the keys that find no room under one, those with the most records first.
+    /// Merges the keys beyond the limit into one; keys with the most records are admitted first.
     fn bound(
         &mut self,
         (table, dimension): (&'static str, Dimension),

@@ -1,4 +1,5 @@
-//! Raw rows, wherever they are: batch after batch, only the columns that are asked for, and only from where they can be.
+//! Scans raw rows in segments and files, in batches. Reads only the columns that a statement uses, and skips what its bounds
+//! rule out.
 
 mod file;
 mod hot;
@@ -18,15 +19,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The number of a row: its segment, and its place there.
+/// The number of a row: its segment and its position in it.
 fn number_of(segment: i64, place: i64) -> i64 {
     segment << 32 | place
 }
 
-/// Rows that are looked at together.
+/// Rows per batch.
 const BATCH_ROWS: usize = 4_096;
 
-/// Which rows are asked for, as far as segments, row groups and rows can be left out by it.
+/// The bounds of a statement that can rule out segments, row groups and rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) first_unix_ns: i64,
@@ -56,7 +57,7 @@ impl Bounds {
     }
 }
 
-/// The raw rows of a store, as a reader sees them. One snapshot is shared by all scans of a statement.
+/// The raw rows of a store, for readers. All scans of a statement share one snapshot.
 pub(crate) struct Source {
     folder: PathBuf,
     connection: Mutex<Connection>,
@@ -88,7 +89,7 @@ impl Source {
 
     /// Ends the snapshot.
     pub(crate) fn end(&self) {
-        // There is nothing to lose: it has only read.
+        // A failure loses nothing, since the transaction only read.
         let _ = self.lock().execute_batch("COMMIT");
     }
 
@@ -114,13 +115,13 @@ impl Source {
     }
 }
 
-/// A run through raw rows.
+/// A scan of raw rows.
 pub(crate) struct Scan {
     source: Arc<Source>,
     segments: VecDeque<Segment>,
     part: Option<Part>,
     bounds: Bounds,
-    /// Columns of `sockets` that are read.
+    /// The columns of `sockets` that are read.
     used: Vec<usize>,
 }
 
@@ -129,17 +130,17 @@ enum Part {
     File(Box<FilePart>),
 }
 
-/// Some rows, and of them those that are within the bounds.
+/// Some rows, and which of them are within the bounds.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// For each column of `sockets`; empty for those that are not read.
+    /// One entry for each column of `sockets`; empty if the column is not read.
     pub(crate) columns: Vec<Values>,
-    /// Rows that count, each with a number that no other row has, the same in every scan of a statement.
+    /// The rows within the bounds, each with a unique number that is the same in every scan of a statement.
     pub(crate) chosen: Vec<(u32, i64)>,
 }
 
 impl Scan {
-    /// Begins one over the current snapshot. `used`: the columns that the statement reads.
+    /// Begins a scan of the current snapshot. `used` lists the columns that the statement reads.
     pub(crate) fn new(source: &Arc<Source>, bounds: Bounds, mut used: Vec<usize>) -> Scan {
         if !bounds.is_all() {
             used.extend([TIME_COLUMN, COOKIE_COLUMN]);
@@ -157,7 +158,7 @@ impl Scan {
         }
     }
 
-    /// Reads the next batch that has rows. Returns whether there was one.
+    /// Reads the next batch with any rows. Returns whether there was one.
     pub(crate) fn next(&mut self, batch: &mut Batch) -> Result<bool, Error> {
         batch.columns.resize_with(socket_columns().len(), Values::default);
         loop {

@@ -1,4 +1,4 @@
-//! The database: how it is opened, its version, its tables.
+//! The database: how it is opened, its version, and its tables.
 
 use crate::error::{Error, file, sqlite};
 use crate::tables;
@@ -8,16 +8,16 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The version of the tables. A store of another one is not touched, unless this Weir knows how to bring it here.
+/// The version of the tables. A store with another version is left alone, unless this Weir can migrate it.
 pub const SCHEMA_VERSION: i64 = 1;
 
-/// What tells a store from other databases ("weir").
+/// The application id that tells a store from other databases ("weir").
 const APPLICATION_ID: i64 = 0x7765_6972;
 
-/// How long one waits for the other: a writer for a reader's checkpoint, a reader for recovery after a crash.
+/// How long a writer waits for a reader's checkpoint, or a reader for recovery after a crash.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// The owner writes, the group reads: rows name processes, addresses and users.
+/// The owner may write and the group read: rows name processes, addresses and users.
 const FOLDER_MODE: u32 = 0o750;
 
 const FILE_MODE: u32 = 0o640;
@@ -27,12 +27,12 @@ pub(crate) fn database(folder: &Path) -> PathBuf {
     folder.join("history.sqlite")
 }
 
-/// Where sealed segments lie.
+/// The folder of sealed segments.
 pub(crate) fn raw(folder: &Path) -> PathBuf {
     folder.join("raw")
 }
 
-/// Makes the folder if it is not there, and sees to it that no other process writes to the store while the file is open.
+/// Creates the folder if it is missing, and keeps other processes from writing to the store while the returned file is open.
 pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     let raw = raw(folder);
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&raw).map_err(file(&raw))?;
@@ -45,7 +45,7 @@ pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     }
 }
 
-/// Opens the store for the one writer that it has.
+/// Opens the store for its only writer.
 pub(crate) fn open_writer(folder: &Path) -> Result<Connection, Error> {
     let path = database(folder);
     // SQLite gives its log the permissions of the database.
@@ -85,7 +85,8 @@ pub(crate) fn open_reader(folder: &Path) -> Result<Connection, Error> {
     connection.busy_timeout(BUSY_WAIT).map_err(sqlite(context))?;
     match check_version(&connection, &path) {
         Ok(()) => Ok(connection),
-        // Readers of a log share an index beside it, which this one may not make. Where no log is, nothing is written either.
+        // Readers of a write-ahead log share an index next to it, which this process may not create. Without a log, no writer is
+        // active.
         Err(Error::Sqlite { source, .. }) if needs_index(&source, folder) => {
             let connection =
                 Connection::open_with_flags(unchanging(&path), flags | OpenFlags::SQLITE_OPEN_URI);
@@ -102,7 +103,7 @@ fn needs_index(error: &rusqlite::Error, folder: &Path) -> bool {
         && !folder.join("history.sqlite-wal").exists()
 }
 
-/// The address of a file that nobody changes.
+/// The URI of a file that does not change.
 fn unchanging(path: &Path) -> String {
     let path = path.to_string_lossy();
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
@@ -127,11 +128,11 @@ fn check_version(connection: &Connection, path: &Path) -> Result<(), Error> {
 }
 
 fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
-    // Both stand in the file, and are settled before its first table.
+    // Both are stored in the file, and must be set before its first table exists.
     connection.pragma_update(None, "page_size", 8_192)?;
     connection.pragma_update(None, "auto_vacuum", "incremental")?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-    // A crash of the process loses nothing; one of the host may lose the last transactions, never consistency.
+    // A crash of the process loses nothing; a crash of the host may lose the last transactions, but not consistency.
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.pragma_update(None, "journal_size_limit", 32 << 20)?;
@@ -148,7 +149,7 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// The tables whose columns are not those of records.
+/// The tables whose columns do not come from records.
 const FIXED: &str = "
 CREATE TABLE IF NOT EXISTS segments (
     id INTEGER PRIMARY KEY,

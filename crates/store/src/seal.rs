@@ -12,10 +12,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-/// The owner writes, the group reads: rows name processes, addresses and users.
+/// The owner may write and the group read: rows name processes, addresses and users.
 const FILE_MODE: u32 = 0o640;
 
-/// A file that has the rows of a segment.
+/// A file with the rows of a segment.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) id: i64,
@@ -23,13 +23,13 @@ pub(crate) struct Sealed {
     pub(crate) bytes: u64,
 }
 
-/// A segment that is being sealed.
+/// A sealing in progress.
 pub(crate) struct Sealing {
     thread: JoinHandle<Result<Sealed, Error>>,
 }
 
 impl Sealing {
-    /// Starts it on a thread of low priority.
+    /// Starts on a thread of low priority.
     pub(crate) fn start(folder: &Path, segment: &Segment) -> Result<Sealing, Error> {
         let (folder, segment) = (folder.to_owned(), segment.clone());
         let work = move || {
@@ -45,15 +45,15 @@ impl Sealing {
         self.thread.is_finished()
     }
 
-    /// What came of it. Waits for its end.
+    /// Waits for its end, and returns the result.
     pub(crate) fn finish(self) -> Result<Sealed, Error> {
-        // A panic has said so on standard error; the segment stays hot.
+        // The panic was printed to standard error; the segment stays hot.
         let panicked = |_| Err(Error::Refused("the thread that seals panicked".to_owned()));
         self.thread.join().unwrap_or_else(panicked)
     }
 }
 
-/// Writes the file of a segment. Until the database names it, it is nobody's.
+/// Writes the file of a segment. It is not part of the store until the database names it.
 pub(crate) fn seal(folder: &Path, segment: &Segment) -> Result<Sealed, Error> {
     let name = format!("{}-{:08}.parquet", segment.first_unix_ns, segment.id);
     let raw = schema::raw(folder);
@@ -62,7 +62,7 @@ pub(crate) fn seal(folder: &Path, segment: &Segment) -> Result<Sealed, Error> {
 
     let beside = raw.join(format!(".{name}.tmp"));
     if let Err(error) = write_synced(&beside, &bytes) {
-        // It takes space that may be what is missing.
+        // The file takes up space, which may be what ran out.
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
@@ -82,7 +82,7 @@ fn encode(folder: &Path, segment: &Segment, path: &Path) -> Result<Vec<u8>, Erro
     for (_, _, rowid) in rows {
         let pushed = statement.query_row([rowid], |row| {
             let message = row.get_ref(0)?.as_blob()?;
-            // What was inserted could be read.
+            // Only readable messages were inserted.
             Ok(writer.push(message).is_ok())
         });
         if pushed.map_err(sqlite("cannot read a segment"))? {
@@ -92,7 +92,7 @@ fn encode(folder: &Path, segment: &Segment, path: &Path) -> Result<Vec<u8>, Erro
     writer.finish().map_err(parquet)
 }
 
-/// Connection, time and row number of each row.
+/// Cookie, time and row number of each row, in that order.
 fn in_order(connection: &Connection, segment: &Segment) -> rusqlite::Result<Vec<(i64, i64, i64)>> {
     let select = format!("SELECT cookie, time_unix_ns, rowid FROM {}", Segment::table(segment.id));
     let mut statement = connection.prepare(&select)?;
@@ -113,7 +113,7 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     opened.write_all(bytes).and_then(|()| opened.sync_all()).map_err(file(path))
 }
 
-/// Removes files that the database does not name: of a sealing that a crash cut off, and of segments that were dropped.
+/// Removes files that the database does not name: from a sealing that a crash interrupted, and of dropped segments.
 pub(crate) fn remove_strays(folder: &Path, segments: &[Segment]) -> Result<u64, Error> {
     let raw = schema::raw(folder);
     let mut removed = 0;
@@ -129,7 +129,7 @@ pub(crate) fn remove_strays(folder: &Path, segments: &[Segment]) -> Result<u64, 
     Ok(removed)
 }
 
-/// Whether it is a name that is given here.
+/// Whether a file's name has the form that sealing uses.
 fn is_own(name: &str) -> bool {
     let whole = name.strip_prefix('.').and_then(|name| name.strip_suffix(".tmp")).unwrap_or(name);
     let parts = whole.strip_suffix(".parquet").and_then(|name| name.split_once('-'));

@@ -1,16 +1,16 @@
-//! Mergeable sketches of round-trip times: how many values were in each of 8 buckets per octave.
+//! Mergeable sketches of round-trip times: counts in buckets, 8 per octave.
 //!
-//! As a blob, a sketch is its buckets that are not empty, in rising order: for each, a varint of how far it is from the one before,
-//! and a varint of its count. A quantile is the middle of its bucket, so at most 6.25 % away from the exact one.
+//! As a blob, a sketch is its non-empty buckets in ascending order: for each, a varint of the distance from the previous one,
+//! and a varint of its count. A quantile is the middle of its bucket, so it is within 6.25 % of the exact value.
 
-/// Buckets that share their leading bit.
+/// Bits per octave: log2 of the number of buckets that share their leading bit.
 const PER_OCTAVE_BITS: u32 = 3;
 const PER_OCTAVE: u64 = 1 << PER_OCTAVE_BITS;
 
-/// How many values were in each bucket.
+/// A histogram of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sketch {
-    /// Buckets and their counts, in rising order, none of them 0.
+    /// Buckets and their counts, in ascending order, none of them 0.
     buckets: Vec<(u32, u64)>,
 }
 
@@ -24,7 +24,7 @@ impl Sketch {
         }
     }
 
-    /// Adds all values of another one.
+    /// Adds all values of another sketch.
     pub fn merge(&mut self, other: &Sketch) {
         for &(bucket, count) in &other.buckets {
             match self.buckets.binary_search_by_key(&bucket, |one| one.0) {
@@ -34,19 +34,19 @@ impl Sketch {
         }
     }
 
-    /// How many values it has.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, one| sum.saturating_add(one.1))
     }
 
-    /// How many values are from `low` up to below `high`; both are rounded down to the beginning of their bucket.
+    /// The number of values from `low` to below `high`; both are rounded down to the start of their bucket.
     pub fn count_between(&self, low: u64, high: u64) -> u64 {
         let range = bucket_of(low)..bucket_of(high);
         let inside = self.buckets.iter().filter(|one| range.contains(&one.0));
         inside.fold(0, |sum, one| sum.saturating_add(one.1))
     }
 
-    /// The value below which the share `quantile` (0 to 1) of all values lies; `None` without a value.
+    /// The value below which the share `quantile` (0 to 1) of all values lies; `None` without any value.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let count = self.count();
         let rank = (quantile.clamp(0.0, 1.0) * count as f64).ceil().max(1.0) as u64;
@@ -60,7 +60,7 @@ impl Sketch {
         Some(low as f64 + (width - 1) as f64 / 2.0)
     }
 
-    /// The form in which it is kept.
+    /// The stored form.
     pub fn to_blob(&self) -> Vec<u8> {
         let mut blob = Vec::with_capacity(self.buckets.len() * 3);
         let mut before = 0;
@@ -72,7 +72,7 @@ impl Sketch {
         blob
     }
 
-    /// Reads what [`to_blob`](Self::to_blob) made; `None` if it is something else.
+    /// Reads the output of [`to_blob`](Self::to_blob); `None` if it is malformed.
     pub fn from_blob(mut blob: &[u8]) -> Option<Sketch> {
         let (mut buckets, mut bucket) = (Vec::new(), 0_u32);
         while !blob.is_empty() {
@@ -88,7 +88,7 @@ impl Sketch {
     }
 }
 
-/// The bucket of the largest number.
+/// The bucket of the largest value.
 const BUCKET_MAX: u32 = (u64::BITS - PER_OCTAVE_BITS) * PER_OCTAVE as u32 + PER_OCTAVE as u32 - 1;
 
 fn bucket_of(value: u64) -> u32 {
@@ -109,7 +109,7 @@ fn low_of(bucket: u32) -> u64 {
     }
 }
 
-/// How many values fall into a bucket.
+/// The number of values in a bucket's range.
 fn width_of(bucket: u32) -> u64 {
     1 << (bucket / PER_OCTAVE as u32).saturating_sub(1)
 }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn quantiles_are_within_a_sixteenth_of_the_exact_ones() {
         for seed in 0..20 {
-            // From 8 µs to 8 s, as many in each octave.
+            // From 8 µs to 8 s, equally many in each octave.
             let mut values: Vec<u64> = numbers(seed)
                 .map(|number| (8.0 * (number as f64 / u64::MAX as f64 * 20.0).exp2()) as u64)
                 .take(1_000)

@@ -3,7 +3,7 @@
 use record::{Field, SocketRecord};
 use std::sync::LazyLock;
 
-/// At most 62: SQLite says of each of the first 63 columns whether a statement uses it, and nothing of those beyond.
+/// At most 62: SQLite reports for each of the first 63 columns whether a statement uses it, but not beyond.
 const NAMES: &[&str] = &[
     "time_unix_ns",
     "cookie",
@@ -69,11 +69,11 @@ const NAMES: &[&str] = &[
     "delivered_segments",
 ];
 
-/// Where the two columns stand by which rows are found without reading all of them.
+/// The positions of the two columns that bounds can use to skip rows.
 pub(crate) const TIME_COLUMN: usize = 0;
 pub(crate) const COOKIE_COLUMN: usize = 1;
 
-/// The fields of records that are columns of `sockets`, in their order. A Parquet file has all fields.
+/// The fields of records that are columns of `sockets`, in order. A Parquet file has all fields.
 pub fn socket_columns() -> &'static [&'static Field] {
     static COLUMNS: LazyLock<Vec<&'static Field>> = LazyLock::new(|| fields(NAMES));
     &COLUMNS

@@ -1,7 +1,7 @@
-//! The SQL table `sockets`: raw rows, wherever they are, as a virtual table of SQLite.
+//! The SQL table `sockets`: all raw rows, as a virtual table of SQLite.
 //!
-//! SQLite says which columns a statement uses and which bounds it has; the bounds leave out segments, row groups and rows, and SQLite
-//! checks every row again.
+//! SQLite reports the columns that a statement uses and its bounds. The bounds rule out segments, row groups and rows, and
+//! SQLite then checks every remaining row.
 
 #![expect(
     unsafe_code,
@@ -23,13 +23,13 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_int};
 use std::sync::Arc;
 
-/// Adds the table to a connection.
+/// Registers the table on a connection.
 pub(crate) fn register(connection: &Connection, source: &Arc<Source>) -> Result<()> {
     const SOCKETS: &Module<'static, SocketsTable> = &Module::eponymous_only_module();
     connection.create_module(c"sockets", SOCKETS, Some(Arc::clone(source)))
 }
 
-/// The table. Its first part is SQLite's.
+/// The table. SQLite owns its first field.
 #[repr(C)]
 struct SocketsTable {
     base: sqlite3_vtab,
@@ -110,7 +110,7 @@ impl CreateVTab<'_> for SocketsTable {
     const KIND: VTabKind = VTabKind::EponymousOnly;
 }
 
-/// A bound of a statement that rows can be left out by.
+/// A bound of a statement that can rule out rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BoundKind {
     Cookie,
@@ -144,7 +144,7 @@ impl BoundKind {
         }
     }
 
-    /// What stands for it in a plan: none of these is a hexadecimal digit.
+    /// Its letter in a plan; no letter is a hexadecimal digit.
     fn letter(self) -> char {
         match self {
             BoundKind::Cookie => 'k',
@@ -175,14 +175,14 @@ impl BoundKind {
     }
 }
 
-/// A run through the table. Its first part is SQLite's.
+/// A scan of the table. SQLite owns its first field.
 #[repr(C)]
 struct SocketsCursor {
     base: sqlite3_vtab_cursor,
     source: Arc<Source>,
     scan: Option<Scan>,
     batch: Batch,
-    /// Place among the chosen rows of the batch.
+    /// Position among the chosen rows of the batch.
     at: usize,
     is_at_end: bool,
 }
@@ -239,12 +239,12 @@ unsafe impl VTabCursor for SocketsCursor {
     }
 
     fn rowid(&self) -> Result<i64> {
-        // With OR, SQLite goes through the table more than once, and tells rows that it had by this.
+        // With OR, SQLite scans the table more than once, and recognizes rows it has seen by this number.
         Ok(self.batch.chosen.get(self.at).map_or(0, |(_, number)| *number))
     }
 }
 
-/// A value where it lies.
+/// A value bound without a copy.
 struct Given<'v>(ValueRef<'v>);
 
 impl ToSql for Given<'_> {

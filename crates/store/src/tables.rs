@@ -1,4 +1,4 @@
-//! Tables whose rows are records as they come, a column for each field.
+//! Tables whose rows are records as they arrive, with a column for each field.
 
 use crate::sockets::fields;
 use record::{Cell, CellReader, Field, Kind, RowKind};
@@ -6,7 +6,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql};
 use std::fmt::Write;
 
-/// What of a closing record is in `closes`. All of it is in `sockets`.
+/// The fields of a closing record in `closes`. All fields are in `sockets`.
 const CLOSE_NAMES: &[&str] = &[
     "time_unix_ns",
     "cookie",
@@ -38,26 +38,26 @@ const CLOSE_NAMES: &[&str] = &[
     "sndbuf_limited_us",
 ];
 
-/// A table of SQLite with the rows of one kind.
+/// An SQLite table for rows of one kind.
 pub(crate) struct Rows {
     pub(crate) name: &'static str,
     fields: Vec<&'static Field>,
     reader: CellReader,
     insert: String,
-    /// The row that is being inserted.
+    /// The values of the row being inserted.
     values: Vec<Value>,
 }
 
-/// Names of all of them: they have a column `time_unix_ns`, by which they are pruned.
+/// Names of all these tables. Each has a column `time_unix_ns`, by which it is pruned.
 pub(crate) const NAMES: [&str; 6] =
     ["closes", "polls", "datagrams", "flows", "counters", "flow_totals"];
 
-/// What makes them.
+/// The statements that create the tables.
 pub(crate) fn definitions() -> Vec<String> {
     Rows::all().iter().map(Rows::definition).chain([rollup("minute"), rollup("hour")]).collect()
 }
 
-/// The table of sums of a time: `sockets_minute`, `sockets_hour`.
+/// A table of sums: `sockets_minute` or `sockets_hour`.
 fn rollup(span: &str) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS sockets_{span} (
@@ -123,7 +123,7 @@ impl Rows {
         text + &format!("); CREATE INDEX IF NOT EXISTS {name}_time ON {name} (time_unix_ns)")
     }
 
-    /// Inserts a row. Returns whether the message is one of this table.
+    /// Inserts a row. Returns whether the message is valid for this table.
     pub(crate) fn insert(
         &mut self,
         connection: &Connection,
@@ -146,7 +146,7 @@ impl Rows {
     }
 }
 
-/// A value that is bound where it lies.
+/// A value bound without a copy.
 struct Borrowed<'v>(&'v Value);
 
 impl ToSql for Borrowed<'_> {
@@ -155,7 +155,7 @@ impl ToSql for Borrowed<'_> {
     }
 }
 
-/// What a field is in SQL.
+/// The SQL type of a field.
 pub(crate) fn sql_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Bool | Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 | Kind::Fixed64 => "INTEGER",
@@ -170,7 +170,7 @@ fn value_of(kind: Kind, cell: &Cell<'_>) -> Value {
             let word = u8::try_from(*number).ok().and_then(|number| words.word(number));
             Value::Text(word.map_or_else(|| number.to_string(), str::to_owned))
         }
-        // From 2^63 on, which no field of today has, a number keeps its bits, as in Parquet.
+        // No field has values of 2^63 or more; such a number would keep its bits, as in Parquet.
         (_, Cell::Number(number)) => Value::Integer(*number as i64),
         (Kind::Bytes | Kind::Data, Cell::Bytes(bytes)) => Value::Blob(bytes.to_vec()),
         (_, cell) => {

@@ -1,4 +1,4 @@
-//! The one writer of a store.
+//! The only writer of a store.
 
 use crate::catalog::{self, Segment};
 use crate::error::{Error, sqlite};
@@ -16,35 +16,35 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Rows and bytes after which a segment is sealed, however young it is: they bound what sealing takes.
+/// Rows and bytes at which a segment is sealed at any age; they bound the cost of sealing.
 const SEGMENT_ROWS_MAX: i64 = 300_000;
 const SEGMENT_BYTES_MAX: i64 = 96 << 20;
 
-/// Time between two steps of what is done besides inserting.
+/// Time between two steps of background work.
 const STEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pause after a failed sealing.
 const SEAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// What a store is opened with.
+/// The options of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Made if it is not there. It is this store's alone.
+    /// Created if it is missing. Belongs to this store alone.
     pub folder: PathBuf,
-    /// What is older goes.
+    /// Older data is removed.
     pub keep_age: Option<Duration>,
-    /// While the store is larger, the oldest goes: raw rows first.
+    /// While the store is larger, the oldest data is removed, raw rows first.
     pub keep_bytes: Option<u64>,
     /// Raw rows become a Parquet file after this time.
     pub segment_age: Duration,
-    /// Units, peer networks, services and paths that have rows of their own in each minute and each hour.
+    /// Most units, peer networks, services and paths, each, with rows of their own in a minute or an hour.
     pub keys_max: usize,
 }
 
-/// What became of a batch.
+/// The result of inserting a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
-    /// Places of the rows that could not be read.
+    /// Indices of the rows that could not be read.
     pub unreadable: Vec<usize>,
 }
 
@@ -62,27 +62,27 @@ pub enum Stepped {
 pub struct Figures {
     /// Database and files.
     pub bytes: u64,
-    /// Files that were removed because of age or size.
+    /// Files removed because of age or size.
     pub files_removed: u64,
-    /// Files that a crash had left.
+    /// Files left by a crash and removed.
     pub strays_removed: u64,
 }
 
-/// Takes rows into a store.
+/// Inserts rows into a store.
 pub struct Writer {
     connection: Connection,
     options: Options,
     tables: Tables,
     admitted: Admitted,
-    /// The segment that takes rows, and when it began.
+    /// The segment that takes rows, and its start time.
     open: Option<(Segment, Instant)>,
-    /// Those that are full, and the one that is being sealed.
+    /// Full segments, and the one that is being sealed.
     full: VecDeque<Segment>,
     sealing: Option<Sealing>,
     seal_due: Instant,
     step_due: Instant,
     figures: Figures,
-    /// Held for as long as the store is open.
+    /// Held while the store is open.
     _lock: File,
 }
 
@@ -92,10 +92,10 @@ struct Tables {
 }
 
 impl Writer {
-    /// Opens a store, and makes it if there is none. What a crash left behind is put in order.
+    /// Opens a store, and creates it if there is none. Cleans up after a crash.
     ///
     /// # Errors
-    /// The folder cannot be used, or a newer Weir wrote there.
+    /// The folder cannot be used, or a newer Weir wrote to it.
     pub fn open(options: Options) -> Result<Writer, Error> {
         let lock = schema::lock(&options.folder)?;
         let connection = schema::open_writer(&options.folder)?;
@@ -121,10 +121,10 @@ impl Writer {
         })
     }
 
-    /// Takes a batch: all of it, or on an error nothing. A row is a protobuf message.
+    /// Inserts a batch: all of it, or nothing on an error. A row is a protobuf message.
     ///
     /// # Errors
-    /// The disk, mostly. The batch may be given again.
+    /// Usually the disk. The batch may be inserted again.
     pub fn insert<'r>(
         &mut self,
         rows: impl Iterator<Item = (RowKind, &'r [u8])>,
@@ -149,10 +149,10 @@ impl Writer {
         Ok(inserted)
     }
 
-    /// Writes down what each hop of the ledger has more than at the last time.
+    /// Stores the increase of each hop of the ledger since the last call.
     ///
     /// # Errors
-    /// The disk, mostly; then the next one has it.
+    /// Usually the disk; the next call then includes the increase.
     pub fn record_ledger(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let mut work = || {
             let transaction = self.connection.transaction()?;
@@ -162,7 +162,7 @@ impl Writer {
         work().map_err(sqlite("cannot write the ledger to the store"))
     }
 
-    /// Does a step of what is due: sealing, and the removal of what is old. To be called often; most calls do nothing.
+    /// Does one step of the work that is due: sealing, and removing old data. Call it often; most calls do nothing.
     ///
     /// # Errors
     /// The disk, mostly. It is tried again.
@@ -190,15 +190,15 @@ impl Writer {
         Ok(if self.seal_due > Instant::now() { Stepped::NotDue } else { Stepped::Done })
     }
 
-    /// What it counts and measures.
+    /// The current counters and sizes.
     pub fn figures(&self) -> Figures {
         self.figures
     }
 
-    /// Seals everything that is there, and waits for it.
+    /// Seals all segments, and waits for the end.
     ///
     /// # Errors
-    /// The disk, mostly; what is not sealed stays as it is.
+    /// Usually the disk; segments that are not sealed stay as they are.
     pub fn seal_all(&mut self) -> Result<(), Error> {
         self.full.extend(self.open.take().map(|(segment, _)| segment));
         self.seal_due = Instant::now();
@@ -245,7 +245,7 @@ impl Writer {
     }
 }
 
-/// A segment is a small part of what the store may be.
+/// A segment is at most an eighth of the store's size limit.
 fn bytes_max(options: &Options) -> i64 {
     let part = options.keep_bytes.map_or(u64::MAX, |keep_bytes| keep_bytes / 8);
     i64::try_from(part).map_or(SEGMENT_BYTES_MAX, |part| part.min(SEGMENT_BYTES_MAX))
@@ -253,7 +253,7 @@ fn bytes_max(options: &Options) -> i64 {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // It works in a folder that another writer may open next.
+        // The thread works in a folder that another writer may open next.
         if let Some(sealing) = self.sealing.take() {
             let _ = sealing.finish();
         }

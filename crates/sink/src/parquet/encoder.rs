@@ -1,4 +1,4 @@
-//! Batches that are Parquet files.
+//! Encodes batches as Parquet files.
 
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Form, Pushed};
@@ -8,10 +8,10 @@ use columns::Table;
 use columns::{GROUP_MEMORY_MAX_BYTES, TableWriter};
 use ledger::Reason;
 
-/// What a column takes on its way from values to compressed pages: its values as Parquet has them, a dictionary, a page.
+/// Most memory of a column while it becomes compressed pages: its values as Parquet types, a dictionary, and a page.
 const COLUMN_MAX_BYTES: usize = 8 << 20;
 
-/// A file of each table, with these fields of sockets.
+/// One file for each table, with these fields of sockets.
 pub(crate) fn form(fields: &FieldSet) -> Form {
     let encoder = |kind| {
         let table = match kind {
@@ -63,8 +63,8 @@ impl BatchEncoder for ParquetEncoder {
     }
 }
 
-/// Without a disk behind it, a file cannot fail to be written but by a fault of the library or ours. The sink survives that: it counts
-/// the rows as lost to a panic, and makes a new encoder.
+/// In memory, writing a file fails only because of a bug in the library or in ours. The sink survives that: it counts the rows
+/// as lost to a panic, and creates a new encoder.
 fn in_memory<T>(written: Result<T, ParquetError>) -> T {
     written.expect("a Parquet file in memory can be written")
 }

@@ -1,7 +1,7 @@
-//! A destination that is a folder of Parquet files: a batch is a file.
+//! A destination that writes Parquet files to a folder; a batch is a file.
 //!
-//! A file has its name only once it is whole and on disk: it is written under another name beside it, synced, renamed, and then the
-//! folder is synced. What a life that ended meanwhile has left is removed at the next start.
+//! A file gets its name only once it is complete and on disk: it is written under another name in the same folder, synced and
+//! renamed, and then the folder is synced. Unfinished files of an earlier run are removed at the next start.
 
 use super::encoder::form;
 use super::keep::Keeper;
@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use sys::Errno;
 
-/// The owner writes, the group reads: records name processes, addresses and users.
+/// The owner may write and the group read: records name processes, addresses and users.
 const FILE_MODE: u32 = 0o640;
 const FOLDER_MODE: u32 = 0o750;
 
-/// Where files go, and how long they stay.
+/// Where files go, and how long they are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderOptions {
-    /// Made if it is not there.
+    /// Created if it is missing.
     pub folder: PathBuf,
-    /// Stands in the names of the files, so that hosts can share a folder.
+    /// Part of the files' names, so that hosts can share a folder.
     pub host: String,
     /// Files whose oldest row is older are removed.
     pub keep_age: Option<Duration>,
@@ -48,7 +48,7 @@ struct Folder {
     last_errno: Errno,
 }
 
-/// Why a file is not there.
+/// Why a file could not be written.
 struct Problem {
     path: PathBuf,
     error: io::Error,
@@ -83,12 +83,12 @@ impl Folder {
         make_folders(&folder)?;
 
         if let Err(error) = write_synced(&beside, &batch.encoded.bytes) {
-            // It takes space that may be what is missing.
+            // The file takes up space, which may be what ran out.
             let _ = fs::remove_file(&beside);
             return Err(problem(&beside, Sent::No)(error));
         }
         fs::rename(&beside, &path).map_err(problem(&path, Sent::No))?;
-        // Until then a power cut may take the name away again.
+        // Until the folder is synced, a power failure may undo the rename.
         sync_folder(&folder).map_err(problem(&folder, Sent::Maybe))
     }
 
@@ -111,7 +111,7 @@ impl Folder {
 
 impl Destination for Folder {
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
-        // What an earlier life left goes first: it may hold the space that is needed.
+        // Remove leftovers of an earlier run first: they may hold the space that is needed.
         self.keeper.look_at_start();
         let fate = match self.write(&attempt.batch) {
             Ok(()) => {
@@ -144,7 +144,7 @@ impl Destination for Folder {
     }
 
     fn is_idempotent(&self) -> bool {
-        // The same rows have the same name.
+        // The same rows get the same name.
         true
     }
 
@@ -169,13 +169,13 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // A new file: neither a symbolic link nor anything else that stands there is followed.
+    // A new file: a symbolic link or any other file of that name is not followed.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Makes a folder and those above it, and sees to it that they stay.
+/// Creates a folder and its parents, and syncs them to disk.
 fn make_folders(folder: &Path) -> Result<(), Problem> {
     if folder.is_dir() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Which files stay: leftovers, and files that are too old or too many, are removed. Files of others are not touched.
+//! Retention: removes leftovers, and files that are too old or too many. Files of others are not touched.
 
 use super::folder::FolderOptions;
 use super::name::Names;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use text::Civil;
 
-/// How often files are looked for that have become too old.
+/// Time between two searches for files that are too old.
 const AGE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Files removed at one look, so that the sink's thread comes back.
+/// Most files removed in one call, so that the sink's thread returns soon.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// Keeps a folder at its size and age.
+/// Keeps a folder within its size and age.
 pub(super) struct Keeper {
     folder: PathBuf,
     names: Names,
@@ -21,7 +21,7 @@ pub(super) struct Keeper {
     keep_bytes: Option<u64>,
     is_looked_at: bool,
     aged_at: Option<Instant>,
-    /// All own files together.
+    /// Total size of our own files.
     pub(super) bytes: u64,
     pub(super) removed: u64,
     pub(super) leftovers_removed: u64,
@@ -42,7 +42,7 @@ impl Keeper {
         }
     }
 
-    /// At the first call, adds up what is there and removes what an earlier life did not finish.
+    /// On the first call, adds up the existing files and removes files that an earlier run left unfinished.
     pub(super) fn look_at_start(&mut self) {
         if std::mem::replace(&mut self.is_looked_at, true) {
             return;
@@ -64,7 +64,7 @@ impl Keeper {
         self.bytes += bytes;
     }
 
-    /// Removes the oldest files while there is too much, or while they are too old.
+    /// Removes the oldest files while they are too old or too many.
     pub(super) fn remove_old(&mut self, now_unix_ns: u64) {
         let oldest_kept = self.oldest_kept(now_unix_ns);
         for _ in 0..REMOVED_AT_ONCE {
@@ -79,11 +79,11 @@ impl Keeper {
                 return;
             }
         }
-        // There may be more.
+        // There may be more to remove.
         self.aged_at = None;
     }
 
-    /// How the name of the oldest file begins that is young enough, if it is time to look at ages.
+    /// The first part of the name of the oldest file to keep, or `None` if it is not time to check ages.
     fn oldest_kept(&mut self, now_unix_ns: u64) -> Option<String> {
         let age = self.keep_age?;
         if self.aged_at.is_some_and(|at| at.elapsed() < AGE_INTERVAL) {
@@ -102,7 +102,7 @@ impl Keeper {
         self.bytes = self.bytes.saturating_sub(len);
         self.removed += 1;
 
-        // The folders of the hour and of the day, once they are empty; the kernel refuses to remove others.
+        // The folders of the hour and the day, if empty; the kernel refuses to remove others.
         let mut folder = Some(file.partition.as_path());
         for _ in 0..2 {
             folder = folder.filter(|folder| fs::remove_dir(folder).is_ok()).and_then(Path::parent);
@@ -110,7 +110,7 @@ impl Keeper {
         true
     }
 
-    /// The oldest own file of all tables. Folders and files sort by time.
+    /// The oldest file of ours in all tables. Folders and files sort by time.
     fn oldest(&self) -> Option<OwnFile> {
         let tables = sorted_with(&self.folder, "table=");
         let oldest_of = |table: PathBuf| {
@@ -136,13 +136,13 @@ struct OwnFile {
     name: String,
 }
 
-/// How the names of files begin whose oldest row is of this time.
+/// The first part of the name of a file whose oldest row has this time.
 fn stamp_of(unix_ns: u64) -> String {
     let Civil { year, month, day, hour, minute, second, .. } = Civil::of(unix_ns);
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}")
 }
 
-/// What is in a folder, by name; nothing if it cannot be read.
+/// The names in a folder, sorted; empty if it cannot be read.
 fn sorted(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -151,7 +151,7 @@ fn sorted(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The folders in a folder whose names begin so.
+/// The folders in a folder whose names begin with `prefix`.
 fn sorted_with(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let names = sorted(folder).into_iter().filter(|name| name.starts_with(prefix));
     names.map(|name| folder.join(name)).collect()

@@ -1,14 +1,14 @@
-//! Where a file lies, and what it is called: `table=sockets/date=2026-11-22/hour=18/20261122T184200.123456Z-HOST-TOKEN.parquet`.
+//! The folder and name of a file: `table=sockets/date=2026-11-22/hour=18/20261122T184200.123456Z-HOST-TOKEN.parquet`.
 //!
-//! The partition is that of the file's oldest row, in UTC. Names of a partition sort by that time. The token follows from the rows, so
-//! that the same batch always has the same name.
+//! The partition is that of the file's oldest row, in UTC, and the names in a partition sort by that time. The token is derived
+//! from the rows, so that the same batch always gets the same name.
 
 use crate::batch::Batch;
 use ::record::RowKind;
 use columns::Table;
 use text::Civil;
 
-/// Of a host's name as much as is part of a file's.
+/// Most bytes of the host's name in a file's name.
 const HOST_MAX_BYTES: usize = 64;
 
 /// The files of one host.
@@ -18,13 +18,13 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// What a host's name has besides letters, digits and dots is replaced: it may come from anywhere.
+    /// Replaces everything but letters, digits and dots: a host's name may come from anywhere.
     pub(crate) fn of_host(host: &str) -> Names {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
         Names { host: host.chars().take(HOST_MAX_BYTES).map(plain).collect() }
     }
 
-    /// The folders that a batch's file lies in, and its name.
+    /// The folders and the name of a batch's file.
     pub(crate) fn of(&self, batch: &Batch) -> ([String; 3], String) {
         let table = Table::name_of(batch.kind.unwrap_or(RowKind::Record));
         let time = Civil::of(batch.oldest_unix_ns);
@@ -43,7 +43,7 @@ impl Names {
         (partition, format!("{stamp}-{}-{:032x}.parquet", self.host, batch.token))
     }
 
-    /// Whether a file has a name that this host gives.
+    /// Whether a file's name is one that this host gives.
     pub(crate) fn is_own(&self, name: &str) -> bool {
         let parts = name.strip_suffix(".parquet").and_then(|name| {
             let (name, token) = name.rsplit_once('-')?;
@@ -56,14 +56,14 @@ impl Names {
         })
     }
 
-    /// Whether it is one that this host has begun and not finished.
+    /// Whether a file is one that this host began and did not finish.
     pub(crate) fn is_own_unfinished(&self, name: &str) -> bool {
         let finished = name.strip_prefix('.').and_then(|name| name.strip_suffix(".tmp"));
         finished.is_some_and(|name| self.is_own(name))
     }
 }
 
-/// The name of a file while it is written. Readers of a folder leave out what begins with a dot.
+/// The name of a file while it is written. Readers of a folder ignore names that begin with a dot.
 pub(crate) fn unfinished(name: &str) -> String {
     format!(".{name}.tmp")
 }

@@ -1,4 +1,4 @@
-//! Rows of a sealed segment: a Parquet file.
+//! Rows of a sealed segment, which is a Parquet file.
 
 use super::values::{Form, Values};
 use super::{BATCH_ROWS, Batch, Bounds, number_of};
@@ -15,24 +15,24 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// How far a file has been read.
+/// The reading position in a file.
 pub(super) struct FilePart {
     path: PathBuf,
     segment: i64,
     reader: SerializedFileReader<File>,
-    /// For each column of `sockets`, where it is in the file; files of older versions may not have it.
+    /// The position in the file of each column of `sockets`; files of older versions may lack it.
     places: Vec<Option<usize>>,
     next_group: usize,
     group: Option<Group>,
     scratch: Scratch,
 }
 
-/// A row group that is being read.
+/// A row group in progress.
 struct Group {
-    /// Where its next row is in the file.
+    /// The position of its next row in the file.
     place: i64,
     rows_left: usize,
-    /// Columns of `sockets` and their readers; those by which rows are chosen come first.
+    /// Columns of `sockets` and their readers; the columns that bounds apply to come first.
     readers: Vec<(usize, ColumnReader)>,
 }
 
@@ -45,7 +45,7 @@ struct Scratch {
 }
 
 impl FilePart {
-    /// Opens a file; `None` if it has gone since the snapshot began, because it was too old.
+    /// Opens a file; `None` if retention removed it after the snapshot began.
     pub(super) fn open(path: &Path, segment: i64) -> Result<Option<FilePart>, Error> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -90,7 +90,7 @@ impl FilePart {
         group.place += rows as i64;
         batch.chosen.clear();
 
-        // What decides comes first; the rest is skipped where nothing was chosen.
+        // The columns with bounds come first; the others are skipped if no row is within the bounds.
         let deciding = if bounds.is_all() { 0 } else { 2 };
         let scratch = &mut self.scratch;
         for (at, (column, reader)) in group.readers.iter_mut().enumerate() {
@@ -155,7 +155,7 @@ impl FilePart {
     }
 }
 
-/// Chooses the rows that are within the bounds. `numbers`: those of all rows.
+/// Chooses the rows within the bounds. `numbers` has the numbers of all rows.
 fn choose(batch: &mut Batch, bounds: &Bounds, numbers: Range<i64>) {
     let (time, cookie) = (&batch.columns[TIME_COLUMN], &batch.columns[COOKIE_COLUMN]);
     let is_chosen =
@@ -237,7 +237,7 @@ fn read_all<T: DataType>(
     Ok(())
 }
 
-/// Columns have a level and one of four types in every file of ours.
+/// In our files every column has one definition level and one of four types.
 fn not_ours() -> ParquetError {
     ParquetError::General("it is not a file of this store, or a damaged one".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Rows of a segment that is not sealed: messages, as they came.
+//! Rows of an unsealed segment, which are messages as they arrived.
 
 use super::values::Form;
 use super::{BATCH_ROWS, Batch, Bounds, number_of};
@@ -8,7 +8,7 @@ use crate::sockets::{COOKIE_COLUMN, TIME_COLUMN, socket_columns};
 use record::{Cell, CellReader, Field, Kind};
 use rusqlite::{Connection, params};
 
-/// How far the rows of a segment have been read.
+/// The reading position in a segment.
 pub(super) struct HotPart {
     id: i64,
     select: String,
@@ -73,13 +73,13 @@ impl HotPart {
 
             let message = row.get_ref(3)?.as_blob()?;
             let fields = &self.fields;
-            // What was inserted could be read.
+            // Only readable messages were inserted.
             let _ = self.reader.read(message, |place, cell| {
                 if let Some(&(field, column)) = fields.get(place) {
                     put(&mut batch.columns[column], at, field.kind, &cell);
                 }
             });
-            // A row is found by what the segment says of it.
+            // The segment's own time and cookie fill in for fields that the message lacks, because rows are found by them.
             for (column, value) in [(TIME_COLUMN, time_unix_ns), (COOKIE_COLUMN, cookie)] {
                 if used.contains(&column)
                     && batch.columns[column].integer(at).is_none()

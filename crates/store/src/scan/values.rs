@@ -2,7 +2,7 @@
 
 use rusqlite::types::ValueRef;
 
-/// What a column has.
+/// The type of a column's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Form {
     #[default]
@@ -11,20 +11,20 @@ pub(crate) enum Form {
     Blob,
 }
 
-/// The values of a column, without those that are absent.
+/// The values of a column, without gaps.
 #[derive(Default)]
 pub(crate) struct Values {
     pub(super) form: Form,
-    /// Of each row: where its value is, from 1; 0 for none. Rows beyond the end have none.
+    /// For each row, the position of its value, from 1; 0 for no value. Rows beyond the end have none.
     pub(super) places: Vec<u32>,
     pub(super) integers: Vec<i64>,
-    /// Where texts and blobs end in `bytes`.
+    /// The end of each text or blob in `bytes`.
     ends: Vec<u32>,
     bytes: Vec<u8>,
 }
 
 impl Values {
-    /// Forgets everything.
+    /// Removes all values.
     pub(super) fn clear(&mut self, form: Form) {
         self.form = form;
         self.places.clear();
@@ -33,13 +33,13 @@ impl Values {
         self.bytes.clear();
     }
 
-    /// Gives a row a value; one that it had does not count any more.
+    /// Sets the value of a row; an earlier value is replaced.
     pub(super) fn put_integer(&mut self, row: usize, value: i64) {
         self.integers.push(value);
         self.set(row, self.integers.len());
     }
 
-    /// The same for a text or a blob, which `put` appends.
+    /// The same for a text or blob, which `put` appends.
     pub(super) fn put_bytes(&mut self, row: usize, put: impl FnOnce(&mut Vec<u8>)) {
         put(&mut self.bytes);
         self.ends.push(self.bytes.len() as u32);
@@ -50,11 +50,11 @@ impl Values {
         if self.places.len() <= row {
             self.places.resize(row + 1, 0);
         }
-        // A batch has some thousand rows.
+        // A batch has a few thousand rows.
         self.places[row] = place as u32;
     }
 
-    /// The number that a row has.
+    /// The integer of a row.
     pub(super) fn integer(&self, row: usize) -> Option<i64> {
         self.integers.get(self.place(row)?).copied()
     }
@@ -63,7 +63,7 @@ impl Values {
         (*self.places.get(row)? as usize).checked_sub(1)
     }
 
-    /// What a row has.
+    /// The value of a row.
     pub(crate) fn value(&self, row: usize) -> ValueRef<'_> {
         let Some(place) = self.place(row) else { return ValueRef::Null };
         if self.form == Form::Integer {

@@ -1,4 +1,4 @@
-//! A process that is killed in the middle of inserting, sealing and dropping loses nothing that it was told is there.
+//! A process that is killed while it inserts, seals and drops segments loses nothing that it reported as stored.
 
 use crate::support::{SECOND_NS, START_NS, insert_poll, number, options};
 use std::fs;
@@ -12,12 +12,13 @@ const FOLDER: &str = "WEIR_STORE_CRASH_FOLDER";
 const FIRST: &str = "WEIR_STORE_CRASH_FIRST";
 const CONNECTIONS: u64 = 200;
 
-/// How often a process is killed; by hand, 200 times.
+/// Number of times that a process is killed; by hand, 200.
 fn kills() -> u64 {
     std::env::var("WEIR_TEST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
-/// What is killed: it inserts, seals all the time and says which polls are there. Does nothing unless it is told where.
+/// The process that is killed: it inserts, seals all the time, and prints the polls that are stored. Does nothing without a
+/// folder.
 #[test]
 fn writes_until_it_is_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -49,7 +50,7 @@ fn nothing_that_was_told_is_lost_and_no_row_is_there_twice() {
     for _ in 0..kills() {
         let mut child = start(&program, &dir, next);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Somewhere among the lines of inserting and sealing.
+        // At a random point between lines of inserting and sealing.
         let mut told = next;
         for _ in 0..3 + random.below(8) {
             let line = lines.by_ref().map(Result::unwrap);
@@ -64,7 +65,7 @@ fn nothing_that_was_told_is_lost_and_no_row_is_there_twice() {
                 told = told.max(poll + 1);
             }
         }
-        // A line comes at the end of a transaction: the signal is to come anywhere in the next ones.
+        // A line is printed at the end of a transaction; the signal should arrive anywhere in the next ones.
         let until = Instant::now() + Duration::from_micros(random.below(20_000));
         while Instant::now() < until {
             std::thread::yield_now();
@@ -72,7 +73,7 @@ fn nothing_that_was_told_is_lost_and_no_row_is_there_twice() {
         child.kill().unwrap();
         child.wait().unwrap();
 
-        // What was committed and not yet told may be there.
+        // Polls that were committed and not yet printed may be there.
         let polls = number(dir.path(), "SELECT count(DISTINCT poll) FROM sockets") as u64;
         assert!(polls >= told, "{polls} polls are there, and {told} were told");
         check(&dir, polls);

@@ -1,4 +1,4 @@
-//! Disks that are full.
+//! Full disks.
 
 use crate::support::{insert_poll, number, options, record};
 use record::RowKind;
@@ -29,7 +29,7 @@ fn a_full_disk_refuses_a_batch_whole_and_the_store_goes_on_when_there_is_space()
     assert!(refused.is_full(), "{refused:?}");
     assert!(stored > 0);
 
-    // A ballast that goes makes room.
+    // Deleting a ballast file makes room.
     drop(writer);
     let rows = number(&folder, "SELECT count(*) FROM sockets");
     assert_eq!(rows, stored as i64 * 500);

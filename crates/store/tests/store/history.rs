@@ -1,4 +1,4 @@
-//! What goes in comes out: raw rows, sums, closes, the ledger.
+//! What is inserted can be read back: raw rows, sums, closes, the ledger.
 
 use crate::support::{
     SECOND_NS, START_NS, ask, chunk, close, insert, insert_poll, number, options, record,
@@ -155,11 +155,11 @@ fn the_ledger_is_kept_as_differences_that_add_up_also_after_a_restart_of_the_sto
     assert_eq!(number(dir.path(), lost), 5);
     drop(writer);
 
-    // The daemon lives on, and its counts do.
+    // The same daemon goes on, and its counts continue.
     let mut writer = Writer::open(options(dir.path())).unwrap();
     writer.record_ledger(&snapshot("a", 30, 200, 8)).unwrap();
     assert_eq!(number(dir.path(), lost), 8);
-    // Another one counts from 0, at a moment that was there before.
+    // Another daemon counts from 0, at a time that already has rows.
     writer.record_ledger(&snapshot("b", 30, 40, 2)).unwrap();
     assert_eq!(number(dir.path(), lost), 10);
     let received = "SELECT sum(count) FROM ledger WHERE way = 'received'";

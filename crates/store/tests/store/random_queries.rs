@@ -1,4 +1,4 @@
-//! Random questions to `sockets` have the answers that a plain table of the same rows has.
+//! Random queries on `sockets` have the same answers as on a plain table with the same rows.
 
 use crate::support::{SECOND_NS, START_NS, ask, close, insert, insert_poll, options};
 use record::{Field, Kind};
@@ -9,7 +9,7 @@ use testkit::{Random, TempDir};
 const POLLS: u64 = 30;
 const CONNECTIONS: u64 = 300;
 
-/// A plain table with what the virtual one has.
+/// A plain table with the rows of the virtual one.
 fn plain(rows: &[Vec<Value>]) -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     let column = |field: &&'static Field| match field.kind {

@@ -1,4 +1,4 @@
-//! Whoever asks can only read, and only this store.
+//! Statements can only read, and only this store.
 
 use crate::support::{insert_poll, options};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use store::{Error, Limits, Reader, Writer};
 use testkit::{Random, TempDir};
 
-/// How many statements are made up; by hand, a million.
+/// Number of generated statements; by hand, a million.
 fn statements() -> u64 {
     std::env::var("WEIR_TEST_STATEMENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000)
 }
@@ -22,7 +22,7 @@ fn store(dir: &TempDir) -> Reader {
     Reader::open(dir.path()).unwrap()
 }
 
-/// Every file below a folder with its size and the time of its last change, but for the index that readers of a log share.
+/// Every file below a folder with its size and time of last change, except the index that readers of a log share.
 fn files(folder: &Path) -> BTreeMap<String, (u64, SystemTime)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -97,7 +97,7 @@ fn a_statement_that_takes_too_long_is_ended() {
         let ended = reader.ask(statement, limits);
         assert!(matches!(ended, Err(Error::Timeout { .. })), "{ended:?}");
     }
-    // The next one has its own time.
+    // The next statement has a time limit of its own.
     reader.ask("SELECT count(*) FROM sockets", Limits::default()).unwrap();
 }
 
@@ -114,7 +114,7 @@ fn an_answer_has_no_more_rows_than_it_may() {
     assert_eq!(ask(200), (200, false));
 }
 
-/// Words that statements are made of: those that read, those that write, and what stands between them.
+/// Words of generated statements: those that read, those that write, and those in between.
 const WORDS: &[&str] = &[
     "SELECT",
     "FROM",
@@ -199,7 +199,7 @@ fn made_up_statements_change_nothing_and_end() {
     for _ in 0..statements() {
         let count = 1 + random.index(12);
         let words: Vec<&str> = (0..count).map(|_| WORDS[random.index(WORDS.len())]).collect();
-        // Most begin as a question does, so that many get beyond the parser.
+        // Most begin like a query, so that many get past the parser.
         let begin = if random.below(4) == 0 { "" } else { "SELECT " };
         answered += u64::from(reader.ask(&format!("{begin}{}", words.join(" ")), limits).is_ok());
     }

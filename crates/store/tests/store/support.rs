@@ -1,4 +1,4 @@
-//! Rows that a store is given, and what it says of them.
+//! Rows for a store, and queries on it.
 
 use record::{
     Chunk, ChunkBuilder, CloseReason, ConnectionRole, RecordKind, RowKind, SocketRecord,
@@ -13,7 +13,7 @@ use store::{Answer, Inserted, Limits, Options, Reader, Value, Writer};
 pub(crate) const START_NS: u64 = 1_795_626_000_000_000_000;
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// A store that keeps everything and seals when it is told to.
+/// A store that keeps everything and seals on request.
 pub(crate) fn options(folder: &Path) -> Options {
     Options {
         folder: folder.to_owned(),
@@ -24,7 +24,7 @@ pub(crate) fn options(folder: &Path) -> Options {
     }
 }
 
-/// What a poll saw of one of some connections.
+/// The record of a poll for one of several connections.
 pub(crate) fn record(poll: u64, connection: u64) -> SocketRecord<'static> {
     const UNITS: [&str; 3] = ["web.service", "db.service", "cron.service"];
     let unit = connection as usize % UNITS.len();
@@ -54,7 +54,7 @@ pub(crate) fn record(poll: u64, connection: u64) -> SocketRecord<'static> {
     }
 }
 
-/// How the same connection ended.
+/// The closing record of the same connection.
 pub(crate) fn close(poll: u64, connection: u64) -> SocketRecord<'static> {
     SocketRecord {
         record_kind: Some(RecordKind::CLOSE),
@@ -64,21 +64,21 @@ pub(crate) fn close(poll: u64, connection: u64) -> SocketRecord<'static> {
     }
 }
 
-/// These records as a source hands them over.
+/// These records in the form in which a source delivers them.
 pub(crate) fn chunk(records: &[SocketRecord<'_>]) -> Chunk {
     let mut builder = ChunkBuilder::new(1, [0; 16]);
     records.iter().for_each(|record| builder.record(record));
     builder.cut(None).unwrap()
 }
 
-/// Puts records into a store, as one batch.
+/// Inserts records into a store, as one batch.
 pub(crate) fn insert(writer: &mut Writer, records: &[SocketRecord<'_>]) -> Inserted {
     let chunk = chunk(records);
     let rows: Vec<(RowKind, &[u8])> = chunk.rows().map(|row| (row.kind, row.bytes)).collect();
     writer.insert(rows.into_iter()).unwrap()
 }
 
-/// Puts a poll of so many connections into a store.
+/// Inserts a poll of `connections` connections into a store.
 pub(crate) fn insert_poll(writer: &mut Writer, poll: u64, connections: u64) {
     let records: Vec<_> = (0..connections).map(|connection| record(poll, connection)).collect();
     assert!(insert(writer, &records).unreadable.is_empty());
@@ -92,7 +92,7 @@ pub(crate) fn ask(folder: &Path, statement: &str) -> Answer {
         .unwrap()
 }
 
-/// The one number that a statement answers with.
+/// The only number in the answer to a statement.
 pub(crate) fn number(folder: &Path, statement: &str) -> i64 {
     match ask(folder, statement).rows.as_slice() {
         [row] => match row.as_slice() {
