@@ -1,20 +1,20 @@
-// What is shown stands in the address, so that a link or a reload shows the same.
+// The address holds the state of the view, so that a link or a reload shows the same view.
 
 /**
  * @typedef {object} Address
  * @property {string} page
- * @property {string} range How far back, such as `1h`.
+ * @property {string} range The time range back from now, such as `1h`.
  * @property {string} filter
  * @property {string} group
- * @property {string} sort A column, with `-` in front for the largest first.
- * @property {string} pick One thing of the page: a connection, a definition of flows.
+ * @property {string} sort A column, preceded by `-` for descending order.
+ * @property {string} pick The selected item of the page: a connection, a definition of flows.
  * @property {string} sql
  */
 
 /** @type {Address} */
 const DEFAULTS = { page: "overview", range: "15m", filter: "", group: "", sort: "", pick: "", sql: "" };
 
-/** The ranges that can be chosen, in seconds. */
+/** The selectable ranges, in seconds. */
 export const RANGES = new Map([["15m", 900], ["1h", 3600], ["6h", 21600], ["24h", 86400]]);
 
 const NAMES = /** @type {(keyof Address)[]} */ (Object.keys(DEFAULTS));
@@ -29,7 +29,7 @@ export function read() {
 }
 
 /**
- * The address with some of it changed, as a link.
+ * The address with some of its values changed, as a link.
  * @param {Partial<Address>} change
  */
 export function link(change) {
@@ -41,7 +41,7 @@ export function link(change) {
 }
 
 /**
- * A link to another page, which keeps the range alone.
+ * A link to another page, which keeps only the range.
  * @param {string} page
  * @param {Partial<Address>} [more]
  */
@@ -52,7 +52,7 @@ export function pageLink(page, more = {}) {
 /** @type {() => void} */
 let onChange = () => {};
 
-/** @param {() => void} listener Called when another page or view is asked for. */
+/** @param {() => void} listener Called when the user opens another page or view. */
 export function listen(listener) {
   onChange = listener;
   addEventListener("popstate", listener);
@@ -65,14 +65,14 @@ export function listen(listener) {
   });
 }
 
-/** @param {string} to Shows it, with a step to go back. */
+/** @param {string} to Shows this address, and adds it to the browser's history. */
 export function go(to) {
   history.pushState(null, "", to);
   onChange();
 }
 
 /**
- * Notes a change in the address without a step to go back: what is typed or sorted.
+ * Changes the address without a new entry in the browser's history, for what is typed or sorted.
  * @param {Partial<Address>} change
  */
 export function note(change) {

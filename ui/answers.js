@@ -1,6 +1,6 @@
-// Questions to the server that this page came from. Nothing is asked elsewhere, and nothing is changed.
+// Requests to the server of this page. Nothing is requested elsewhere, and nothing is changed.
 
-/** The server answered, and refused. */
+/** The server refused the request. */
 export class Refused extends Error {
   /**
    * @param {number} status
@@ -15,7 +15,7 @@ export class Refused extends Error {
 const TIMEOUT_MS = 2_500;
 const TOKEN = "weir.token";
 
-/** Takes an access token from the address, where a link may carry it behind `#`, and keeps it for this tab. */
+/** Takes an access token from the fragment of the address, where a link may carry it, and keeps it for this tab. */
 export function takeToken() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (!token) return;
@@ -23,11 +23,11 @@ export function takeToken() {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
-/** @param {string} token Sent with every question of this tab from now on. */
+/** @param {string} token Sent with every later request of this tab. */
 export const keepToken = (token) => sessionStorage.setItem(TOKEN, token);
 
 /**
- * Whole numbers beyond 2^53 become BigInt where the browser shows their digits, so that none of them changes.
+ * Turns whole numbers beyond 2^53 into BigInt, in browsers that give access to their digits, so that no digit is lost.
  * @param {string} _key
  * @param {unknown} value
  * @param {{source?: string}} [context]
@@ -40,7 +40,7 @@ function exact(_key, value, context) {
 /**
  * @param {string} path
  * @param {{signal?: AbortSignal, timeoutMs?: number}} [how]
- * @returns {Promise<any>} JSON, whose shape the caller knows.
+ * @returns {Promise<any>} JSON, in the shape that the caller expects.
  */
 export async function ask(path, { signal, timeoutMs = TIMEOUT_MS } = {}) {
   const token = sessionStorage.getItem(TOKEN);

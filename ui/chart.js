@@ -1,4 +1,4 @@
-// A line chart: one drawing, its own scale, and the range before in the background.
+// A line chart with a scale of its own, and the previous range in the background.
 
 import { h, s, replace } from "./dom.js";
 import { clock } from "./figures.js";
@@ -6,11 +6,11 @@ import { clock } from "./figures.js";
 /**
  * @typedef {object} Series
  * @property {string} name
- * @property {string} className Color and dashes.
+ * @property {string} className Color and dash pattern.
  * @property {{timeMs: number, value: number | null}[]} points A value of `null` is a gap.
  *
  * @typedef {object} Chart
- * @property {string} title Says what is drawn, for those who do not see it.
+ * @property {string} title Describes the chart for screen readers.
  * @property {Series[]} series
  * @property {(value: number) => string} unit
  * @property {number} fromMs
@@ -70,7 +70,7 @@ function path(points, x, y) {
   return text;
 }
 
-/** The end of a scale: 1, 2 or 5 with zeros. @param {number} most */
+/** The top of a scale: 1, 2 or 5 times a power of ten. @param {number} most */
 export function niceTop(most) {
   if (!(most > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(most));

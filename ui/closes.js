@@ -1,4 +1,4 @@
-// How connections ended. Ordinary ends would bury the rest, so they are a number; the others are drawn.
+// How connections ended. Ordinary closes would hide the others, so they are only counted; the others are drawn.
 
 import { RANGES } from "./address.js";
 import { why } from "./answers.js";
@@ -16,7 +16,7 @@ import { replaceTable, table } from "./table.js";
  * @typedef {{timeMs: number, value: number | null}} Point
  */
 
-/** What each end means; ordinary ones last. @type {[string, string, boolean][]} */
+/** The meaning of each end; ordinary ones come last. @type {[string, string, boolean][]} */
 const ENDS = [
   ["timed_out", "the peer did not answer any more", false],
   ["refused", "nobody listened", false],
@@ -86,7 +86,7 @@ function showEnds(body, counted, ledger) {
   }));
 }
 
-/** What this page has seen itself. @param {Context} context @returns {Map<string, Point[]>} */
+/** What this page has seen. @param {Context} context @returns {Map<string, Point[]>} */
 function watched(context) {
   const looks = context.looks.within((RANGES.get(context.address.range) ?? 900) * 1000);
   return new Map(ENDS.map(([end]) => [end, pairs(looks).map(([before, now]) => {

@@ -1,4 +1,4 @@
-// One connection: what it is now, and round-trip time, window, retransmissions and limits over its life.
+// One connection: its current state, and its round-trip time, window, retransmissions and limits over time.
 
 import { link } from "./address.js";
 import { ask, why } from "./answers.js";

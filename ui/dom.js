@@ -1,11 +1,11 @@
-// Elements are made by calls and filled as text: names that strangers choose never become markup.
+// Elements are created by function calls and filled with text, so that names chosen by strangers never become markup.
 
 /** @typedef {string | number | bigint | Node | null | undefined | false} Part */
 
 /**
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
- * @param {Record<string, string | number | boolean | undefined | ((event: any) => void)> | null} [attributes] Functions listen to events.
+ * @param {Record<string, string | number | boolean | undefined | ((event: any) => void)> | null} [attributes] Functions become event listeners.
  * @param {...(Part | Part[])} parts
  * @returns {HTMLElementTagNameMap[Tag]}
  */
@@ -17,7 +17,7 @@ export function h(tag, attributes, ...parts) {
 }
 
 /**
- * The same for drawings.
+ * The same for SVG elements.
  * @param {string} tag
  * @param {Record<string, string | number | boolean | undefined>} [attributes]
  * @param {...(Part | Part[])} parts
@@ -63,12 +63,12 @@ export function replace(element, ...parts) {
   element.replaceChildren(held);
 }
 
-// Controls, and marks that turn the direction of what follows: they are shown as what they are, not obeyed.
+// Control characters, and marks that change the direction of the text after them, are shown as escapes.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 const LONGEST = 300;
 
 /**
- * A text of strangers that cannot disturb what stands next to it.
+ * Escapes text from strangers so that it cannot disturb the text next to it.
  * @param {string} text
  */
 export function plain(text) {
@@ -76,15 +76,15 @@ export function plain(text) {
   return seen.length > LONGEST ? `${seen.slice(0, LONGEST)}…` : seen;
 }
 
-/** A text of several lines that this program or its server wrote. @param {string} text */
+/** A text of several lines from this program or its server. @param {string} text */
 export const lines = (text) => text.split("\n").flatMap((line, at) => (at > 0 ? [h("br"), line] : [line]));
 
 /**
- * A part of a page with a question as its title.
+ * A section of a page with a question as its title.
  * @param {object} about
  * @param {string} about.id
  * @param {string} about.title
- * @param {[string, string][]} [about.links] Where its figures come from: text and address.
+ * @param {[string, string][]} [about.links] The sources of its figures: text and address.
  * @param {string} [about.className]
  */
 export function panel({ id, title, links = [], className = "" }) {
@@ -104,14 +104,14 @@ export function panel({ id, title, links = [], className = "" }) {
   const draw = () => latest?.();
   const resized = new ResizeObserver(() => isSeen && latest?.());
   resized.observe(body);
-  // Paper shows everything, out of sight or not.
+  // Print shows every panel, visible or not.
   addEventListener("beforeprint", draw);
 
   return {
     root,
     body,
     head,
-    /** @param {() => void} paint Called now if the panel can be seen, and whenever it comes into sight. */
+    /** @param {() => void} paint Called now if the panel is visible, and whenever it becomes visible. */
     show(paint) {
       latest = paint;
       if (isSeen) paint();

@@ -1,7 +1,7 @@
-// Numbers as people read them. Counts keep every digit; rates and times have three that matter.
+// Formats numbers for people. Counts keep every digit; rates and times have three significant ones.
 
 /**
- * A count with all its digits, as `weir ledger` writes it.
+ * A count with all its digits, as in `weir ledger`.
  * @param {bigint | number | string} value
  */
 export function grouped(value) {
@@ -19,14 +19,14 @@ function threeDigits(value) {
 
 /**
  * @param {number} value
- * @param {[number, string][]} units The largest first.
+ * @param {[number, string][]} units In descending order.
  */
 function scaled(value, units) {
   const [size, unit] = units.find(([size]) => Math.abs(value) >= size) ?? units[units.length - 1] ?? [1, ""];
   return threeDigits(value / size) + unit;
 }
 
-/** @param {number} value A number without a unit: 12.3k. */
+/** @param {number} value A number without a unit, such as 12.3k. */
 export const short = (value) => scaled(value, [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);
 
 /** @param {number | null} value */
@@ -35,7 +35,7 @@ export function perSecond(value) {
 }
 
 /**
- * A rate between two counts. What was handed over may come back as undeliverable, which is no negative rate.
+ * The rate between two counts. A count may go back when datagrams turn out undeliverable; the rate is then 0, not negative.
  * @param {bigint} before
  * @param {bigint} now
  * @param {number} seconds
@@ -67,7 +67,7 @@ export function lasting(ms) {
 export const clock = (unixMs) => new Date(unixMs).toLocaleTimeString(undefined, { hour12: false });
 
 /**
- * A part of a whole in percent. A part that is not nothing is never shown as nothing, and one that is not all never as all.
+ * A part of a whole, in percent. A part above nothing never shows as 0%, and a part below the whole never as 100%.
  * @param {bigint} part
  * @param {bigint} whole
  */

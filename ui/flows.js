@@ -1,4 +1,4 @@
-// Traffic by sFlow: the heaviest flows with their intervals, in both directions, what the network dropped, and what agents lost.
+// Traffic from sFlow: the heaviest flows with their confidence intervals, dropped frames, and losses of agents.
 
 import { go, link } from "./address.js";
 import { Refused, ask, why } from "./answers.js";
@@ -60,7 +60,7 @@ export function start(root, context) {
       panels.agents.show(() => replaceTable(panels.agents.body, agentTable(agents)));
       panels.interfaces.show(() => replaceTable(panels.interfaces.body, interfaceTable(interfaces)));
     } catch {
-      // The other poll asks the same server, and says what is wrong.
+      // The other poll asks the same server and reports the error.
     }
   });
   return () => {
@@ -83,7 +83,7 @@ function choose(definitions, chosen) {
   return h("form", { class: "ask" }, h("label", { for: "definition" }, "definition "), select);
 }
 
-/** @param {string} value What a definition adds up. @returns {(perSecond: number) => string} */
+/** @param {string} value The measure of a definition. @returns {(perSecond: number) => string} */
 const unit = (value) => (value === "bytes" ? (rate) => bitsPerSecond(rate * 8) : (rate) => `${short(rate)} ${value}/s`);
 
 /** @param {Record<string, any>} key */
@@ -91,7 +91,7 @@ const inWords = (key, names = Object.keys(key)) => names.map((name) => `${name} 
 
 const OTHER_WAY = /** @type {Record<string, string>} */ ({ src: "dst", dst: "src", src_port: "dst_port", dst_port: "src_port" });
 
-/** The same flow in the other direction, as a key. @param {Record<string, any>} key */
+/** The same flow in the opposite direction, as a key. @param {Record<string, any>} key */
 const turned = (key) => JSON.stringify(Object.fromEntries(Object.keys(key).sort().map((name) => [name, key[OTHER_WAY[name] ?? name]])));
 /** @param {Record<string, any>} key */
 const straight = (key) => JSON.stringify(Object.fromEntries(Object.keys(key).sort().map((name) => [name, key[name]])));

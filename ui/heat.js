@@ -1,13 +1,13 @@
-// Round-trip times over time: a column for each look, a row for each band of times, its color how many.
+// A heat map of round-trip times: a column for each poll, a row for each band of times, colored by count.
 
 import { h, replace } from "./dom.js";
 import { clock, grouped, microseconds } from "./figures.js";
 
 /**
- * @typedef {{timeMs: number, bands: [number, number][]}} Column A band is its lower bound in microseconds and how many are in it.
+ * @typedef {{timeMs: number, bands: [number, number][]}} Column A band is its lower bound in microseconds and its count.
  */
 
-// Cividis, which people see alike who cannot tell red from green.
+// Cividis, a color map that people with color blindness can read.
 const RAMP = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
 const [LEFT, RIGHT, TOP, BOTTOM] = [58, 8, 6, 20];
 
@@ -20,10 +20,10 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [58, 8, 6, 20];
 export function drawHeat(into, columns, { fromMs, toMs, title }, height = 170) {
   const width = Math.max(into.clientWidth, 200);
   const canvas = h("canvas", { width: width * devicePixelRatio, height: height * devicePixelRatio, role: "img", "aria-label": `${title}. ${quantiles(columns.at(-1))}` });
-  // Styles of the object model need no exception in the policy.
+  // Set as properties: the content security policy forbids a style attribute.
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  // Few fade into the ground, many stand out.
+  // Low counts blend into the background, high counts stand out.
   const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
   const ramp = isDark ? RAMP : RAMP.toReversed();
   replace(into, canvas, h("p", { class: "keys" }, `${quantiles(columns.at(-1))} The ${isDark ? "lighter" : "darker"} a field, the more sockets.`));
@@ -60,10 +60,10 @@ export function drawHeat(into, columns, { fromMs, toMs, title }, height = 170) {
   });
 }
 
-/** The end of a band: two for each power of two. @param {number} low */
+/** The end of a band: there are two for each power of two. @param {number} low */
 const nextBand = (low) => (low <= 1 ? 2 : Number.isInteger(Math.log2(low)) ? low * 1.5 : (low / 3) * 4);
 
-/** Powers of ten between two times. @param {number} low @param {number} high */
+/** Powers of ten between two values. @param {number} low @param {number} high */
 function scale(low, high) {
   const first = Math.ceil(Math.log10(low));
   const count = Math.max(0, Math.floor(Math.log10(high)) - first + 1);

@@ -1,4 +1,4 @@
-// What happened before: from the store where the daemon has one, else from what this page has seen itself.
+// The past: from the store if the daemon has one, otherwise from what this page has seen.
 
 import { ask, Refused } from "./answers.js";
 import { h, lines } from "./dom.js";
@@ -7,7 +7,7 @@ import { losses, place, totals } from "./ledger.js";
 
 /** @typedef {import("./ledger.js").Ledger} Ledger */
 
-/** What this page keeps of its own looks: a quarter of an hour at one a second. */
+/** Most snapshots that this page keeps: a quarter of an hour at one per second. */
 export const LOOKS_MAX = 900;
 
 /**
@@ -16,13 +16,13 @@ export const LOOKS_MAX = 900;
  * @property {string} runId
  * @property {number} uptimeMs
  * @property {{arrived: bigint, sent: bigint, stored: bigint, lost: bigint}} totals
- * @property {Map<string, bigint>} losses By place and way.
- * @property {Map<string, bigint>} ends Closed connections by the way they ended.
+ * @property {Map<string, bigint>} losses Keyed by place and way.
+ * @property {Map<string, bigint>} ends Closed connections by how they ended.
  */
 
 /** @typedef {{timeMs: number, arrived: number | null, sent: number | null, stored: number | null, lost: number | null}} Rates */
 
-/** The last looks at the ledger, the newest last. */
+/** The latest snapshots of the ledger, oldest first. */
 export class Looks {
   /** @type {Look[]} */
   all = [];
@@ -47,7 +47,7 @@ export class Looks {
   }
 
   /**
-   * Rates between each look and the one before. Between two lives of the daemon there is none.
+   * Rates between consecutive snapshots; `null` across a restart of the daemon.
    * @param {number} ms
    * @returns {Rates[]}
    */
@@ -61,7 +61,7 @@ export class Looks {
   }
 
   /**
-   * What was lost in a range, by place and way. A life that began within it counts from its beginning.
+   * Losses in a range, by place and way. After a restart, counts start from 0.
    * @param {number} ms
    */
   lost(ms) {
@@ -76,13 +76,13 @@ export class Looks {
     return [...sums].sort(([, a], [, b]) => (a < b ? 1 : -1));
   }
 
-  /** How long this page has looked. */
+  /** How long this page has been watching. */
   spanMs() {
     return (this.all.at(-1)?.timeMs ?? 0) - (this.all[0]?.timeMs ?? 0);
   }
 }
 
-/** @param {Ledger} ledger Closed connections by the way they ended. */
+/** @param {Ledger} ledger Closed connections by how they ended. */
 export function ends(ledger) {
   const events = ledger.hops.find((hop) => hop.kind === "close")?.events ?? new Map();
   return new Map([...events].filter(([name]) => name.startsWith(ENDED)).map(([name, count]) => [name.slice(ENDED.length), count]));
@@ -94,7 +94,7 @@ const ENDED = "ended_";
 export const pairs = (all) => all.slice(1).map((now, at) => [/** @type {T} */ (all[at]), now]);
 
 /**
- * @typedef {object} Answer What a question to the store returns. Whole numbers beyond 2^53 are texts.
+ * @typedef {object} Answer The store's answer to a query. Whole numbers beyond 2^53 are strings.
  * @property {{name: string, unit?: string | null}[]} columns
  * @property {unknown[][]} rows
  * @property {number} row_count
@@ -102,14 +102,14 @@ export const pairs = (all) => all.slice(1).map((now, at) => [/** @type {T} */ (a
  * @property {boolean} truncated
  */
 
-/** Where a named question is asked. @param {string} name @param {Record<string, string>} parameters */
+/** The path of a named query. @param {string} name @param {Record<string, string>} parameters */
 export const namedPath = (name, parameters) => `/query/${encodeURIComponent(name)}?${new URLSearchParams(parameters)}`;
 
-/** Where own SQL is asked. @param {string} sql @param {Record<string, string>} [more] */
+/** The path of an SQL query. @param {string} sql @param {Record<string, string>} [more] */
 export const sqlPath = (sql, more = {}) => `/query?${new URLSearchParams({ sql, ...more })}`;
 
 /**
- * The store's answer; `null` where this daemon keeps no history.
+ * The store's answer; `null` if this daemon keeps no history.
  * @param {string} path
  * @param {AbortSignal} signal
  * @returns {Promise<Answer | null>}
@@ -124,11 +124,11 @@ export async function askStore(path, signal) {
 }
 
 const STORE_TIMEOUT_MS = 12_000;
-/** Ranges are asked again this often. */
+/** Time between two queries for a range. */
 export const STORE_EVERY_MS = 10_000;
 
 /**
- * The rows as objects by the names of their columns.
+ * The rows as objects, keyed by column name.
  * @param {Answer} answer
  * @returns {Record<string, any>[]}
  */
@@ -138,7 +138,7 @@ export const records = (answer) =>
 /** @param {string | number | bigint} ns Nanoseconds since 1970. */
 export const milliseconds = (ns) => Number(BigInt(ns) / 1_000_000n);
 
-/** Says that there is no history, and what turns it on. */
+/** Says that there is no history, and how to turn it on. */
 export function noHistory() {
   return h("div", { class: "no-history" },
     h("p", null, "This daemon keeps no history, so that only what this page has seen itself can be shown. With these lines in its configuration it keeps one:"),

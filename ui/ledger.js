@@ -1,4 +1,4 @@
-// The ledger as the server counts it: every number is a BigInt, so that no digit changes.
+// The ledger from the server. Every count is a BigInt, so that no digit is lost.
 
 import { ask } from "./answers.js";
 
@@ -11,7 +11,7 @@ import { ask } from "./answers.js";
  * @property {string} key
  * @property {string} kind
  * @property {string} origin
- * @property {string} target Empty for hops that belong to none.
+ * @property {string} target Empty for hops without one.
  * @property {Amount} received
  * @property {Amount} delivered
  * @property {Amount} inFlight
@@ -34,7 +34,7 @@ import { ask } from "./answers.js";
  * @typedef {Record<string, {cause: string, advice: string, intended: boolean}>} Words
  */
 
-/** @returns {Promise<Words>} The ledger's words for each way to get lost. */
+/** @returns {Promise<Words>} The ledger's texts for each kind of loss. */
 export const askWords = () => ask("/ui/reasons.json");
 
 /**
@@ -95,15 +95,15 @@ function readHop(json, words) {
   };
 }
 
-/** @param {Hop} hop Whether other hops count the same, so that it is not added to them. */
+/** @param {Hop} hop Whether its counts are part of another hop's, so that they must not be added. */
 export const isPart = (hop) => hop.kind === "member";
 
-/** @param {Hop} hop What was lost there although nobody asked for it. */
+/** @param {Hop} hop The unintended losses at this hop. */
 export const lostAt = (hop) =>
   hop.losses.reduce((sum, loss) => (loss.intended ? sum : sum + loss.amount.count), 0n);
 
 /**
- * Every loss that nobody asked for, the largest first.
+ * Every unintended loss, the largest first.
  * @param {Ledger} ledger
  */
 export function losses(ledger) {
@@ -112,13 +112,13 @@ export function losses(ledger) {
   return all.sort((a, b) => (a.loss.amount.count < b.loss.amount.count ? 1 : -1));
 }
 
-/** @param {Ledger} ledger Whether the law holds at every hop, and has held at every earlier check. */
+/** @param {Ledger} ledger Whether received = delivered + dropped + in flight holds at every hop, and held at every earlier check. */
 export const isBalanced = (ledger) => ledger.violations === 0n && ledger.hops.every((hop) => hop.unaccounted === 0n);
 
 /** @param {{origin: string, target: string}} hop */
 export const place = (hop) => (hop.target ? `${hop.origin} → ${hop.target}` : hop.origin);
 
-/** The name of a hop's kind in the tables. */
+/** The names of the kinds of hops in tables. */
 export const KINDS = /** @type {Record<string, string>} */ ({
   socket: "kernel socket",
   receive: "receive",
@@ -133,7 +133,7 @@ export const KINDS = /** @type {Record<string, string>} */ ({
 });
 
 /**
- * Everything that entered, left and was lost, over all hops, in what the hops count.
+ * Totals of all hops: arrived, sent, stored and lost, in the units that the hops count.
  * @param {Ledger} ledger
  */
 export function totals(ledger) {

@@ -1,4 +1,4 @@
-// The frame around the pages: which one is shown, the ledger once a second, and whether the daemon answers.
+// The frame around the pages: selects the page, reads the ledger once a second, and shows whether the daemon answers.
 
 import { RANGES, go, link, listen, pageLink, read as readAddress } from "./address.js";
 import { Refused, ask, keepToken, takeToken, why } from "./answers.js";
@@ -12,18 +12,18 @@ import { poll } from "./poller.js";
  * @typedef {import("./ledger.js").Ledger} Ledger
  * @typedef {(ledger: Ledger, before: Ledger | null) => void} OnLedger
  *
- * @typedef {object} Context What a page gets.
+ * @typedef {object} Context What each page is given.
  * @property {import("./address.js").Address} address
  * @property {Looks} looks
  * @property {() => import("./ledger.js").Words} words
- * @property {(listener: OnLedger) => () => void} onLedger Called at once if there is a ledger, and for each one to come.
+ * @property {(listener: OnLedger) => () => void} onLedger Calls the listener at once if there is a ledger, and for each later one.
  *
- * @typedef {{start: (root: Element, context: Context) => () => void}} Page What a page's module exports; `start` returns what ends it.
+ * @typedef {{start: (root: Element, context: Context) => () => void}} Page The exports of a page's module; `start` returns the function that stops the page.
  */
 
 const LEDGER_EVERY_MS = 1_000;
 
-/** The pages; the module of one is loaded when it is first shown. @type {Record<string, {title: string, load: () => Promise<Page>}>} */
+/** The pages; each module is loaded when its page is first shown. @type {Record<string, {title: string, load: () => Promise<Page>}>} */
 const PAGES = {
   overview: { title: "Overview", load: () => import("./overview.js") },
   sockets: { title: "TCP sockets", load: () => import("./sockets.js") },
@@ -75,7 +75,7 @@ async function look(signal) {
   }
 }
 
-/** Asks the reader for the token that the server wants, once, so that nothing disturbs who types. */
+/** Shows a form for the token that the server requires. Shows it only once, so that typing is not disturbed. */
 function askForToken() {
   if (status?.querySelector("#token")) return;
   const token = h("input", { id: "token", type: "password", autocomplete: "off", size: 40 });
@@ -93,7 +93,7 @@ function say(level, parts) {
   replace(status, parts);
 }
 
-/** Shows the page that the address names. */
+/** Shows the page in the address. */
 async function show() {
   if (!nav || !controls || !main) return;
   endPage();
@@ -110,7 +110,7 @@ async function show() {
   replace(main, h("h1", null, page.title));
   const asked = (shows += 1);
   const { start } = await page.load();
-  // Another page may have been asked for meanwhile.
+  // The user may have opened another page meanwhile.
   if (asked === shows) endPage = start(main, { address, looks, words: () => words ?? {}, onLedger });
 }
 

@@ -63,7 +63,7 @@ function troubles(ledger) {
 /** @param {HTMLElement} body @param {Ledger} ledger @param {Ledger | null} before */
 function showTable(body, ledger, before) {
   const rateOf = rates(before, ledger);
-  // Says which answer is shown.
+  // Records which snapshot is shown.
   body.dataset["taken"] = String(ledger.takenAtMs);
   replaceTable(body, table({
     caption: "Every hop of the ledger",

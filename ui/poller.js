@@ -1,10 +1,10 @@
-// Asks again and again, as long as somebody looks.
+// Polls while the page is visible.
 
 /**
- * Asks each `intervalMs`; pauses while the tab is hidden. One question is under way at a time.
+ * Calls `once` every `intervalMs`, one call at a time, and pauses while the tab is hidden.
  * @param {number} intervalMs
- * @param {(signal: AbortSignal) => Promise<void>} once Must not fail: what went wrong is for it to show.
- * @returns {() => void} Ends it.
+ * @param {(signal: AbortSignal) => Promise<void>} once Must not fail: it shows its own errors.
+ * @returns {() => void} Stops polling.
  */
 export function poll(intervalMs, once) {
   const ended = new AbortController();

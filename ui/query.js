@@ -1,4 +1,4 @@
-// Own questions to the history of this machine, in SQL, and those that have a name.
+// Queries on the history of this machine: SQL, and named queries.
 
 import { note, link } from "./address.js";
 import { Refused, ask, why } from "./answers.js";
@@ -70,7 +70,7 @@ async function list(into, signal) {
   }
 }
 
-/** A question about one connection is asked from its page. @param {any} named */
+/** A query about one connection is made from its page. @param {any} named */
 const needsMore = (named) => named.name === "connection";
 
 /** @param {import("./history.js").Answer} answer */

@@ -1,4 +1,4 @@
-// Where records go: does a sink lag, what became of what it was given, is a spool growing?
+// Where records go: does a sink lag, what happened to its records, is a spool growing?
 
 import { fill, h, panel, s } from "./dom.js";
 import { grouped, lasting, perSecond, size } from "./figures.js";

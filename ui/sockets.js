@@ -1,4 +1,4 @@
-// TCP sockets, sorted and limited by the server: who is slow, who retransmits, who is held up.
+// TCP sockets, sorted and limited by the server: which are slow, retransmit, or are held up.
 
 import { go, link, note } from "./address.js";
 import { Refused, ask, why } from "./answers.js";
@@ -19,7 +19,7 @@ const FIELDS = "cookie,state,src_address,src_port,dst_address,dst_port,rtt_us,rt
   "bytes_sent,bytes_received,bytes_retrans,send_queue,receive_queue,busy_time_us,rwnd_limited_us,sndbuf_limited_us,delivery_rate_bytes_per_sec," +
   "systemd_unit,container_id,netns_name,netns_inode,congestion_algorithm";
 
-/** What sockets can be counted by. */
+/** The fields by which sockets can be counted. */
 const GROUPS = [["dst_network", "network of the peer"], ["dst_address", "peer"], ["dst_port", "port of the peer"], ["src_port", "own port"], ["src_address", "own address"],
   ["systemd_unit", "unit"], ["container_id", "container"], ["netns", "namespace"], ["state", "state"], ["congestion_algorithm", "congestion control"]];
 
@@ -66,7 +66,7 @@ export function start(root, context) {
       columns.push({ timeMs, bands: answer.rtt_us });
       if (columns.length > COLUMNS_MAX) columns.shift();
       replace(said, words(answer));
-      // What is sorted in place changes the question.
+      // Sorting changes the query without a new page.
       panels.sockets.head.querySelector("a")?.setAttribute("href", path(address));
       panels.heat.show(() => drawHeat(panels.heat.body, columns, { title: "Round-trip times", fromMs: Math.min(columns[0]?.timeMs ?? 0, timeMs - 30_000), toMs: timeMs + EVERY_MS }));
       panels.groups.show(() => replaceTable(panels.groups.body, groupTable(answer, address)));
@@ -89,7 +89,7 @@ function words({ matched, shown, namespaces, namespaces_failed: failed, truncate
     failed > 0 && ` ${grouped(failed)} namespaces could not be read.`, truncated && " The walk took too long: this is a part."];
 }
 
-/** @param {unknown} error What the server says of a question that it does not answer. */
+/** @param {unknown} error The error for a query that the server does not answer. */
 function refusal(error) {
   if (error instanceof Refused && error.status === 400) return h("pre", { class: "mistake" }, lines(error.message));
   return h("span", { class: "mistake" }, why(error));

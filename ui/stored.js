@@ -1,4 +1,4 @@
-// Panels that show the answer of a question with a name, over the range, as a table.
+// Panels that show the answer of a named query over the range as a table.
 
 import { pageLink } from "./address.js";
 import { why } from "./answers.js";
@@ -10,14 +10,14 @@ import { replaceTable, table } from "./table.js";
 
 const ROWS = "20";
 
-/** Where a question with a name is seen: its JSON, and the page that asks it. @param {string} name @param {Record<string, string>} parameters @returns {[string, string][]} */
+/** Links for a named query: its JSON, and its page. @param {string} name @param {Record<string, string>} parameters @returns {[string, string][]} */
 export const sources = (name, parameters) => [["JSON", namedPath(name, parameters)], ["query", pageLink("query", { pick: name })]];
 
 /**
  * @param {object} about
  * @param {string} about.id
  * @param {string} about.title
- * @param {string} about.name The question's.
+ * @param {string} about.name The name of the query.
  * @param {string} about.range
  */
 export function storedPanel({ id, title, name, range }) {
@@ -56,10 +56,10 @@ function answerTable(answer, caption) {
 /** @param {unknown} value */
 const isNumber = (value) => typeof value === "number" || /^-?\d+$/.test(String(value));
 
-/** A column's name without its unit, which stands in its cells. @param {string} name */
+/** A column's name without its unit, which is in the cells. @param {string} name */
 const inWords = (name) => name.replace(/_(us|bytes|unix_ns|ns|share)$/, "").replaceAll("_", " ");
 
-/** A figure with the unit of its column's name. @param {string} name @param {unknown} value */
+/** A figure with the unit that its column's name has. @param {string} name @param {unknown} value */
 function figure(name, value) {
   if (value === null || value === undefined) return "–";
   if (!isNumber(value)) return String(value);

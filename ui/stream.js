@@ -1,4 +1,4 @@
-// The ledger as a stream. A relay copies, so each target is a band of full height; what is lost leaves it downward, by name.
+// The ledger as a stream. A relay copies, so each target is a band of full height; losses leave it downward, by name.
 
 import { h, s, replace, plain } from "./dom.js";
 import { grouped, share } from "./figures.js";
@@ -15,19 +15,19 @@ import { table } from "./table.js";
  * @property {bigint} received
  * @property {bigint} delivered
  * @property {bigint} inside
- * @property {(Loss & {kind: string})[]} losses Each with the kind of hop where it happened.
+ * @property {(Loss & {kind: string})[]} losses Each with the kind of hop where it occurred.
  *
  * @typedef {{origin: string, trunks: Band[], bands: Band[]}} Stream
  */
 
-/** More bands than these are a table with bars. */
+/** With more bands than this, a table with bars is shown instead. */
 const BANDS_MAX = 8;
 
 const BAND = 20;
 const NAME = 17;
 const LINE = 15;
 const GAP = 12;
-/** How far what is lost leaves its band downward. */
+/** How far losses leave their band downward. */
 const DOWN = 12;
 const TRUNK = 190;
 const FAN = 80;
@@ -58,7 +58,7 @@ export function streams(ledger) {
 }
 
 /**
- * Hops one behind the other as one band. What a receiver loses at its own socket was delivered before, and is named as well.
+ * Consecutive hops as one band. Losses at a receiver's own socket come after delivery, and are listed as well.
  * @param {string} name
  * @param {(Hop | undefined)[]} hops
  * @param {Hop} [beyond]
@@ -94,7 +94,7 @@ const LEGEND = () => h("p", { class: "keys", "aria-hidden": "true" },
 /** @param {string} id @param {string} name */
 const paint = (id, name) => (name === "lost" ? `url(#${id}-hatch)` : name === "asked" ? `url(#${id}-dots)` : undefined);
 
-/** Patterns, so that color is never alone. @param {string} id */
+/** Patterns, so that nothing depends on color alone. @param {string} id */
 const patterns = (id) => s("defs", {},
   s("pattern", { id: `${id}-hatch`, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
     s("rect", { class: "hatch-ground", width: 6, height: 6 }), s("rect", { class: "hatch-line", width: 3, height: 6 })),
@@ -104,7 +104,7 @@ const patterns = (id) => s("defs", {},
 let drawings = 0;
 
 /**
- * Side by side where there is room, else one below the other.
+ * Side by side if there is room, otherwise one below the other.
  * @param {Stream} stream
  * @param {number} width
  */
@@ -132,10 +132,10 @@ function drawing(stream, width) {
   return h("figure", { class: "stream" }, h("figcaption", null, stream.origin), svg);
 }
 
-/** What is said below a band. @param {Band} band */
+/** The number of lines below a band. @param {Band} band */
 const linesBelow = (band) => band.losses.length + (band.inside > 0n ? 1 : 0);
 
-/** Where each begins, from top to bottom. @param {Band[]} bands @param {boolean} isNarrow */
+/** The top of each band. @param {Band[]} bands @param {boolean} isNarrow */
 function stacked(bands, isNarrow) {
   let y = 0;
   const all = bands.map((band) => {
@@ -174,7 +174,7 @@ function drawBand(band, { from, to, top, id, isNarrow, isTrunk }) {
   const count = isTrunk ? grouped(band.received) : `${grouped(band.delivered)} delivered`;
   const name = clipped(band.name, (to - from) / 7 - count.length - 2);
   const title = s("text", { class: "name", x: from, y: top - 5 }, s("tspan", { class: "strong" }, name), `  ${count}`);
-  // In a narrow drawing the words stand below what leaves, else next to it.
+  // In a narrow drawing the text is below the losses, otherwise next to them.
   const isBelow = isNarrow || isTrunk;
   const [textX, textY] = isBelow ? [from + 12, top + BAND - 2 + (isNarrow ? DOWN : 0)] : [breaks + bend + 8, top + BAND - 2];
   const lines = [...band.losses.map((loss) => ({
@@ -184,19 +184,19 @@ function drawBand(band, { from, to, top, id, isNarrow, isTrunk }) {
   return [...parts, title, ...lines.map(({ className, text }, at) => s("text", { class: className, x: textX, y: textY + LINE * (at + 1) }, text))];
 }
 
-/** A name without its middle if there is no room for it. @param {string} name @param {number} letters */
+/** A name shortened in the middle to fit. @param {string} name @param {number} letters */
 function clipped(name, letters) {
   const [text, most] = [plain(name), Math.max(8, Math.floor(letters))];
   return text.length <= most ? text : `${text.slice(0, Math.ceil(most / 2))}…${text.slice(-Math.floor(most / 2) + 1)}`;
 }
 
-/** A loss by name, and by its place where a band has the same at two. @param {Loss & {kind: string}} loss @param {Band} band */
+/** A loss by name, with its hop if the band has the same loss at two hops. @param {Loss & {kind: string}} loss @param {Band} band */
 function named({ way, kind, amount, intended }, band) {
   const isTwice = band.losses.filter((other) => other.way === way).length > 1;
   return `${intended ? "⊘" : "✕"} ${grouped(amount.count)} ${way}${isTwice ? ` (${KINDS[kind]})` : ""}`;
 }
 
-/** What leaves the band downward. @param {number} x @param {number} y @param {number} thick @param {number} bend @param {number} down */
+/** The part that leaves the band downward. @param {number} x @param {number} y @param {number} thick @param {number} bend @param {number} down */
 function leaving(x, y, thick, bend, down) {
   const [half, to] = [x + bend / 2, x + bend];
   return `M${x} ${y}C${half} ${y} ${half} ${y + down} ${to} ${y + down}V${y + thick + down}C${half} ${y + thick + down} ${half} ${y + thick} ${x} ${y + thick}Z`;
@@ -206,7 +206,7 @@ function leaving(x, y, thick, bend, down) {
 const sum = (band, intended) => band.losses.reduce((sum, loss) => (loss.intended === intended ? sum + loss.amount.count : sum), 0n);
 
 /**
- * How thick each part of a band is. What is there is seen, however little it is.
+ * The height of each part of a band. A part above 0 is always visible.
  * @param {Band} band
  * @param {{asked: bigint, lost: bigint}} sums
  */

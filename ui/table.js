@@ -1,4 +1,4 @@
-// Tables with real headers. Those that can be sorted have buttons in them.
+// Tables with header cells. Sortable columns have buttons in them.
 
 import { h } from "./dom.js";
 
@@ -9,11 +9,11 @@ import { h } from "./dom.js";
  * @typedef {object} Column
  * @property {string} name
  * @property {string} title
- * @property {string} [about] Shown when one points at the title.
+ * @property {string} [about] Shown as a tooltip of the title.
  * @property {boolean} [isNumber]
- * @property {boolean} [isName] The cell is the header of its row.
+ * @property {boolean} [isName] The cell is its row's header.
  * @property {boolean} [isSortable]
- * @property {boolean} [isExtra] Left out where there is little room.
+ * @property {boolean} [isExtra] Left out on narrow screens.
  * @property {(row: Row) => Part | Part[]} cell
  */
 
@@ -24,7 +24,7 @@ import { h } from "./dom.js";
  * @param {Column<Row>[]} what.columns
  * @param {Row[]} what.rows
  * @param {(row: Row) => Record<string, string | undefined>} [what.attributes]
- * @param {string} [what.sort] A column's name, with `-` for the largest first.
+ * @param {string} [what.sort] A column's name, preceded by `-` for descending order.
  * @param {(sort: string) => void} [what.onSort]
  * @param {string} [what.empty]
  * @param {Hidden} [what.hidden]
@@ -46,25 +46,25 @@ export function table({ caption, columns, rows, attributes = () => ({}), sort = 
 }
 
 /**
- * @typedef {object} Hidden Rows of a long table that are out of sight and not made.
+ * @typedef {object} Hidden Rows of a long table that are out of sight and have no elements.
  * @property {number} before
  * @property {number} after
  * @property {number} rowPx
  */
 
-/** Room for rows that are not made. @param {number} px @param {number} columns */
+/** Space for rows without elements. @param {number} px @param {number} columns */
 function spacer(px, columns) {
   const cell = h("td", { colspan: columns, class: "spacer" });
   cell.style.height = `${px}px`;
   return h("tr", { "aria-hidden": "true" }, cell);
 }
 
-/** Rows above and below those in sight that are made too, so that a short scroll shows no gap. */
+/** Rows rendered above and below the visible ones, so that a short scroll shows no gap. */
 const SPARE = 4;
 const ROW_PX = 29;
 
 /**
- * Which rows of a table in `body` are in sight.
+ * Which rows of the table in `body` are visible.
  * @param {Element} body
  * @param {number} count
  */
@@ -87,7 +87,7 @@ export function inSight(body, count) {
 function header(column, sort, onSort) {
   const isSortable = onSort && column.isSortable;
   const direction = sort === column.name ? "ascending" : sort === `-${column.name}` ? "descending" : undefined;
-  // Numbers are looked at from the largest on.
+  // Numbers are sorted in descending order first.
   const next = direction === "descending" ? column.name : direction === "ascending" || column.isNumber ? `-${column.name}` : column.name;
   const mark = direction === "ascending" ? " ▲" : direction === "descending" ? " ▼" : "";
   const content = isSortable
@@ -103,7 +103,7 @@ function classes(column) {
 }
 
 /**
- * Puts a new table in the place of the old one, and leaves the keyboard and the scrolled position where they were.
+ * Replaces a table; keyboard focus and scroll position stay.
  * @param {Element} into
  * @param {HTMLElement} next
  */
@@ -113,7 +113,7 @@ export function replaceTable(into, next) {
   const focused = document.activeElement;
   const key = focused instanceof HTMLElement && focused !== old && old.contains(focused) ? (focused.dataset["sort"] ?? focused.dataset["key"]) : undefined;
 
-  // What scrolls stays the same element, also for one who drags its bar.
+  // The scrolling element is kept, so that dragging its scrollbar is not interrupted.
   old.setAttribute("aria-label", next.getAttribute("aria-label") ?? "");
   old.replaceChildren(...next.childNodes);
   if (key === undefined) return;

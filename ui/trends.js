@@ -1,4 +1,4 @@
-// The overview's past: rates, losses and round-trip times over the range, from the store where there is one.
+// The overview's past: rates, losses and round-trip times over the range, from the store if there is one.
 
 import { RANGES } from "./address.js";
 import { Refused, ask, why } from "./answers.js";
@@ -16,14 +16,14 @@ import { sources } from "./stored.js";
  * @typedef {ReturnType<typeof panel>} Panel
  * @typedef {{rates: Panel, lost: Panel, heat: Panel}} Panels
  *
- * @typedef {object} Past What the store says of the range, and of the one before it.
+ * @typedef {object} Past The store's answers for the range, and for the one before it.
  * @property {Rates[]} rates
  * @property {Rates[]} before
  * @property {Record<string, any>[]} losses
  * @property {import("./heat.js").Column[]} heat
  */
 
-/** A walk of all sockets for the round-trip times, which everybody shares who looks. */
+/** Time between two walks of all sockets for the round-trip times; all clients share a walk. */
 const HEAT_EVERY_MS = 5_000;
 const HEAT_PATH = "/sockets?sort=-rtt_us&limit=1&fields=cookie";
 const HEAT_MAX = 180;
@@ -66,7 +66,7 @@ export function startTrends(panels, context) {
       isWithoutStore = answers.some((answer) => answer === null);
       past = isWithoutStore ? null : readPast(answers.map((answer) => (answer ? records(answer) : [])), rangeMs);
     } catch {
-      // What this page has seen is shown instead; the next turn asks again.
+      // Shows what this page has seen instead; the next turn tries again.
       past = null;
     }
     draw();
@@ -98,7 +98,7 @@ export function startTrends(panels, context) {
 
   return {
     draw,
-    /** What was lost in the range, in words. */
+    /** The losses in the range, in words. */
     lost: () => (past ? storedLosses(past, context) : watchedLosses(context, rangeMs)),
     stop() {
       stopStore();
@@ -137,7 +137,7 @@ function readPast([rates = [], losses = [], heat = []], rangeMs) {
   return { rates: all.filter((point) => point.timeMs >= begins), before: all.filter((point) => point.timeMs < begins), losses, heat: [...columns.values()] };
 }
 
-/** From the first to the last moment of the range; half a minute at least, so that two looks do not fill the drawing. @param {number[]} times @param {number} rangeMs @returns {[number, number]} */
+/** The start and end of the range; at least half a minute, so that two snapshots do not fill the chart. @param {number[]} times @param {number} rangeMs @returns {[number, number]} */
 function span(times, rangeMs) {
   const to = times.at(-1) ?? Date.now();
   return [Math.max(to - rangeMs, Math.min(times[0] ?? to, to - SHORTEST_MS)), to];
@@ -154,7 +154,7 @@ function showRates(body, looked, past, rangeMs, isWithoutStore) {
   const rates = past?.rates.length ? past.rates : looked;
   const [fromMs, toMs] = span(rates.map((point) => point.timeMs), rangeMs);
   const drawing = h("div", null);
-  // Stays the same element, so that it stays open and keeps the keyboard.
+  // The element is kept, so that it stays open and keeps the focus.
   const more = body.querySelector("details") ?? h("details", null, h("summary", null, "Only what this page has seen is drawn. How to keep more"), noHistory());
   if (more.isConnected && isWithoutStore) {
     body.querySelector(":scope > p")?.replaceWith(words);

@@ -1,4 +1,4 @@
-// The verdict in words: is anything being lost, what was the most, and what helps.
+// The verdict in words: is anything being lost, what was the largest loss, and what helps.
 
 import { h } from "./dom.js";
 import { grouped, lasting, perSecond, perSecondBetween, plural } from "./figures.js";
@@ -10,7 +10,7 @@ import { isBalanced, lostAt, losses, place } from "./ledger.js";
  */
 
 /**
- * Rates of a hop between two looks; `null` where they cannot be compared.
+ * Rates of a hop between two snapshots; `null` if they cannot be compared.
  * @param {Ledger | null} before
  * @param {Ledger} now
  * @returns {(hop: Hop) => {received: number | null, delivered: number | null, lost: number | null}}
@@ -29,7 +29,7 @@ export function rates(before, now) {
   };
 }
 
-/** How a hop is, as `weir top` says it. @param {Hop} hop @param {number | null} lostPerSecond @param {number | null} deliveredPerSecond */
+/** A hop's state, in the words of `weir top`. @param {Hop} hop @param {number | null} lostPerSecond @param {number | null} deliveredPerSecond */
 export function state(hop, lostPerSecond, deliveredPerSecond) {
   const isUp = hop.gauges.get("up") !== 0n && hop.gauges.get("circuit_open") !== 1n;
   if (!isUp && hop.inFlight.count > 0n && deliveredPerSecond === 0) return "STUCK";
@@ -51,7 +51,7 @@ export function verdict(ledger, before) {
   const intended = ledger.hops.some((hop) => hop.losses.some((loss) => loss.intended));
   const largest = all[0];
 
-  // A first look says nothing of now.
+  // A single snapshot says nothing about the present.
   const isCompared = before?.runId === ledger.runId;
   const headline = now > 0
     ? ["Losing ", h("strong", null, perSecond(now)), " now."]
