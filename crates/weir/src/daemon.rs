@@ -654,7 +654,7 @@ fn forward_signals(events: Sender<Event>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A random number for this life of the process, in hexadecimal.
+/// A random id for this run of the process, in hexadecimal.
 fn run_id() -> String {
     let mut bytes = [0; 8];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
@@ -675,7 +675,7 @@ fn fingerprint(config: &Config) -> String {
     format!("{hash:016x}")
 }
 
-/// What is shown of history.
+/// The history pages, if a store is configured.
 #[cfg(feature = "store")]
 fn shown_query(config: &Config) -> Option<admin::Query> {
     let folder = served_store(config)?;

@@ -31,9 +31,9 @@ failures! {
     Accounting = 2, "The ledger does not balance, or the two ends of a link disagree: a defect of Weir";
     /// The command line is wrong.
     Usage = 64, "The command line is wrong";
-    /// An input file is damaged or not whole; what could be read of it was dealt with.
+    /// An input file is damaged or incomplete; what could be read of it was used.
     BadData = 65, "An input file is damaged or incomplete; what could be read of it was used";
-    /// An input file is missing, or holds nothing of what it should.
+    /// An input file is missing, or is of another kind.
     InputMissing = 66, "An input file is missing, or is of another kind";
     /// An address is taken, a name does not resolve, a daemon does not answer.
     Unavailable = 69, "An address is in use, a name does not resolve, or a daemon, a store or a speaker does not answer";

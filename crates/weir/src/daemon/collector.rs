@@ -28,7 +28,7 @@ const RETURN_GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Prepared {
     config: SocketsConfig,
     options: Options,
-    /// Opens sockets in namespaces that this process may not enter; `None`: this process opens everything itself.
+    /// Opens what this process may not open itself; `None`: this process opens everything itself.
     helper: Option<Remote>,
 }
 

@@ -105,8 +105,8 @@ impl Processors {
         Some(Processors { at, idle_ns, used_ns: process_cpu_ns() })
     }
 
-    /// The time that one more thread could have had since `then`, in percent of one processor: the idle time, but no more than
-    /// this process's quota of `processors` left unused.
+    /// The time that one more thread could have had since `then`, in percent of one processor: the idle time, limited
+    /// to the unused part of this process's quota of `processors`.
     fn room_since(&self, then: &Processors, processors: usize) -> u64 {
         let elapsed_ns = nanoseconds(then.at, self.at);
         let idle_percent = self.idle_ns.saturating_sub(then.idle_ns) * 100 / elapsed_ns;

@@ -258,7 +258,7 @@ pub(crate) fn enlarge_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) {
     }
 }
 
-/// `net.core.rmem_max`; 0 where it cannot be read.
+/// `net.core.rmem_max`; 0 if it cannot be read.
 pub(crate) fn rmem_max() -> usize {
     let text = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
     text.trim().parse().unwrap_or(0)

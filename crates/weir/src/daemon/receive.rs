@@ -73,7 +73,7 @@ pub(super) fn as_first(
 enum Uncounted {
     NotPermitted,
     Helper(io::Error),
-    /// The kernel cannot tell when it has finished processing earlier packets.
+    /// We cannot wait for the kernel to finish with the packets it is processing (see [`gro::settle`]).
     Unsettled(Errno),
     Kernel(io::Error),
 }

@@ -7,7 +7,7 @@ use sys::Errno;
 use sys::route::{Egress, Ends};
 
 /// How long opening a target waits for the kernel's tables. Others may lock them for seconds; then the target starts without
-/// message runs, like one on another host, and switches when the answer comes.
+/// runs of datagrams in one message, like one on another host, and switches when the answer comes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the last ledger waits for current data.

@@ -116,7 +116,7 @@ impl RowTarget for Rows {
         }
     }
 
-    /// There is no descriptor to wait for: the sink's queue has its own space, and the relay asks again.
+    /// A sink's queue has no descriptor to wait for, so the relay retries until there is room.
     fn ready_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -109,7 +109,7 @@ impl Ours {
         Ok(Address::Udp(LISTEN))
     }
 
-    /// Asks for the ledger until it is as wanted.
+    /// Asks for the ledger until `is_wanted` accepts it, or the deadline has passed.
     fn wait_until(&mut self, is_wanted: impl Fn(&Snapshot) -> bool) -> Result<Snapshot, Failed> {
         let deadline = Instant::now() + PATIENCE;
         loop {

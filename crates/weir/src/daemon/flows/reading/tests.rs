@@ -54,7 +54,7 @@ fn many_readers_share_one_list() {
         let ask = || shared.top("pairs").unwrap();
         let readers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
         let lists: Vec<_> = readers.into_iter().map(|one| one.join().unwrap()).collect();
-        // The list may have become old on the way: then one reader has made another for all.
+        // The list may have expired meanwhile: then one reader has made another for all.
         let made = lists.iter().filter(|one| !Arc::ptr_eq(one, &first));
         let made: std::collections::HashSet<_> = made.map(Arc::as_ptr).collect();
         let copies = shared.taken_by_readers().holds - before.holds;
