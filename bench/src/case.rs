@@ -1,4 +1,4 @@
-//! The cases: what is asked, with which datagrams, to how many targets, how thoroughly.
+//! The cases: the question, the datagrams, the number of targets, and how thoroughly to measure.
 
 use crate::contender::{Contender, Schedule};
 use crate::site::Reach;
@@ -6,35 +6,35 @@ use load::spin::Sizes;
 use serde::Serialize;
 use std::time::Duration;
 
-/// 200 bytes in the mean, as lines of a log vary.
+/// 200 bytes on average, varying like the lines of a log.
 pub(crate) const VARYING: Sizes = Sizes::Varying { min: 64, max: 336 };
 
 /// Datagrams a second of the steady case.
 pub(crate) const STEADY_RATE_PER_SEC: f64 = 20_000.0;
 
-/// Repetitions by default: with fewer than six, the interval of a median cannot cover 95 %.
+/// Default number of repetitions. With fewer than six, the interval of a median cannot cover 95 %.
 pub(crate) const REPETITIONS: usize = 7;
 
-/// What a case is about.
+/// The question that a case answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Question {
-    /// Highest rate with nothing lost, CPU per copy, latency, memory: relays against each other.
+    /// Compares relays: highest rate without loss, CPU per copy, latency, memory.
     Compare,
-    /// The highest rate of one relay, alone and with a target more that takes nothing.
+    /// The highest rate of one relay, with and without an additional target that takes nothing.
     Isolation(Schedule),
-    /// CPU per copy and latency at a rate at which every datagram is a wake-up.
+    /// CPU per copy and latency at a rate at which every datagram causes a wake-up.
     Steady,
 }
 
-/// What is compared on which load.
+/// A comparison under one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Case {
     pub(crate) question: Question,
     pub(crate) sizes: Sizes,
-    /// Targets that receive.
+    /// Number of receiving targets.
     pub(crate) targets: usize,
     pub(crate) reach: Reach,
-    /// Senders that take turns datagram by datagram, where it is about what their addresses cost to keep.
+    /// Number of senders that alternate with each datagram, for cases about the cost of preserving their addresses.
     pub(crate) senders: Option<usize>,
 }
 
@@ -51,12 +51,12 @@ impl Case {
         Case { senders: Some(senders), ..self }
     }
 
-    /// Datagrams that are handed to the kernel with one call.
+    /// Datagrams passed to the kernel in one call.
     pub(crate) fn burst(self) -> usize {
         if self.senders.is_some() { 1 } else { self.sizes.burst() }
     }
 
-    /// What is sent to how many.
+    /// The load in words: datagram sizes, senders and targets.
     pub(crate) fn load_label(self) -> String {
         let sizes = match self.sizes {
             Sizes::Equal(bytes) => format!("{bytes} B"),
@@ -78,7 +78,7 @@ impl Case {
         }
     }
 
-    /// Whether it is one of the two for which memory and more time are asked: 200 bytes in the mean to two targets.
+    /// Whether it is one of the two cases that measure memory and run for longer: 200 bytes on average to two targets.
     pub(crate) fn is_main(self) -> bool {
         let is_compared = self.question == Question::Compare && self.reach == Reach::Loopback;
         is_compared && self.senders.is_none() && self.targets == 2 && self.sizes.mean_bytes() == 200
@@ -91,7 +91,7 @@ pub(crate) struct Plan {
     pub(crate) repetitions: usize,
     pub(crate) saturation: Duration,
     pub(crate) attempt: Duration,
-    /// Halvings of the range in which the rate is searched.
+    /// Number of times that the search halves its range of rates.
     pub(crate) steps: usize,
     pub(crate) cpu: Duration,
     pub(crate) latency: Duration,
@@ -125,9 +125,9 @@ impl Plan {
         }
     }
 
-    /// Roughly how long it takes, with the waits for what is still on its way.
+    /// Rough duration, including the waits for datagrams in flight.
     pub(crate) fn duration(&self, case: Case, contenders: &[Contender]) -> Duration {
-        // An attempt that loses something ends 100 ms after the last arrival; about one in two does.
+        // An attempt with losses ends 100 ms after the last arrival; about every second attempt has losses.
         let wait = Duration::from_millis(50);
         let steps = u32::try_from(self.steps).unwrap_or(u32::MAX);
         let search = self.saturation + (self.attempt + wait) * (steps + 1);

@@ -1,32 +1,32 @@
-//! What is compared: relays and the ways in which they are run.
+//! The contenders: relays and how they are run.
 
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
 
-/// A relay and the way it is run.
+/// A relay, and how it is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contender {
     Weir(Weir),
     LimitRelayRuns,
     LimitRelay,
-    /// Receives and sends together what the kernel has together.
+    /// Receives and sends datagrams in the batches that the kernel coalesced.
     LimitRelayTogether,
-    /// Keeps the sender's address by a raw socket.
+    /// Preserves the sender's address with a raw socket.
     RawRelay,
     Socat,
 }
 
-/// The two forms of the least work; the better one of a repetition is what Weir is measured against.
+/// The two forms of the minimal C loop; Weir is measured against the better one in each repetition.
 pub(crate) const C_LOOPS: [Contender; 2] = [Contender::LimitRelayRuns, Contender::LimitRelay];
 
-/// How Weir is run; all else is at its default but the receive buffer.
+/// How Weir is run; all other settings but the receive buffer have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Weir {
     pub(crate) schedule: Schedule,
     pub(crate) gathering: Gathering,
     pub(crate) receive: Receive,
     pub(crate) source: Source,
-    /// One more target, next to those that receive.
+    /// An additional target that takes nothing.
     pub(crate) beside: Option<DeadEnd>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Schedule {
     Threaded,
 }
 
-/// Whose address the receivers see of what Weir sends.
+/// The source address that receivers see on datagrams from Weir.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub(crate) enum Source {
     Own,
@@ -45,7 +45,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// What a target of `weir relay` is given.
+    /// The option of a target of `weir relay`.
     pub(crate) fn option(self) -> &'static str {
         match self {
             Source::Own => "",
@@ -54,7 +54,7 @@ impl Source {
     }
 }
 
-/// Whether Weir receives datagrams together.
+/// Whether Weir receives coalesced datagrams (GRO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Receive {
     Single,
@@ -62,7 +62,7 @@ pub(crate) enum Receive {
 }
 
 impl Receive {
-    /// What `weir relay` is given.
+    /// The arguments of `weir relay`.
     pub(crate) fn args(self) -> &'static [&'static str] {
         match self {
             Receive::Single => &[],
@@ -71,17 +71,17 @@ impl Receive {
     }
 }
 
-/// Whether Weir waits a moment for more after a short batch.
+/// Whether Weir waits briefly for more datagrams after a short batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Gathering {
-    /// As this version does it by default.
+    /// This version's default.
     Default,
     Off,
     On,
 }
 
 impl Gathering {
-    /// What `weir relay` is given.
+    /// The arguments of `weir relay`.
     pub(crate) fn args(self) -> &'static [&'static str] {
         match self {
             Gathering::Default => &[],
@@ -94,13 +94,13 @@ impl Gathering {
 /// A target that takes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum DeadEnd {
-    /// A UDP port without a listener, on the host of the other targets: each datagram is answered with an ICMP error.
+    /// A UDP port without a socket, on the host of the other targets: each datagram causes an ICMP error.
     Refusing,
     /// A unix socket whose owner has stopped reading.
     StoppedUnix,
-    /// A file that takes no more: a terminal without a reader.
+    /// A file that accepts no more data: a terminal without a reader.
     StuckFile,
-    /// An address on the cable at which there is no host. Only where targets are behind one.
+    /// An address on the cable without a host. Only if the targets are behind a cable.
     DeadNextHop,
     /// A link to another Weir that never answers.
     SilentWeir,
@@ -128,7 +128,7 @@ impl Schedule {
 }
 
 impl Contender {
-    /// The schedule that `auto` chooses on the two processors for which the requirements are stated.
+    /// The schedule that `auto` selects on two processors, for which the requirements are stated.
     pub(crate) const WEIR_INLINE: Contender = Contender::weir(Schedule::Inline);
     pub(crate) const WEIR_THREADED: Contender = Contender::weir(Schedule::Threaded);
 
@@ -137,7 +137,7 @@ impl Contender {
         Contender::Weir(Weir { schedule, gathering, receive, source: Source::Own, beside: None })
     }
 
-    /// Weir inline, which shows receivers this of the sender.
+    /// Weir inline, with this source address.
     pub(crate) const fn showing(source: Source) -> Contender {
         Contender::Weir(Weir {
             schedule: Schedule::Inline,
@@ -148,7 +148,7 @@ impl Contender {
         })
     }
 
-    /// Weir inline, which receives datagrams together.
+    /// Weir inline, receiving coalesced datagrams.
     pub(crate) const WEIR_TOGETHER: Contender = Contender::Weir(Weir {
         schedule: Schedule::Inline,
         gathering: Gathering::Default,
@@ -157,7 +157,7 @@ impl Contender {
         beside: None,
     });
 
-    /// Weir inline with this setting.
+    /// Weir inline, with this setting.
     pub(crate) fn gathering(gathering: Gathering) -> Contender {
         let (schedule, receive) = (Schedule::Inline, Receive::Single);
         Contender::Weir(Weir { schedule, gathering, receive, source: Source::Own, beside: None })
@@ -195,14 +195,14 @@ impl Contender {
     }
 }
 
-/// As its label.
+/// Serialized as its label.
 impl Serialize for Contender {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.label())
     }
 }
 
-/// Where the programs are, and what they can.
+/// The paths of the programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     pub(crate) weir: PathBuf,

@@ -1,4 +1,4 @@
-//! Targets that take nothing, held open so that they stay that way.
+//! Targets that take nothing, kept in that state for a whole case.
 
 use crate::contender::DeadEnd;
 use crate::site::Site;
@@ -12,22 +12,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A key as `weir hop key` prints it. Nobody has it.
+/// A key as `weir hop key` prints it; no other process has it.
 const HOP_KEY: &str = "bench AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
 
-/// One of each kind. Files and processes go when this does.
+/// One dead end of each kind. Files and processes are removed when it is dropped.
 pub(crate) struct DeadEnds {
     refusing: UdpSocket,
     _stopped: UnixDatagram,
     stuck: Option<StuckTerminal>,
     dead_next_hop: Option<SocketAddr>,
     silent: UdpSocket,
-    // Last: the others lie in it.
+    // Last, because the others use files in it.
     folder: Folder,
 }
 
 impl DeadEnds {
-    /// The stuck file needs `socat`, the program.
+    /// The stuck file needs the program `socat`.
     pub(crate) fn open(site: &Site, socat: Option<&Path>) -> anyhow::Result<DeadEnds> {
         let folder = Folder::make()?;
         let refusing = refusing_port(site)?;
@@ -81,7 +81,7 @@ impl Drop for Folder {
     }
 }
 
-/// A terminal without a reader. Weir takes no FIFO for a file; a terminal is one that takes some kilobytes, and then no more.
+/// A terminal without a reader. Weir does not write to a FIFO; a terminal takes some kilobytes, and then no more.
 struct StuckTerminal {
     path: PathBuf,
     socat: Child,
@@ -89,13 +89,13 @@ struct StuckTerminal {
 }
 
 impl StuckTerminal {
-    /// Has socat read the terminal into a FIFO that is never read, so that socat stops once that is full.
+    /// Starts socat to copy the terminal into a FIFO that nobody reads, so that socat stops once the FIFO is full.
     fn open(socat: &Path, folder: &Path) -> anyhow::Result<StuckTerminal> {
         let (fifo_path, link) = (folder.join("fifo"), folder.join("terminal"));
         let status = Command::new("mkfifo").arg(&fifo_path).status().context("running mkfifo")?;
         anyhow::ensure!(status.success(), "mkfifo {}: {status}", fifo_path.display());
 
-        // With a reader that never reads, opening it for writing does not wait.
+        // With read access too, opening the FIFO for writing does not block.
         let fifo = OpenOptions::new().read(true).write(true).open(&fifo_path).context("a FIFO")?;
 
         let child = Command::new(socat)
@@ -124,14 +124,14 @@ impl StuckTerminal {
 
 impl Drop for StuckTerminal {
     fn drop(&mut self) {
-        // One that has ended already is only waited for.
+        // A process that has already ended is only waited for.
         let _ = self.socat.kill();
         let _ = self.socat.wait();
     }
 }
 
-/// A port that refuses and that no other socket can take: a socket connected to itself receives from no other, and what comes
-/// from others finds no socket (net/ipv4/udp.c, __udp4_lib_lookup), which is answered with "port unreachable".
+/// A port that refuses datagrams and that no other socket can take. A socket connected to itself receives from no other socket,
+/// so that datagrams from others match no socket (net/ipv4/udp.c, __udp4_lib_lookup) and cause "port unreachable".
 fn refusing_port(site: &Site) -> anyhow::Result<UdpSocket> {
     let addr = SocketAddr::new(site.target_addr(), 0);
     site.at_targets(|| {
@@ -153,7 +153,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(ends.target(DeadEnd::Refusing).unwrap()).unwrap();
         socket.send(b"anybody").unwrap();
-        // On loopback the answer is there before the call that caused it returns.
+        // On loopback the error is there before the call that caused it returns.
         let refused = socket.send(b"there").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     }
@@ -184,7 +184,7 @@ mod tests {
         let mut options = OpenOptions::new();
         options.append(true).custom_flags(O_NONBLOCK | O_NOCTTY);
         let mut file = options.open(path).unwrap();
-        // Full means: not a byte more, for longer than socat needs to take one.
+        // Full means that it takes no byte for longer than socat needs to read one.
         let (mut full_since, mut taken) = (Instant::now(), 0);
         while full_since.elapsed() < Duration::from_millis(300) {
             match file.write(&[b'x'; 4_096]) {

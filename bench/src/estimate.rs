@@ -1,29 +1,29 @@
-//! A median and how sure it is.
+//! A median with a confidence interval.
 
 use serde::Serialize;
 
-/// Coverage that an interval must have where there are values enough.
+/// Coverage that an interval must have, if there are enough values.
 const COVERAGE_MIN: f64 = 0.95;
 
-/// The median of some values with an interval that holds the true median, whatever the distribution is.
+/// The median of some values, with an interval that contains the true median for any distribution.
 ///
-/// The interval is that of order statistics: from the k-th smallest value to the k-th largest, with the largest k that still
-/// covers 95 %. Each value is below the true median with probability 1/2, so that the interval misses it with twice the
-/// probability of at most k - 1 heads in n throws. Of 7 values it is the whole range (98.4 %), of 11 the 2nd to the 10th.
-/// Fewer than 6 values cannot cover 95 %: `coverage` says what their range does cover.
+/// The interval uses order statistics: from the k-th smallest to the k-th largest value, with the largest k that still covers 95
+/// %. Each value is below the true median with probability 1/2, so the interval misses it with twice the probability of at most
+/// k - 1 heads in n throws. For 7 values it is the whole range (98.4 %), for 11 values the 2nd to the 10th. Fewer than 6 values
+/// cannot cover 95 %; `coverage` is then what their range covers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Estimate {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// Probability that the interval holds the true median, 0 to 1.
+    /// Probability that the interval contains the true median, 0 to 1.
     pub(crate) coverage: f64,
-    /// What it was made from, one value a repetition, in their order.
+    /// The values, one for each repetition, in order.
     pub(crate) values: Vec<f64>,
 }
 
 impl Estimate {
-    /// Of the values that are finite; `None` when there are none.
+    /// Estimates from the finite values; `None` if there are none.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Option<Estimate> {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let mut sorted = values.clone();
@@ -38,20 +38,20 @@ impl Estimate {
         })
     }
 
-    /// The median with its interval in brackets, or alone where all values are one.
+    /// The median followed by its interval in brackets, or alone if both ends look the same.
     pub(crate) fn text(&self, number: impl Fn(f64) -> String) -> String {
         let (low, high) = (number(self.low), number(self.high));
         let median = number(self.median);
         if low == high { median } else { format!("{median} [{low}, {high}]") }
     }
 
-    /// Whether a limit lies inside the interval, so that these values do not decide on which side of it the median is.
+    /// Whether a limit lies inside the interval, so that these values do not show on which side of it the median is.
     pub(crate) fn spans(&self, limit: f64) -> bool {
         self.low < limit && limit < self.high
     }
 }
 
-/// The rank from either end, from 1, of the narrowest interval of `count` values that covers enough, and what it covers.
+/// The rank from either end (from 1) of the narrowest interval of `count` values with enough coverage, and its coverage.
 fn rank_and_coverage(count: usize) -> Option<(usize, f64)> {
     if count == 0 {
         return None;
@@ -62,7 +62,7 @@ fn rank_and_coverage(count: usize) -> Option<(usize, f64)> {
     let mut best = (1, 1.0 - 2.0 * tail);
 
     for rank in 2..=count.div_ceil(2) {
-        // Probability of rank - 1 heads from that of rank - 2.
+        // Probability of rank - 1 heads, computed from that of rank - 2.
         probability *= (count - rank + 2) as f64 / (rank - 1) as f64;
         tail += probability;
         let coverage = 1.0 - 2.0 * tail;
@@ -74,7 +74,7 @@ fn rank_and_coverage(count: usize) -> Option<(usize, f64)> {
     Some(best)
 }
 
-/// The middle value, or the mean of the two middle ones; NaN of nothing.
+/// The middle value, or the mean of the two middle ones; NaN without values.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -96,7 +96,7 @@ mod tests {
         assert!(median(std::iter::empty()).is_nan());
     }
 
-    /// Ranks and coverages as tables of the sign test have them.
+    /// Ranks and coverages from tables of the sign test.
     #[test]
     fn intervals_are_those_of_order_statistics() {
         let check = |count, rank, percent: f64| {

@@ -1,5 +1,5 @@
-//! `bench fleet`: what the records of many hosts take, in bytes, messages, parts and processor time; and from these figures, what
-//! 20,000 hosts need.
+//! `bench fleet`: what the records of many hosts cost in bytes, messages, parts and processor time, and what 20,000 hosts need
+//! according to these figures.
 
 mod needs;
 mod play;
@@ -116,12 +116,12 @@ impl Drop for Running {
     }
 }
 
-/// Lets one collector look at all hosts for as many polls, and returns its file.
+/// Runs one collector over all hosts for the requested number of polls, and returns its file.
 fn collect(args: &FleetArgs, weir: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     let mut hosts = Vec::new();
     for number in 0..args.hosts {
         let namespace = Namespace::new(&format!("host-{number}"))?;
-        // Every address of 10.0.0.0/8 is this host's own.
+        // Makes every address in 10.0.0.0/8 local to this host.
         let local = ["-n", namespace.name(), "route", "add", "local", "10.0.0.0/8", "dev", "lo"];
         anyhow::ensure!(
             Command::new("ip").args(local).status()?.success(),
@@ -166,7 +166,7 @@ fn collect(args: &FleetArgs, weir: &Path, folder: &Path) -> anyhow::Result<PathB
         .stdout(Stdio::null());
     let mut collector = Running(command.stderr(fs::File::create(folder.join("log"))?).spawn()?);
 
-    // The first poll is not used, and the last one has to be over.
+    // The first poll is not used, and the last one must have ended.
     let end = Instant::now() + POLL_INTERVAL * (args.polls + 1) + POLL_INTERVAL / 2;
     while Instant::now() < end {
         let ended = collector.0.try_wait()?;
@@ -180,7 +180,7 @@ fn collect(args: &FleetArgs, weir: &Path, folder: &Path) -> anyhow::Result<PathB
     Ok(file)
 }
 
-/// What a script says on its standard output.
+/// The JSON that a script prints to standard output.
 fn answer<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("{command:?}"))?;
@@ -188,7 +188,7 @@ fn answer<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Bytes for each record, by encoding and compression; what is compressed at a time is one host's poll.
+/// Bytes per record, by encoding and compression; one host's poll is compressed at a time.
 fn sizes(batches: &Path, collected: &Collected) -> anyhow::Result<Vec<Sizes>> {
     let mut extensions: Vec<(String, &str)> = ENCODINGS
         .iter()
@@ -210,7 +210,7 @@ fn sizes(batches: &Path, collected: &Collected) -> anyhow::Result<Vec<Sizes>> {
     Ok(sizes)
 }
 
-/// Bytes of all files with this extension.
+/// Total size of the files with this extension.
 fn sum(folder: &Path, extension: &str) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
@@ -222,7 +222,7 @@ fn sum(folder: &Path, extension: &str) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Bytes of the same files after compression, each by itself.
+/// Total size of the same files after compression, each on its own.
 fn compressed(folder: &Path, extension: &str, to: &str, args: &[&str]) -> anyhow::Result<u64> {
     let program = if to == "lz4" { "lz4" } else { "zstd" };
     let files: Vec<PathBuf> = fs::read_dir(folder)?

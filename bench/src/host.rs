@@ -1,30 +1,30 @@
-//! The machine: who runs where.
+//! The machine: which processes run on which processors.
 
 use anyhow::Context;
 use serde::Serialize;
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// Which processors are used, as taskset(1) writes lists. Without taskset or with one processor nothing is bound.
+/// The processors in use, as taskset(1) lists. Without taskset, or with one processor, nothing is pinned.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Placement {
     pub(crate) load_cpus: String,
     pub(crate) relay_cpus: String,
-    /// For the receiving thread of a relay whose other threads, which send, have `relay_cpus`.
+    /// For the receiving thread of a relay whose sending threads run on `relay_cpus`.
     pub(crate) receive_cpus: String,
 }
 
-/// Binds the calling thread.
+/// Pins the calling thread.
 pub(crate) fn pin_this_thread(cpus: &str) -> anyhow::Result<()> {
     pin_thread(crate::process::thread_id()?, cpus)
 }
 
-/// Binds one thread.
+/// Pins one thread.
 pub(crate) fn pin_thread(id: u32, cpus: &str) -> anyhow::Result<()> {
     taskset(&["-cp", cpus, &id.to_string()])
 }
 
-/// Binds all threads of a process.
+/// Pins all threads of a process.
 pub(crate) fn pin_process(pid: u32, cpus: &str) -> anyhow::Result<()> {
     taskset(&["-acp", cpus, &pid.to_string()])
 }
@@ -36,10 +36,10 @@ fn taskset(args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises this process's priority, and that of those it starts. Needs CAP_SYS_NICE.
+/// Sets the niceness of this process and of those it starts. Needs CAP_SYS_NICE.
 ///
-/// Where the kernel weighs sessions against each other (autogroup, sched(7)), the whole session is raised, for a niceness
-/// counts within one only.
+/// If the kernel weighs sessions against each other (autogroup, sched(7)), the session's niceness is set as well, because a
+/// process's niceness counts only within its session.
 pub(crate) fn set_niceness(niceness: i32) -> anyhow::Result<()> {
     let pid = std::process::id().to_string();
     let status = Command::new("renice")
@@ -48,7 +48,7 @@ pub(crate) fn set_niceness(niceness: i32) -> anyhow::Result<()> {
         .status()
         .context("running renice")?;
     anyhow::ensure!(status.success(), "renice to {niceness} was refused");
-    // Without autogroups there is no such file.
+    // The file does not exist without autogroups.
     if fs::exists("/proc/self/autogroup").unwrap_or(false) {
         fs::write("/proc/self/autogroup", niceness.to_string()).context("/proc/self/autogroup")?;
     }

@@ -1,10 +1,10 @@
-//! What a published number must say about where it was measured.
+//! What a published number must say about the machine it was measured on.
 
 use serde::Serialize;
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// What the numbers were measured on.
+/// The machine, and the run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,

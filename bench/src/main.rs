@@ -84,7 +84,7 @@ enum Other {
 
 fn main() -> ExitCode {
     run(&Args::parse()).unwrap_or_else(|error| {
-        // Nowhere else is left to say so.
+        // If this fails, there is nowhere left to report it.
         let _ = say(&format!("bench: {error:#}"));
         ExitCode::FAILURE
     })
@@ -142,13 +142,13 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         )?);
         report.requirements = requirement::check(&report.results, &report.starts);
         report.elapsed_s = began.elapsed().as_secs_f64();
-        // After every case: what was measured in half an hour is not lost with the rest.
+        // Saved after every case, so that an error half an hour later does not lose it.
         if let Some(folder) = &args.save {
             report::save(&report, folder)?;
         }
     }
 
-    // Nothing measured is nothing shown.
+    // A run without requirements proves nothing, so it does not pass.
     let all = &report.requirements;
     let is_met = !all.is_empty() && all.iter().all(|one| one.is_met);
     std::io::stdout().lock().write_all(report.markdown().as_bytes())?;
@@ -167,7 +167,7 @@ fn placement(args: &Args) -> Placement {
     Placement { load_cpus, relay_cpus, receive_cpus }
 }
 
-/// Tells those who wait.
+/// Prints progress to standard error.
 fn say(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stderr().lock(), "{line}").context("writing to standard error")
 }
@@ -184,7 +184,7 @@ fn programs(args: &Args) -> anyhow::Result<Programs> {
     Ok(Programs { weir, limitrelay, rawrelay, socat })
 }
 
-/// A program of this name, where a shell would find it.
+/// Finds a program in PATH.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|at| at.is_file())

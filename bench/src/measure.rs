@@ -1,4 +1,4 @@
-//! One case, measured: rates, CPU, latencies, memory, for all relays in turn.
+//! Measures one case: rates, CPU, latencies and memory, for all relays in turn.
 
 use crate::case::{Case, Plan, Question, STEADY_RATE_PER_SEC};
 use crate::contender::{C_LOOPS, Contender, Programs};
@@ -9,13 +9,13 @@ use crate::stage::{Purpose, Stage, Trial};
 use load::Latencies;
 use std::time::Duration;
 
-/// Share of the highest rate at which CPU time is compared.
+/// Share of the highest rate at which CPU times are compared.
 const CPU_RATE_SHARE: f64 = 0.6;
 
 /// Share of the highest rate at which latencies are compared.
 const LATENCY_RATE_SHARE: f64 = 0.5;
 
-/// Share of the rate that a relay stands without a dead end, at which it must lose nothing with one.
+/// Share of the rate that a relay sustains without a dead end at which it must lose nothing with one.
 const HOLD_RATE_SHARE: f64 = 0.9;
 
 /// Measures a case. `progress` is called after every repetition.
@@ -60,7 +60,7 @@ pub(crate) fn measure(
     Ok(CaseResult::new(case, plan, measured, stage.trials))
 }
 
-/// CPU and latencies, at rates that Weir and the better C loop both keep up with.
+/// Measures CPU and latencies, at rates that Weir and the better C loop both sustain.
 fn compare(
     stage: &mut Stage,
     plan: &Plan,
@@ -82,7 +82,7 @@ fn compare(
     Ok(())
 }
 
-/// The lower one of Weir's highest rate and the better C loop's. Slower relays are measured at a share of their own.
+/// The lower of the highest rates of Weir and the better C loop. Slower relays are measured at a share of their own rate.
 fn common_rate(measured: &[Measured], found: &[Found]) -> f64 {
     let rates =
         || measured.iter().zip(found).map(|(one, found)| (one.contender, found.rate_per_sec));
@@ -93,14 +93,14 @@ fn common_rate(measured: &[Measured], found: &[Found]) -> f64 {
     either.fold(f64::INFINITY, f64::min)
 }
 
-/// Whether the live targets lose anything at nine tenths of what they take without the dead end.
+/// Measures whether the live targets lose anything at nine tenths of the rate that they take without the dead end.
 fn isolation(
     stage: &mut Stage,
     plan: &Plan,
     found: &[Found],
     measured: &mut [Measured],
 ) -> anyhow::Result<()> {
-    // Without the dead end is the first.
+    // The first relay is the one without a dead end.
     let rate = found[0].rate_per_sec * HOLD_RATE_SHARE;
     for (relay, one) in measured.iter_mut().enumerate() {
         one.found.push(found[relay]);
@@ -109,7 +109,7 @@ fn isolation(
     Ok(())
 }
 
-/// CPU and latency of the same datagrams.
+/// CPU and latency for the same datagrams.
 fn steady(stage: &mut Stage, plan: &Plan, measured: &mut [Measured]) -> anyhow::Result<()> {
     for (relay, one) in measured.iter_mut().enumerate() {
         let (latency, cpu) = latency(stage, relay, STEADY_RATE_PER_SEC, plan.latency)?;
@@ -119,8 +119,8 @@ fn steady(stage: &mut Stage, plan: &Plan, measured: &mut [Measured]) -> anyhow::
     Ok(())
 }
 
-/// Latencies of evenly spaced datagrams through a relay and, right after it, straight to the receiver; and what the former
-/// cost the relay.
+/// Latencies of evenly spaced datagrams through a relay and, immediately afterwards, directly to the receiver; and the relay's
+/// CPU cost of the former.
 fn latency(
     stage: &mut Stage,
     relay: usize,
@@ -145,7 +145,7 @@ fn latency(
     Ok((latency, cpu))
 }
 
-/// The 50th and the 99th percentile of all receivers' latencies together; takes them out of the trial.
+/// The 50th and 99th percentiles of all receivers' latencies together. Removes the latencies from the trial.
 fn percentiles_us(trial: &mut Trial) -> (f64, f64) {
     let mut all = Latencies::new();
     for tally in &mut trial.outcome.receivers {

@@ -1,4 +1,4 @@
-//! What was measured, and how two of them compare.
+//! The measurements, and comparisons between two of them.
 
 use crate::case::{Case, Plan, Question};
 use crate::contender::{C_LOOPS, Contender};
@@ -7,11 +7,11 @@ use crate::search::{Found, Held};
 use crate::stage::Trial;
 use serde::Serialize;
 
-/// Added latency in microseconds: through the relay, minus straight to the receiver.
+/// Added latency in microseconds: through the relay, minus directly to the receiver.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Latency {
     pub(crate) rate_per_sec: f64,
-    /// What the generator managed of it, one datagram at a time.
+    /// The rate that the generator reached, one datagram at a time.
     pub(crate) sent_per_sec: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
@@ -19,14 +19,14 @@ pub(crate) struct Latency {
     pub(crate) direct_p99_us: f64,
 }
 
-/// CPU time of a relay for each copy, in nanoseconds.
+/// CPU time of a relay per copy, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Cpu {
     pub(crate) rate_per_sec: f64,
     pub(crate) ns_per_copy: f64,
 }
 
-/// Everything about one relay in one case; one entry a repetition, and none where the case does not ask.
+/// Everything about one relay in one case. One entry per repetition; empty if the case does not measure it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) contender: Contender,
@@ -51,35 +51,35 @@ impl Measured {
         }
     }
 
-    /// Median over the repetitions; NaN where the case does not ask.
+    /// Median over the repetitions; NaN if the case does not measure it.
     pub(crate) fn median(&self, quantity: Quantity) -> f64 {
         let repetitions = self.found.len().max(self.cpu.len());
         median((0..repetitions).filter_map(|n| quantity.of(self, n)))
     }
 
-    /// Whether the generator could not offer more in most repetitions: the median rate is a lower bound.
+    /// Whether the generator was the limit in most repetitions, so that the median rate is only a lower bound.
     pub(crate) fn is_limited_by_load(&self) -> bool {
         let limited = self.found.iter().filter(|found| found.is_limited_by_load).count();
         limited * 2 > self.found.len()
     }
 }
 
-/// What is compared.
+/// A compared quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Quantity {
-    /// Highest rate with nothing lost, in datagrams a second. Compared as a ratio; more is better.
+    /// Highest rate without loss, in datagrams per second. Compared as a ratio; more is better.
     Rate,
-    /// CPU time for each copy, in nanoseconds. Compared as a ratio; less is better.
+    /// CPU time per copy, in nanoseconds. Compared as a ratio; less is better.
     Cpu,
-    /// The same with far more offered than can pass.
+    /// The same with far more load than the relay can forward.
     SaturatedCpu,
-    /// Added latency in microseconds. Compared as a difference: it may be 0, or below by chance.
+    /// Added latency in microseconds. Compared as a difference, because it may be 0, or negative by chance.
     AddedP50,
     AddedP99,
 }
 
 impl Quantity {
-    /// Of one repetition, from 0.
+    /// The value of one repetition, counted from 0.
     pub(crate) fn of(self, one: &Measured, repetition: usize) -> Option<f64> {
         let found = one.found.get(repetition);
         let latency = one.latency.get(repetition);
@@ -105,7 +105,7 @@ impl Quantity {
     }
 }
 
-/// How one relay stands against its reference: a ratio, or a difference in microseconds.
+/// A relay compared with its reference: a ratio, or a difference in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) contender: Contender,
@@ -138,14 +138,14 @@ impl CaseResult {
         self.measured.iter().find(|measured| measured.contender == contender)
     }
 
-    /// How a relay stands against the case's reference.
+    /// A relay compared with the case's reference.
     pub(crate) fn comparison(&self, contender: Contender, quantity: Quantity) -> Option<&Estimate> {
         let mut all = self.comparisons.iter();
         let found = all.find(|one| one.contender == contender && one.quantity == quantity);
         found.map(|one| &one.estimate)
     }
 
-    /// How one relay stands against another, repetition by repetition.
+    /// One relay compared with another, repetition by repetition.
     pub(crate) fn pair(&self, one: Contender, other: Contender, of: Quantity) -> Option<Estimate> {
         let (one, other) = (self.of(one)?, self.of(other)?);
         let values = (0..self.plan.repetitions)
@@ -153,7 +153,7 @@ impl CaseResult {
         Estimate::of(values)
     }
 
-    /// Share of the processors that others, or the host, took during the median run.
+    /// Share of the processors that other processes, or the host, used during the median run.
     pub(crate) fn disturbance(&self) -> f64 {
         median(self.trials.iter().map(|trial| trial.foreign_share + trial.stolen_share))
     }
@@ -183,9 +183,9 @@ fn compare_all(case: Case, repetitions: usize, measured: &[Measured]) -> Vec<Com
     comparisons
 }
 
-/// What a repetition is measured against: Weir without the dead end where isolation is asked; else the better C loop of this
-/// repetition. Latencies are held against the C loop with
-/// the higher rate, which was timed at the same load as Weir: the other one's may be at a fraction of it.
+/// The reference of a repetition: for isolation, Weir without the dead end; otherwise the better C loop of this repetition.
+/// Latencies are compared with the C loop of the higher rate, which was timed at the same load as Weir; the other one may have
+/// been timed at a fraction of it.
 fn reference(
     case: Case,
     measured: &[Measured],
@@ -220,7 +220,7 @@ mod tests {
 
     const WEIR: Contender = Contender::WEIR_INLINE;
 
-    /// Rates, CPU and added p99 of each repetition.
+    /// Rates, CPU and added p99 for each repetition.
     fn measured(contender: Contender, of: &[(f64, f64, f64)]) -> Measured {
         let mut one = Measured::nothing_yet(contender);
         for (rate_per_sec, ns_per_copy, p99_us) in of.iter().copied() {

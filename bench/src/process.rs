@@ -1,14 +1,14 @@
-//! What `/proc` says about processes and processors.
+//! Figures of processes and processors from `/proc`.
 
 use anyhow::Context;
 use std::fs;
 
-/// CPU time of all threads of a process in nanoseconds, user and system, as the scheduler counts it.
+/// CPU time of all threads of a process in nanoseconds, user and system, as counted by the scheduler.
 pub(crate) fn cpu_ns(pid: u32) -> anyhow::Result<u64> {
     let tasks = format!("/proc/{pid}/task");
     let mut total_ns = 0;
     for task in fs::read_dir(&tasks).with_context(|| tasks.clone())? {
-        // A thread that ends meanwhile takes its time along; the relays measured here end none while they run.
+        // The time of a thread that ends meanwhile is lost; the relays measured here end none while they run.
         let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
         total_ns += first_number(&text).context("schedstat without a number")?;
     }
@@ -31,13 +31,13 @@ pub(crate) fn resident(pid: u32) -> anyhow::Result<Resident> {
     })
 }
 
-/// Ids of a process's threads whose name begins so.
+/// Ids of the threads of a process whose names begin with `prefix`.
 pub(crate) fn threads_named(pid: u32, prefix: &str) -> anyhow::Result<Vec<u32>> {
     let tasks = format!("/proc/{pid}/task");
     let mut ids = Vec::new();
     for task in fs::read_dir(&tasks).with_context(|| tasks.clone())? {
         let task = task?;
-        // As above, for one that ends meanwhile.
+        // As above, for a thread that ends meanwhile.
         let Ok(name) = fs::read_to_string(task.path().join("comm")) else { continue };
         if name.starts_with(prefix) {
             ids.extend(task.file_name().to_str().and_then(|id| id.parse::<u32>().ok()));
@@ -64,7 +64,7 @@ fn drops_in(table: &str, port: u16) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ticks {
     pub(crate) busy: u64,
-    /// Time that the host gave to others while we wanted to run.
+    /// Time that the host gave to other machines while we wanted to run.
     pub(crate) stolen: u64,
 }
 
@@ -82,7 +82,7 @@ fn ticks_in(stat: &str) -> Ticks {
     Ticks { busy: user + nice + system + irq + softirq, stolen }
 }
 
-/// The calling thread's id, as tools like taskset(1) want it.
+/// The id of the calling thread, as used by tools like taskset(1).
 pub(crate) fn thread_id() -> anyhow::Result<u32> {
     let link = fs::read_link("/proc/thread-self").context("/proc/thread-self")?;
     let id = link.file_name().and_then(|name| name.to_str()?.parse().ok());

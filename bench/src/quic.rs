@@ -1,4 +1,4 @@
-//! `bench quic`: Weir's repaired link and QUIC next to each other, in the lab's network, as the lab runs its own transports.
+//! `bench quic`: compares Weir's repaired link with QUIC in the lab's network, run like the lab's own transports.
 
 mod report;
 mod tls;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &QuicArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Messages of 1,000 bytes that are due at fixed times, whatever became of the ones before.
+/// Messages of 1,000 bytes that are due at fixed times, independent of earlier ones.
 fn plan(args: &QuicArgs) -> Plan {
     Plan {
         preset: "",
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(results.points.len(), 2, "{:?}", results.notes);
         for run in results.points.iter().flat_map(|point| &point.runs) {
             assert_eq!((run.failure.as_str(), run.duplicates, run.offered), ("", 0, 300));
-            // A busy host may hold up the last ones for longer than the second that they have.
+            // A busy host may delay the last messages by more than the second that they have.
             assert!(run.delivered > 250, "{} of {}", run.delivered, run.sent);
             let link = run.link.unwrap();
             assert!(link.is_agreed() && link.packets > run.delivered, "{link:?}");

@@ -1,4 +1,4 @@
-//! The relays that are compared, as processes.
+//! The relays in the comparison, as processes.
 
 use crate::contender::{Contender, Programs, Schedule, Weir};
 use crate::dead_end::DeadEnds;
@@ -12,16 +12,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What limitrelay asks for and gets: the kernel grants the double of 64 MiB. Weir asks for what is granted.
+/// The buffer that limitrelay gets: it asks for 64 MiB and the kernel grants twice that. Weir asks for the size that is granted.
 const RECEIVE_BUFFER: &str = "128MiB";
 
-/// How long a relay may take until it forwards.
+/// Longest time until a relay forwards.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// How the thread that reads the listener's socket is named, with the listener's name behind it.
+/// The prefix of the name of the thread that reads the listener's socket; the listener's name follows.
 const RECEIVING_THREAD_PREFIX: &str = "rx-";
 
-/// Between two attempts to reach a relay that is starting.
+/// Time between two probes of a relay that is starting.
 const PROBE_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Compiles limitrelay.c.
@@ -50,7 +50,7 @@ fn build(source: &str, program: &Path) -> anyhow::Result<()> {
 pub(crate) struct Relay {
     pub(crate) contender: Contender,
     pub(crate) addr: SocketAddr,
-    /// Every port at which datagrams wait for one of its processes.
+    /// Every port on which one of its processes receives datagrams.
     ports: Vec<u16>,
     children: Vec<Child>,
 }
@@ -96,20 +96,20 @@ impl Relay {
         Ok(relay)
     }
 
-    /// One process broadcasts what it receives on loopback, and one a target forwards what it hears there.
+    /// One process broadcasts received datagrams on loopback, and one per target forwards the broadcasts.
     fn start_socat(&mut self, programs: &Programs, targets: &[SocketAddr]) -> anyhow::Result<()> {
         let socat = programs.socat.as_ref().context("socat is not installed")?;
         let shared = free_address()?.port();
         self.ports.push(shared);
         let own = self.addr.port();
 
-        // SO_RCVBUFFORCE (33) has no name in socat's options; it needs a capability, the plain form does not.
+        // SO_RCVBUFFORCE (33) has no name among socat's options. It needs a capability; the plain option does not.
         let may_force = sys::process::effective_capabilities()
             .is_some_and(|set| set >> sys::process::CAP_NET_ADMIN & 1 == 1);
         let buffer =
             if may_force { "setsockopt-listen=1:33:i67108864" } else { "so-rcvbuf=67108864" };
 
-        // 65,536 bytes: the default of 8,192 truncates.
+        // 65,536 bytes, because the default of 8,192 truncates.
         let mut run = |from: String, to: String| {
             self.start(Command::new(socat).args(["-u", "-b", "65536", &from, &to]))
         };
@@ -178,7 +178,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Binds its threads: all to the relays' processors, but for Weir threaded, whose receiving thread has one of its own.
+    /// Pins its threads: all to the relays' processors, except the receiving thread of Weir threaded, which has a processor of
+    /// its own.
     pub(crate) fn pin(&self, placement: &Placement) -> anyhow::Result<()> {
         for child in &self.children {
             host::pin_process(child.id(), &placement.relay_cpus)?;
@@ -218,7 +219,7 @@ impl Relay {
 
     /// Datagrams that the kernel dropped at its sockets so far.
     pub(crate) fn drops(&self) -> u64 {
-        // All of them share a network namespace, which need not be ours.
+        // All processes share a network namespace, which may differ from ours.
         let Some(child) = self.children.first() else { return 0 };
         self.ports.iter().map(|port| process::socket_drops(child.id(), *port)).sum()
     }
@@ -227,7 +228,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // One that has ended already is only waited for.
+            // A process that has already ended is only waited for.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -245,7 +246,7 @@ fn weir(programs: &Programs, addr: SocketAddr, targets: &[SocketAddr], form: Wei
     command
 }
 
-/// Time from starting a relay's process to the first datagram that arrives through it.
+/// Time from starting a relay's process until the first datagram arrives through it.
 pub(crate) fn start_time(
     contender: Contender,
     programs: &Programs,
@@ -257,7 +258,7 @@ pub(crate) fn start_time(
 
     loop {
         relay.check_start(begin)?;
-        // A refused probe is the reason to send another.
+        // A refused probe is simply repeated.
         let _ = probe.send(&[0; 64]);
 
         let next = Instant::now() + PROBE_INTERVAL;
@@ -269,7 +270,7 @@ pub(crate) fn start_time(
     }
 }
 
-/// Where a receiver is.
+/// The UDP address of a receiver.
 pub(crate) fn udp(receiver: &Receiver) -> anyhow::Result<SocketAddr> {
     match receiver.address() {
         Address::Udp(addr) => Ok(*addr),

@@ -1,4 +1,4 @@
-//! The table, as Markdown, and the raw values, as JSON.
+//! The tables as Markdown, and the raw values as JSON.
 
 use crate::case::Question;
 use crate::host::Placement;
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// Everything that a run of the bench found.
+/// All results of a run.
 #[derive(Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) elapsed_s: f64,
     pub(crate) results: Vec<CaseResult>,
     pub(crate) starts: Vec<StartResult>,
-    /// What was not measured, and why.
+    /// What was not measured, with the reason.
     pub(crate) skipped: Vec<String>,
     pub(crate) requirements: Vec<Requirement>,
 }
@@ -146,10 +146,10 @@ fn write_case(out: &mut String, result: &CaseResult) -> std::fmt::Result {
     Ok(())
 }
 
-/// Share of the processors that others may use before figures are those of the scheduler.
+/// Share of the processors used by others above which the figures reflect the scheduler rather than the relays.
 const DISTURBANCE_MAX: f64 = 0.1;
 
-/// A title, and what stands below it for a relay.
+/// A title, and the function that fills the cell of a relay.
 type Column = (&'static str, fn(&CaseResult, &Measured) -> String);
 
 fn highest_rate(one: &Measured) -> String {
@@ -194,7 +194,7 @@ fn lowest_coverage(result: &CaseResult) -> Option<f64> {
     result.comparisons.iter().map(|one| one.estimate.coverage).reduce(f64::min)
 }
 
-/// One line about a repetition, for those who wait.
+/// One line of progress about a repetition.
 pub(crate) fn progress_line(measured: &[Measured]) -> String {
     let mut line = String::new();
     for one in measured {
@@ -217,7 +217,7 @@ pub(crate) fn progress_line(measured: &[Measured]) -> String {
     line
 }
 
-/// Writes `README.md` and `raw.json` into a folder, which is made if need be.
+/// Writes `README.md` and `raw.json` into a folder, which is created if it is missing.
 pub(crate) fn save(report: &Report, folder: &Path) -> anyhow::Result<()> {
     let name = folder.display();
     fs::create_dir_all(folder).with_context(|| format!("making {name}"))?;

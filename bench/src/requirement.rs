@@ -1,4 +1,4 @@
-//! What Weir must reach, each checked against what was measured.
+//! Weir's requirements, each checked against the measurements.
 
 use crate::case::Question;
 use crate::contender::{Contender, DeadEnd, Gathering, Weir};
@@ -10,31 +10,31 @@ use serde::Serialize;
 
 const WEIR: Contender = Contender::WEIR_INLINE;
 
-/// Of the better C loop of each repetition.
+/// Relative to the better C loop of each repetition.
 const RATE_RATIO_MIN: f64 = 1.0;
 const CPU_RATIO_MAX: f64 = 1.0;
-/// More than the C loop next to it.
+/// In excess of the C loop of the same repetition.
 const ADDED_P99_MORE_US_MAX: f64 = 0.0;
-/// Of the rate without the target that takes nothing.
+/// Relative to the rate without the target that takes nothing.
 const ISOLATION_RATIO_MIN: f64 = 0.95;
-/// Of the CPU without gathering.
+/// Relative to the CPU time without gathering.
 const GATHERING_CPU_RATIO_MAX: f64 = 0.5;
 const GATHERING_MORE_US_MAX: f64 = 100.0;
 const RESIDENT_MIB_MAX: f64 = 24.0;
 const START_MS_MAX: f64 = 20.0;
 
-/// One requirement and how it stands.
+/// One requirement, and its result.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Requirement {
     pub(crate) what: String,
     pub(crate) limit: String,
     pub(crate) measured: String,
     pub(crate) is_met: bool,
-    /// The interval of the median holds the limit: another run may say otherwise.
+    /// The limit is inside the interval of the median, so that another run may decide differently.
     pub(crate) is_close: bool,
 }
 
-/// On which side of a limit a value must be.
+/// A limit, and the side of it on which a value must be.
 #[derive(Clone, Copy)]
 enum Limit {
     AtLeast(f64),
@@ -74,7 +74,7 @@ impl Requirement {
         }
     }
 
-    /// The median decides.
+    /// Decides by the median.
     fn of_estimate(what: String, limit: Limit, of: &Estimate, unit: &str) -> Requirement {
         Requirement {
             what,
@@ -85,7 +85,7 @@ impl Requirement {
         }
     }
 
-    /// How it stands, in words.
+    /// The result in words.
     pub(crate) fn verdict(&self) -> &'static str {
         match (self.is_met, self.is_close) {
             (true, false) => "met",
@@ -96,7 +96,7 @@ impl Requirement {
     }
 }
 
-/// Checks everything that the results say something about.
+/// Checks every requirement that the results allow to check.
 pub(crate) fn check(results: &[CaseResult], starts: &[StartResult]) -> Vec<Requirement> {
     let mut all = Vec::new();
     for result in results {
@@ -156,8 +156,8 @@ fn check_isolation(result: &CaseResult, all: &mut Vec<Requirement>) {
         };
 
         if result.case.reach == Reach::Cable && dead_end == DeadEnd::Refusing {
-            // It must be sent to as one that lives: what comes back from another host may be forged. So it costs its copy,
-            // and the ratio says how much that is.
+            // Weir must keep sending to it as to a live target, because an ICMP error from another host may be forged. The
+            // target then costs its copy, and the ratio shows how much that is.
             continue;
         }
 
@@ -178,7 +178,7 @@ fn check_isolation(result: &CaseResult, all: &mut Vec<Requirement>) {
     }
 }
 
-/// Said of a ratio where Weir, alone, could have taken more: it is not the ratio of what both can.
+/// Added to a ratio if Weir alone was limited by the generator: the ratio is then not that of the two highest rates.
 const LIMITED_BY_LOAD: &str = " (Weir took all that the generator could offer)";
 
 fn check_hold(what: String, one: &Measured) -> Requirement {

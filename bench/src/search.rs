@@ -1,4 +1,4 @@
-//! The highest rate at which nothing is lost, for all relays of a stage in turns.
+//! Searches for the highest rate without loss, for all relays of a stage in turn.
 
 use crate::case::Plan;
 use crate::contender::Contender;
@@ -9,24 +9,24 @@ use load::spin::Sizes;
 use serde::Serialize;
 use std::time::Duration;
 
-/// A failed attempt is repeated once if others used more than this share of the processors meanwhile.
+/// A failed attempt is repeated once if others used more than this share of the processors during it.
 const DISTURBED_SHARE: f64 = 0.04;
 
-/// What one search found, in datagrams a second.
+/// The result of one search, in datagrams per second.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Found {
-    /// What comes out when far more is offered.
+    /// The rate that comes out when far more is offered.
     pub(crate) saturation_per_sec: f64,
-    /// The highest rate at which nothing was lost.
+    /// The highest rate without loss.
     pub(crate) rate_per_sec: f64,
-    /// The generator could not offer more: the relay may well be able to.
+    /// The generator could not offer more, and the relay may be able to forward more.
     pub(crate) is_limited_by_load: bool,
     pub(crate) saturation_cpu_ns_per_copy: f64,
 }
 
-/// Whether a relay kept up: everything arrived, and it was not merely queued. Queued is what arrives later than 2 % of
-/// the run's duration (and 3 ms for one delay by the host) after the last datagram was sent; the relay's receive buffer
-/// alone could hide an offer that is far too high for a run of a second.
+/// Whether a relay kept up: everything arrived, and not from a queue. A datagram was queued if it arrives later than 2 % of the
+/// run's duration (plus 3 ms for one delay by the host) after the last datagram was sent. In a run of a second, the relay's
+/// receive buffer alone could hide a rate that is far too high.
 pub(crate) fn keeps_up(trial: &Trial, duration: Duration) -> bool {
     let queued_ms = duration.as_secs_f64() * 1e3 * 0.02 + 3.0;
     trial.outcome.is_complete() && trial.outcome.drain_ms <= queued_ms
@@ -38,10 +38,10 @@ fn is_limited_by_load(trial: &Trial) -> bool {
         || outcome.receivers.iter().any(|sink| sink.own_drops > 0)
 }
 
-/// Searches for all relays of a stage at once, taking turns with every attempt, so that what disturbs the machine for a
-/// while disturbs all of them.
+/// Searches for all relays of a stage at once, alternating between them with every attempt, so that a temporary disturbance of
+/// the machine affects all of them.
 ///
-/// `earlier` is what the last search found, for a better first guess.
+/// `earlier` is the result of the last search, for a better first guess.
 pub(crate) fn highest_rates(
     stage: &mut Stage,
     plan: &Plan,
@@ -50,7 +50,7 @@ pub(crate) fn highest_rates(
     let mut searches = Vec::new();
     for relay in 0..stage.relays.len() {
         let first_offer = match earlier {
-            // Enough to saturate it; what is too much must be waited for.
+            // Enough to saturate it, but no more, since the excess must be waited for.
             Some(earlier) => earlier[relay].saturation_per_sec * 1.35,
             None => first_offer(stage, relay),
         };
@@ -73,7 +73,7 @@ pub(crate) fn highest_rates(
     }
 }
 
-/// A guess at what would saturate a relay: a copy costs as much as some thousand bytes.
+/// A guess at a rate that saturates a relay: a copy costs as much as some thousand bytes.
 fn first_offer(stage: &Stage, relay: usize) -> f64 {
     let bytes = stage.case.sizes.mean_bytes() as f64;
     let sends_runs = matches!(stage.case.sizes, Sizes::Equal(_));
@@ -87,7 +87,7 @@ fn first_offer(stage: &Stage, relay: usize) -> f64 {
     copies_per_sec * 4_000.0 / (bytes + 4_000.0) / stage.case.targets as f64
 }
 
-/// Offers more and more until less comes out than goes in: what comes out then is near the highest rate.
+/// Raises the rate until less comes out than goes in: the output rate is then near the highest rate.
 fn saturate(
     stage: &mut Stage,
     relay: usize,
@@ -109,7 +109,7 @@ fn saturate(
     }
 }
 
-/// Offers a rate and keeps what was sent if all of it got through.
+/// Tries a rate, and records the rate sent if everything got through.
 fn attempt(
     stage: &mut Stage,
     relay: usize,
@@ -122,7 +122,7 @@ fn attempt(
         return Ok(Verdict::Lossy);
     }
 
-    // What was sent counts, not what was asked for.
+    // The rate that was sent counts, not the one asked for.
     let sent_per_sec = trial.outcome.sent_per_sec.min(rate);
     let is_limited_by_load = is_limited_by_load(trial);
     if sent_per_sec > found.rate_per_sec {
@@ -131,7 +131,7 @@ fn attempt(
     Ok(if is_limited_by_load { Verdict::NotReached } else { Verdict::Lossless })
 }
 
-/// Offers a rate; once more if the relay did not keep up while others used the processors.
+/// Tries a rate; tries again if the relay did not keep up while others used the processors.
 fn try_twice(
     stage: &mut Stage,
     relay: usize,
@@ -147,16 +147,16 @@ fn try_twice(
     stage.trials.last().context("a trial was just made")
 }
 
-/// How a relay stood a rate that was not searched for.
+/// The result of a relay at a given rate.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Held {
     pub(crate) rate_per_sec: f64,
     pub(crate) keeps_up: bool,
-    /// Copies that a receiver did not get, all receivers together.
+    /// Copies that receivers did not get, summed over all receivers.
     pub(crate) lost: u64,
 }
 
-/// Offers a rate to a relay and says whether it kept up.
+/// Offers a rate to a relay and returns whether it kept up.
 pub(crate) fn hold(
     stage: &mut Stage,
     relay: usize,

@@ -67,7 +67,7 @@ const RELAYS: [(RelayName, Contender); 7] = [
     (RelayName::Socat, Contender::Socat),
 ];
 
-/// Lengths in bytes at which relays are compared.
+/// Datagram lengths in bytes at which relays are compared.
 const SIZES: [Sizes; 6] = [
     Sizes::Equal(64),
     Sizes::Equal(200),
@@ -77,12 +77,12 @@ const SIZES: [Sizes; 6] = [
     Sizes::Equal(60_000),
 ];
 
-/// What a selection comes to.
+/// The cases, starts and omissions that a selection results in.
 pub(crate) struct Chosen {
     pub(crate) cases: Vec<(Case, Plan, Vec<Contender>)>,
-    /// Whose start is timed.
+    /// The relays whose start is timed.
     pub(crate) starts: Vec<Contender>,
-    /// What is left out because it cannot be measured here, each with the reason.
+    /// What cannot be measured here, with the reason.
     pub(crate) skipped: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ impl Selection {
         self.only.is_empty() || self.only.contains(&part)
     }
 
-    /// The cases of all wanted parts, for the sizes given, or each part's own.
+    /// The cases of all wanted parts, with the given sizes, or with each part's own.
     fn wanted(&self, sizes: &[Sizes]) -> Vec<Case> {
         let or_sizes = |default: &[Sizes]| -> Vec<Sizes> {
             if sizes.is_empty() { default.to_vec() } else { sizes.to_vec() }
@@ -187,14 +187,14 @@ impl Selection {
                 weir.into_iter().chain([Contender::LimitRelay, Contender::RawRelay]).collect()
             }
             Question::Compare => self.named_contenders(programs, |contender| match contender {
-                // Only equal lengths are ever together.
+                // Only datagrams of equal length are coalesced.
                 Contender::WEIR_TOGETHER | Contender::LimitRelayTogether => {
                     !self.quick && case.sizes == Sizes::Equal(200)
                 }
                 Contender::Socat => !self.quick && case.is_main(),
                 Contender::Weir(weir) => !self.quick || weir.schedule == Schedule::Inline,
                 Contender::LimitRelay | Contender::LimitRelayRuns => true,
-                // In a part of its own.
+                // It is measured in a part of its own.
                 Contender::RawRelay => false,
             }),
             Question::Isolation(schedule) => {
@@ -208,7 +208,7 @@ impl Selection {
                     Reach::Cable => &[DeadEnd::Refusing, DeadEnd::DeadNextHop, DeadEnd::SilentWeir],
                 };
 
-                // A file that is stuck is made with socat.
+                // The stuck file needs socat.
                 let can_open =
                     |end: &&DeadEnd| **end != DeadEnd::StuckFile || programs.socat.is_some();
                 let dead_ends = dead_ends.iter().filter(can_open);
@@ -222,7 +222,7 @@ impl Selection {
         }
     }
 
-    /// The relays that were named, or else those that are there by default.
+    /// The named relays, or the default ones if none are named.
     fn named_contenders(
         &self,
         programs: &Programs,

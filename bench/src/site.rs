@@ -1,4 +1,4 @@
-//! Where relays and receivers are: on this host's loopback, or on two hosts with a cable between them.
+//! Where relays and receivers run: on this host's loopback, or on two hosts connected by a cable.
 
 use anyhow::Context;
 use load::Address;
@@ -9,22 +9,22 @@ use sys::link::Links;
 use sys::namespace::OpenNamespace;
 use sys::process::{CAP_NET_ADMIN, CAP_SYS_ADMIN, effective_capabilities};
 
-/// Where the targets are, as the relay sees it.
+/// Where the targets are, seen from the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Reach {
-    /// On its own host.
+    /// On the relay's host.
     Loopback,
-    /// On another one, over a veth pair between two network namespaces.
+    /// On another host, over a veth pair between two network namespaces.
     Cable,
 }
 
-// The network that RFC 2544 gives to benchmarks.
+// The network reserved for benchmarks (RFC 2544).
 const RELAY_ADDR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const TARGET_ADDR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 const NOBODY_ADDR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 3);
 const PREFIX_BITS: u8 = 24;
 
-/// The device at either end of the cable.
+/// The name of the device at either end of the cable.
 const DEVICE: &str = "bench0";
 
 /// The network of a case.
@@ -39,8 +39,8 @@ pub(crate) enum Site {
 }
 
 impl Site {
-    /// Makes the network. It goes with this value and the relays in it, however the bench ends: the namespaces are
-    /// mounted nowhere.
+    /// Creates the network. It disappears together with this value and the relays in it, however the bench ends, because the
+    /// namespaces are not mounted anywhere.
     pub(crate) fn open(reach: Reach) -> anyhow::Result<Site> {
         match reach {
             Reach::Loopback => Ok(Site::Loopback),
@@ -48,7 +48,7 @@ impl Site {
         }
     }
 
-    /// Why this process cannot make a network of this kind, if it cannot.
+    /// Why this process cannot create a network of this kind; `None` if it can.
     pub(crate) fn obstacle(reach: Reach) -> Option<&'static str> {
         let has = |bit: u32| effective_capabilities().is_some_and(|set| set >> bit & 1 == 1);
         let may = has(CAP_SYS_ADMIN) && has(CAP_NET_ADMIN);
@@ -56,7 +56,7 @@ impl Site {
             .then_some("network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")
     }
 
-    /// Runs `f` where the relays are.
+    /// Runs `f` in the namespace of the relays.
     pub(crate) fn at_relays<R: Send>(&self, f: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
         match self {
             Site::Loopback => Ok(f()),
@@ -64,7 +64,7 @@ impl Site {
         }
     }
 
-    /// Runs `f` where the targets are.
+    /// Runs `f` in the namespace of the targets.
     pub(crate) fn at_targets<R: Send>(&self, f: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
         match self {
             Site::Loopback => Ok(f()),
@@ -72,7 +72,7 @@ impl Site {
         }
     }
 
-    /// Moves the calling thread, which was started for that, to where the relays are.
+    /// Moves the calling thread, which was started for this purpose, to the namespace of the relays.
     pub(crate) fn move_this_thread(&self) -> anyhow::Result<()> {
         match self {
             Site::Loopback => Ok(()),
@@ -80,7 +80,7 @@ impl Site {
         }
     }
 
-    /// The targets' host.
+    /// The address of the targets' host.
     pub(crate) fn target_addr(&self) -> IpAddr {
         match self {
             Site::Loopback => Ipv4Addr::LOCALHOST.into(),
@@ -88,7 +88,7 @@ impl Site {
         }
     }
 
-    /// An address that the relays have a route to and without a host.
+    /// An address without a host to which the relays have a route.
     pub(crate) fn dead_next_hop(&self) -> Option<SocketAddr> {
         match self {
             Site::Loopback => None,

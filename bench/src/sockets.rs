@@ -1,4 +1,4 @@
-//! `bench sockets`: what a poll of the socket collector costs, in a running daemon, on real sockets.
+//! `bench sockets`: the cost of a poll of the socket collector, in a running daemon, on real sockets.
 
 mod population;
 mod report;
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &SocketsArgs) -> anyhow::Result<()> {
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Which fields the records have, and so which attributes the kernel is asked for.
+/// The fields of the records, and thereby the attributes that the kernel is asked for.
 #[derive(Clone, Copy)]
 enum Fields {
     Default,
@@ -112,7 +112,7 @@ impl Fields {
     }
 }
 
-/// Polls of a daemon, and the least work that such a poll can be: half of its samples from before, half from after.
+/// Measures a daemon's polls and the least work of such a poll: half of its samples before them, half after.
 fn beside_least_work(
     weir: &Path,
     namespace: &Namespace,
@@ -149,7 +149,7 @@ fn beside_least_work(
     Ok(cases)
 }
 
-/// A running `weir run` with a collector whose records are encoded as protobuf and thrown away.
+/// A running `weir run` with a collector whose records are encoded as protobuf and discarded.
 struct Daemon {
     child: Child,
     namespace: Option<String>,
@@ -220,7 +220,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A command in a namespace; `ip netns exec` replaces itself with it, so that the child's id is the program's.
+/// A command in a namespace. `ip netns exec` replaces itself with the program, so the child's id is the program's.
 fn within(namespace: Option<&str>, program: &Path) -> Command {
     match namespace {
         Some(name) => {
@@ -240,19 +240,19 @@ fn count(hop: &serde_json::Value, what: &str) -> u64 {
     number(&hop[what]["count"])
 }
 
-/// The ledger's JSON has numbers as text; what is 0 is left out.
+/// The ledger's JSON has numbers as strings; values of 0 are left out.
 fn number(value: &serde_json::Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Lets the daemon poll, and divides what that cost by the number of polls.
+/// Waits while the daemon polls, and divides the cost by the number of polls.
 fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow::Result<Case> {
     let pid = daemon.child.id();
 
-    // The collector has to see a namespace twice before it knows that nothing happens there.
+    // The collector must see a namespace twice before it knows that nothing happens there.
     let first = daemon.wait_for_polls(4)?;
     let cpu_before_ns = cpu_ns(pid)?;
-    // Asking for the ledger costs the daemon time, which is charged to the polls: not before they should be over.
+    // Requests for the ledger cost the daemon time that counts toward the polls, so wait until the polls should be over.
     std::thread::sleep(POLL_INTERVAL * u32::try_from(polls)?);
     let last = daemon.wait_for_polls(event(&first, "polls") + polls)?;
     let cpu_after_ns = cpu_ns(pid)?;
@@ -263,7 +263,7 @@ fn measure(daemon: &Daemon, label: String, expected: u64, polls: u64) -> anyhow:
     let phase_ms = |name: &str| per_poll(&|hop| event(hop, &format!("{name}_us"))) / 1e3;
     let visited = per_poll(&|hop| count(hop, "received"));
 
-    // The ledger may be read in the middle of a poll, of which it has a part then.
+    // The ledger may be read in the middle of a poll, and then includes a part of it.
     let polls_seen = visited * done as f64 / expected as f64;
     anyhow::ensure!(
         polls_seen > done as f64 - 1.0,
@@ -291,7 +291,7 @@ struct Sample {
     elapsed_ms: f64,
 }
 
-/// The kernel's part alone: the same request, and its answer read into one buffer and thrown away.
+/// Measures the kernel's part alone: sends the same request, reads the answer into one buffer, and discards it.
 fn least_work(namespace: &Namespace, fields: Fields, dumps: u64) -> anyhow::Result<Vec<Sample>> {
     let open = OpenNamespace::open(format!("/run/netns/{}", namespace.name()).as_ref())?;
 
@@ -306,7 +306,7 @@ fn least_work(namespace: &Namespace, fields: Fields, dumps: u64) -> anyhow::Resu
     let mut buffer = vec![0; DUMP_BUFFER_BYTES];
     let mut samples = Vec::new();
     for _ in 0..dumps {
-        // As long apart as the daemon's polls are, so that the processor's caches have forgotten as much.
+        // At the interval of the daemon's polls, so that the processor's caches are equally cold.
         std::thread::sleep(POLL_INTERVAL);
         let socket =
             open.run(|| Socket::open(Protocol::SockDiag))?.map_err(std::io::Error::from)?;
@@ -322,12 +322,12 @@ fn least_work(namespace: &Namespace, fields: Fields, dumps: u64) -> anyhow::Resu
     Ok(samples)
 }
 
-/// Whether a datagram of a dump is its end.
+/// Whether a datagram of a dump contains its end.
 fn is_done(datagram: &[u8]) -> bool {
     Messages::new(datagram).flatten().any(|message| message.kind == NLMSG_DONE)
 }
 
-/// The same sockets with `ss`, as text, thrown away.
+/// Measures `ss` on the same sockets, with its text output discarded.
 fn ss(namespace: &Namespace, sockets: usize) -> anyhow::Result<Case> {
     let mut times_ms = Vec::new();
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! One case set up: receivers, the relays that are compared on it, and a way to run load through each of them.
+//! Sets up one case: receivers, the relays to compare, and runs of load through each of them.
 
 use crate::case::{Case, Question};
 use crate::contender::{Contender, Programs};
@@ -16,13 +16,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Purpose {
     Warmup,
     Saturation,
     Rate,
-    /// At nine tenths of what a relay can without a dead end.
+    /// At nine tenths of the rate that a relay sustains without a dead end.
     Hold,
     Cpu,
     Latency,
@@ -32,14 +32,14 @@ pub(crate) enum Purpose {
 /// One run through one relay.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Trial {
-    /// `None`: straight to the first receiver.
+    /// `None`: directly to the first receiver.
     pub(crate) contender: Option<Contender>,
     pub(crate) purpose: Purpose,
     pub(crate) outcome: Outcome,
     pub(crate) relay_cpu_ns: u64,
     /// Dropped by the kernel at the relay's sockets.
     pub(crate) relay_drops: u64,
-    /// Share of the machine's processors that other processes used meanwhile.
+    /// Share of the machine's processors that other processes used during the run.
     pub(crate) foreign_share: f64,
     /// Share that the host gave to other machines.
     pub(crate) stolen_share: f64,
@@ -52,10 +52,10 @@ impl Trial {
     }
 }
 
-/// A run has ended when nothing has arrived for this long after the last datagram was sent.
+/// A run ends when nothing has arrived for this long after the last datagram was sent.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Receivers look at the first bytes of long datagrams only.
+/// Receivers read only the first bytes of long datagrams.
 const READ_BYTES: usize = 2_048;
 
 pub(crate) struct Stage {
@@ -65,7 +65,7 @@ pub(crate) struct Stage {
     receivers: Vec<Receiver>,
     load_cpus: String,
     runs: u32,
-    // Last, so that relays end before what they send to goes.
+    // Near the end, so that the relays stop before their targets close.
     _dead_ends: Option<DeadEnds>,
     site: Site,
 }
@@ -125,7 +125,7 @@ impl Stage {
         self.run(Some(relay), purpose, (rate_per_sec, duration), burst, Times::Ignore)
     }
 
-    /// Offers evenly spaced datagrams, to a relay or straight to the first receiver, and keeps their latencies.
+    /// Offers evenly spaced datagrams, to a relay or directly to the first receiver, and records their latencies.
     pub(crate) fn time(
         &mut self,
         relay: Option<usize>,

@@ -1,4 +1,4 @@
-//! How soon a relay forwards after its process was started.
+//! How soon a relay forwards after its process has started.
 
 use crate::contender::{Contender, Programs};
 use crate::estimate::median;
@@ -24,7 +24,7 @@ impl StartResult {
     }
 }
 
-/// Starts every relay twenty times, in turn, with one target and no processor bound.
+/// Starts every relay 20 times, in turn, with one target and without pinning.
 pub(crate) fn measure(
     contenders: &[Contender],
     programs: &Programs,
@@ -34,7 +34,7 @@ pub(crate) fn measure(
 
     for _ in 0..STARTS {
         for result in &mut results {
-            // A receiver of its own: nothing that an earlier relay forwarded is in it.
+            // A new receiver, which has no datagrams of an earlier relay.
             let mut receiver = Site::open(Reach::Loopback)?.receiver(2_048)?;
             let time = start_time(result.contender, programs, &mut receiver)?;
             result.start_ms.push(time.as_secs_f64() * 1e3);

@@ -1,30 +1,31 @@
-//! What a fleet needs, worked out of what was measured.
+//! What a fleet needs, computed from the measurements.
 
 use super::report::Report;
 use std::fmt::Write as _;
 
-/// The fleet of the table.
+/// Number of hosts in the table.
 const HOSTS: f64 = 20_000.0;
 const POLLS_PER_SEC: f64 = 0.1;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const REPLICAS: f64 = 3.0;
-/// A broker's partition takes more, but then it is a whole disk's and network's share.
+/// A broker's partition can take more, but then it uses the share of a whole disk and network.
 const PARTITION_BYTES_PER_SEC_MAX: f64 = 5e6;
 /// A store that is half idle catches up with an outage in the time that the outage took.
 const HEADROOM: f64 = 2.0;
-/// How often a consumer of ClickHouse's Kafka engine flushes (`kafka_flush_interval_ms` in deploy/clickhouse/kafka.sql), at the least.
+/// Flushes of a consumer of ClickHouse's Kafka engine: at least one per interval (`kafka_flush_interval_ms` in
+/// deploy/clickhouse/kafka.sql).
 const FLUSHES_PER_DAY: f64 = SECONDS_PER_DAY / 10.0;
-/// Rows after which it flushes before that (`kafka_max_block_size`).
+/// Rows after which it flushes earlier (`kafka_max_block_size`).
 const FLUSH_ROWS: f64 = 500_000.0;
 
-/// Sockets of a host, for each column.
+/// Sockets per host, for each column.
 const SOCKETS: [f64; 3] = [200.0, 1_000.0, 5_000.0];
 
-/// A column: what a fleet of hosts with this many sockets needs.
+/// A column: the needs of a fleet of hosts with this number of sockets.
 struct Needs {
     sockets: f64,
     records_per_sec: f64,
-    /// On the wire and on one broker's disk, as the broker was measured with zstd and a host's key.
+    /// On the wire and on one broker's disk, as measured with zstd and a host's key.
     broker_bytes_per_sec: f64,
     partitions: f64,
     consumer_cores: f64,
@@ -45,7 +46,7 @@ impl Needs {
             sockets,
             records_per_sec,
             broker_bytes_per_sec,
-            // A number that many numbers of consumers divide.
+            // Rounded up to a multiple of 12, which many numbers of consumers divide.
             partitions: (by_bytes.max(consumers) / 12.0).ceil() * 12.0,
             consumer_cores,
             consumers,
@@ -58,7 +59,7 @@ impl Needs {
         }
     }
 
-    /// By time, or by rows where those are sooner.
+    /// By time, or by rows if those come sooner.
     fn parts_per_day(&self) -> f64 {
         let by_rows = self.records_per_sec * SECONDS_PER_DAY / FLUSH_ROWS;
         (FLUSHES_PER_DAY * self.consumers).max(by_rows)
@@ -95,7 +96,7 @@ pub(super) fn table(report: &Report) -> String {
     text
 }
 
-/// Three figures that count.
+/// A number with three significant figures.
 pub(super) fn figures(number: f64) -> String {
     match number {
         number if number >= 100.0 => grouped(number),
@@ -104,7 +105,7 @@ pub(super) fn figures(number: f64) -> String {
     }
 }
 
-/// A whole number in groups of three, rounded to three figures.
+/// A whole number rounded to three significant figures, with digits in groups of three.
 pub(super) fn grouped(number: f64) -> String {
     let step = 10f64.powf((number.max(1.0).log10().floor() - 2.0).max(0.0));
     let digits = format!("{:.0}", (number / step).round() * step);

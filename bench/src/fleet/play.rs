@@ -1,4 +1,4 @@
-//! Many hosts: what one collector saw of many namespaces, told as if each were a machine of a fleet.
+//! Plays many hosts: turns one collector's records of many namespaces into those of the machines of a fleet.
 
 use super::traffic::{Random, uuid};
 use anyhow::Context;
@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The encodings of Weir's own that are compared.
+/// Weir's own encodings in the comparison.
 pub(super) const ENCODINGS: [Encoding; 3] =
     [Encoding::Protobuf, Encoding::Jsonl, Encoding::MessagePack];
 
 const PODS_PER_HOST: u64 = 20;
 
-/// What was collected, counted.
+/// Counts of what was collected.
 #[derive(Clone, Copy, Default, Debug, serde::Serialize)]
 pub(super) struct Collected {
     pub(super) hosts: usize,
@@ -25,7 +25,7 @@ pub(super) struct Collected {
     pub(super) closes: u64,
 }
 
-/// A host of the fleet, and what it has made so far.
+/// A host of the fleet, and its rows so far.
 struct Host {
     number: usize,
     name: String,
@@ -34,7 +34,7 @@ struct Host {
     run_id: u64,
     pods: Vec<Pod>,
     sequence: u64,
-    /// The encoded rows of the poll that is being read, one buffer for each encoding.
+    /// The encoded rows of the current poll, one buffer for each encoding.
     batch: [Vec<u8>; ENCODINGS.len()],
     keys: Vec<u8>,
     encoders: [Encoder; ENCODINGS.len()],
@@ -81,12 +81,12 @@ impl Host {
         }
     }
 
-    /// Takes a record over: with this host's name, a pod, and a way that takes its time.
+    /// Adopts a record: sets this host's name and a pod, and adds a network delay.
     fn take(&mut self, seen: &SocketRecord<'_>) {
         let cookie = seen.cookie.unwrap_or_default();
         let mut random = Random(cookie ^ self.run_id);
         let pod = &self.pods[random.below(PODS_PER_HOST) as usize];
-        // From 0.2 to 50 ms, most of them short: loopback has none.
+        // From 0.2 to 51.2 ms in powers of two: loopback has no delay of its own.
         let way_us = 200 << random.below(9);
         let longer = |us: Option<u32>| us.filter(|us| *us > 0).map(|us| us + way_us);
 
@@ -113,7 +113,7 @@ impl Host {
         self.sequence += 1;
     }
 
-    /// Writes what the poll of this number has given, and begins the next one.
+    /// Writes the rows of the poll with this number, and begins the next one.
     fn end_poll(&mut self, folder: &Path, poll: u64) -> anyhow::Result<()> {
         let file =
             |extension: &str| folder.join(format!("{:05}-{poll:05}.{extension}", self.number));
@@ -127,8 +127,8 @@ impl Host {
     }
 }
 
-/// Reads a collector's file, and writes what each host made in each poll. The first poll is left out: it has every socket, and
-/// comes once in the life of a collector.
+/// Reads a collector's file, and writes each host's rows of each poll. The first poll is left out: it has every socket, and
+/// occurs once in the life of a collector.
 pub(super) fn play(collected: &[u8], folder: &Path) -> anyhow::Result<Collected> {
     let mut hosts: BTreeMap<String, Host> = BTreeMap::new();
     let (mut counts, mut poll) = (Collected::default(), Collected::default());
@@ -151,7 +151,7 @@ pub(super) fn play(collected: &[u8], folder: &Path) -> anyhow::Result<Collected>
             Record::Totals(totals) => {
                 let visited = totals.sockets_visited.unwrap_or_default();
                 if visited == 0 {
-                    // What came behind the last poll is no whole one.
+                    // Rows after the last poll are not a complete poll.
                     break;
                 }
                 counts.polls += 1;

@@ -20,7 +20,7 @@ pub(super) struct Sizes {
     pub(super) zstd_3: f64,
 }
 
-/// What ClickHouse made of it.
+/// What ClickHouse made of the records.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Stored {
     engine: String,
@@ -65,19 +65,19 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Records of a poll, closes between two polls included, over the sockets that it listed.
+    /// Records per poll, including closes between two polls, divided by the sockets that it listed.
     pub(super) fn records_per_socket(&self) -> f64 {
         self.collected.records as f64 / self.collected.visited as f64
     }
 
-    /// Bytes of a message on the broker's disk; 0 if that was not measured.
+    /// Bytes of a message on the broker's disk; 0 if not measured.
     pub(super) fn broker_bytes(&self, compression: &str, key: &str) -> f64 {
         let found =
             self.brokered.iter().find(|one| one.compression == compression && one.key == key);
         found.map_or(0.0, |one| one.bytes_per_message)
     }
 
-    /// Bytes of a row in ClickHouse after merges; 0 if that was not measured.
+    /// Bytes of a row in ClickHouse after merges; 0 if not measured.
     pub(super) fn stored_bytes(&self, codec: &str) -> f64 {
         let found = self.stored.codecs.iter().find(|one| one.codec == codec);
         found.map_or(0.0, |one| one.bytes_per_row_merged)
@@ -169,7 +169,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// docs/fleet.md has the tables of the published run, as the program wrote them.
+    /// docs/fleet.md has the tables of the published run exactly as the program wrote them.
     #[test]
     fn the_document_has_the_tables_of_the_run() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,4 +1,4 @@
-//! The connections of one host: both ends, and what goes over them.
+//! The connections of one host: both ends, and their traffic.
 
 use anyhow::Context;
 use std::io::{Read, Write};
@@ -17,9 +17,9 @@ pub(crate) struct TrafficArgs {
 }
 
 const SERVICE_PORTS: [u16; 5] = [443, 5432, 6379, 8080, 9092];
-/// Questions and answers each second, over all connections. A few connections have most of them.
+/// Requests and responses per second, over all connections. A few connections have most of them.
 const EXCHANGES_PER_SEC: u64 = 150;
-/// One exchange in this many is the last of its connection.
+/// One exchange in this many is the last one of its connection.
 const LAST_ONE_IN: u64 = 40;
 const REQUEST_BYTES_MAX: u64 = 2_000;
 const RESPONSE_BYTES_MAX: u64 = 30_000;
@@ -45,7 +45,7 @@ pub(crate) fn traffic(args: &TrafficArgs) -> anyhow::Result<()> {
     std::io::stdout().flush()?;
 
     while !is_over.load(Ordering::Relaxed) {
-        // The square of an even distribution: the first connections are busy, the last ones almost idle.
+        // The square of a uniform distribution: the first connections are busy, the last ones almost idle.
         let share = random.below(1 << 16) as f64 / f64::from(1 << 16);
         let at = (share * share * pairs.len() as f64) as usize;
         pairs[at].exchange(&mut random)?;
@@ -77,7 +77,7 @@ impl Pair {
     }
 }
 
-/// Less than a socket's buffer takes, so that one thread can do both ends.
+/// Sends less than a socket's buffer holds, so that one thread can serve both ends.
 fn send(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) -> anyhow::Result<()> {
     let mut buffer = vec![0; bytes];
     from.write_all(&buffer)?;
@@ -85,13 +85,13 @@ fn send(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) -> anyhow::Resul
     Ok(())
 }
 
-/// An address of 10.0.0.0/8, all of which is local here.
+/// A random address in 10.0.0.0/8, all of which is local here.
 fn address(random: &mut Random) -> IpAddr {
     let [_, b, c, d] = (random.below(1 << 24) as u32).to_be_bytes();
     Ipv4Addr::new(10, b, c, d.clamp(1, 254)).into()
 }
 
-/// Numbers that are the same for the same seed (`SplitMix64`).
+/// Random numbers that depend only on the seed (`SplitMix64`).
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -107,7 +107,7 @@ impl Random {
     }
 }
 
-/// A UUID of these numbers.
+/// A UUID from random numbers.
 pub(super) fn uuid(random: &mut Random) -> String {
     let (high, low) = (random.next(), random.next());
     let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xfff);

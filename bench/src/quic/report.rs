@@ -1,4 +1,4 @@
-//! The table of a comparison, and every run of it.
+//! The table of a comparison, and the values of every run.
 
 use crate::machine::Machine;
 use anyhow::Context;
@@ -27,7 +27,7 @@ impl Report {
         std::io::stdout().lock().write_all(self.markdown().as_bytes()).context("writing the table")
     }
 
-    /// Adds table and runs to what other settings have left there.
+    /// Appends the table and the runs to those of other settings in the folder.
     pub(super) fn add_to(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder)?;
         let csv = folder.join("runs.csv");
@@ -105,7 +105,7 @@ impl Report {
     }
 }
 
-/// Lowest to highest of the runs.
+/// The range over the runs, from lowest to highest.
 fn row(point: &Point) -> String {
     let runs = &point.runs;
     let range = |of: &dyn Fn(&Run) -> f64, digits: usize| {
@@ -147,7 +147,7 @@ fn quantile(run: &Run, share: f64) -> f64 {
     pool(run).quantile(&[1], share).map_or(0.0, |figure| figure.value / 1e6)
 }
 
-/// What was still under way at the end counts with the time that it had taken.
+/// Messages still in flight at the end count with the time they had taken so far.
 fn pool(run: &Run) -> Pool<'_> {
     Pool::new([(run.delays_ns.as_slice(), run.censored_ns.as_slice())])
 }

@@ -1,4 +1,4 @@
-//! TLS between two ends of one process: a key without a certificate (RFC 7250), which both ends know.
+//! TLS between two ends in one process: a raw public key (RFC 7250) that both ends know, without a certificate.
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -15,12 +15,13 @@ use rustls::{
 use std::io;
 use std::sync::Arc;
 
-/// The beginning of a private key of Ed25519 (RFC 8410 section 7); 32 bytes follow. In a network of its own a secret would keep nobody out.
+/// The prefix of an Ed25519 private key (RFC 8410 section 7); 32 bytes follow. The lab's network has no other hosts, so the key
+/// need not be secret.
 const KEY_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
-/// For the end that is connected to.
+/// For the accepting end.
 pub(super) fn server() -> io::Result<quinn::ServerConfig> {
     let key = [KEY_PREFIX.as_slice(), &[1; 32]].concat();
     let key = ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key));
@@ -39,7 +40,7 @@ pub(super) fn server() -> io::Result<quinn::ServerConfig> {
     Ok(quinn::ServerConfig::with_crypto(Arc::new(config)))
 }
 
-/// For the end that connects.
+/// For the connecting end.
 pub(super) fn client() -> io::Result<quinn::ClientConfig> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
@@ -55,7 +56,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Takes any key that the other end proves to have: in the network there is nobody else.
+/// Accepts any key whose possession the other end proves: no one else is on the network.
 #[derive(Debug)]
 struct AnyKey(Arc<CryptoProvider>);
 

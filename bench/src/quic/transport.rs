@@ -1,7 +1,8 @@
-//! QUIC as a transport of the lab: quinn as it is shipped, one unidirectional stream a message.
+//! QUIC as a transport of the lab: quinn as shipped, with one unidirectional stream per message.
 //!
-//! What is not quinn's default is what would decide the comparison by itself: streams enough for every message that may be on its way, and
-//! a packet of its own for each datagram. Where the kernel takes runs of datagrams apart late, the lab's network loses a run whole.
+//! Two settings differ from quinn's defaults, because they would decide the comparison on their own: enough streams for every
+//! message that may be in flight, and a packet of its own for each datagram. With segmentation offload, the lab's network would
+//! lose whole runs of datagrams that the kernel splits late.
 
 use super::tls;
 use lab::experiment::model::{LinkSummary, TransportName};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
-/// QUIC with one way to control congestion.
+/// QUIC with one congestion control algorithm.
 pub(super) struct Quic {
     congestion: Congestion,
     acknowledges: Acknowledges,
@@ -31,16 +32,16 @@ enum Congestion {
     Cubic,
 }
 
-/// When the receiving end acknowledges.
+/// When the receiving end sends acknowledgments.
 #[derive(Clone, Copy)]
 enum Acknowledges {
     /// After two packets, or 25 ms (RFC 9000 section 13.2).
     ByDefault,
-    /// Each packet, as the sender asks of it (draft-ietf-quic-ack-frequency).
+    /// After each packet, as the sender requests (draft-ietf-quic-ack-frequency).
     Each,
 }
 
-/// Every kind that is compared.
+/// All variants in the comparison.
 pub(super) fn all() -> [Quic; 3] {
     [
         Quic { congestion: Congestion::Bbr, acknowledges: Acknowledges::ByDefault },
@@ -49,9 +50,9 @@ pub(super) fn all() -> [Quic; 3] {
     ]
 }
 
-/// Streams that may be open at a time: as many as Weir's link has packets on their way.
+/// Most streams open at a time: the number of packets that Weir's link may have in flight.
 const STREAMS_MAX: u32 = 65_536;
-/// More than any message of the lab has.
+/// More than the size of any message in the lab.
 const MESSAGE_BYTES_MAX: usize = 65_536;
 
 impl Quic {
@@ -122,7 +123,8 @@ impl Transport for Quic {
         let connect = async {
             let connection = endpoint.connect_with(config, to, "lab").map_err(io::Error::other)?;
             let connection = connection.await?;
-            // The other end greets when it has the whole handshake: nothing of it is left to be repaired among the messages.
+            // The other end sends a greeting once it has the whole handshake, so that no handshake packet is retransmitted among
+            // the messages.
             let mut greeting = connection.accept_uni().await?;
             greeting.read_to_end(0).await.map_err(io::Error::other)?;
             io::Result::Ok(connection)
@@ -138,7 +140,7 @@ impl Transport for Quic {
     }
 }
 
-/// One thread does the work of an end, as with Weir's link.
+/// One thread does the work of each end, as for Weir's link.
 fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
@@ -153,7 +155,7 @@ fn endpoint(
     Endpoint::new(options, config, socket.try_clone()?, runtime)
 }
 
-/// Takes the one connection, greets, and hands on each message when it is whole.
+/// Accepts the only connection, sends the greeting, and passes on each message once it is complete.
 async fn serve(
     endpoint: Endpoint,
     connected: oneshot::Sender<Connection>,
@@ -162,7 +164,7 @@ async fn serve(
     let Some(incoming) = endpoint.accept().await else { return Ok(()) };
     let connection = incoming.await?;
     connection.open_uni().await?.finish().map_err(io::Error::other)?;
-    // Nobody waits any more where the flow was given up.
+    // The receiver is gone if the flow was given up.
     let _ = connected.send(connection.clone());
 
     loop {
@@ -188,7 +190,7 @@ async fn send_all(
     Ok(())
 }
 
-/// A thread that runs the tasks of an end until this is dropped, or somebody takes them over.
+/// A thread that runs the tasks of an end until it is dropped, or until another thread takes them over.
 struct Driver {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Runtime>,
@@ -199,7 +201,7 @@ impl Driver {
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             sys::poll::set_timer_slack(Duration::ZERO);
-            // That the other half was dropped is the signal.
+            // Dropping the other half is the signal.
             let _ = runtime.block_on(stopped);
             runtime
         })?;
@@ -226,7 +228,7 @@ impl Listening for Waiting {
 
     fn accept(self: Box<Self>, _deadline: Instant) -> io::Result<Box<dyn Receiving>> {
         let Waiting { socket, mut connection, arrived, driver } = *self;
-        // The sender has been greeted, so it is there.
+        // The sender has received the greeting, so the connection exists.
         let connection = connection.try_recv().map_err(io::Error::other)?;
         let before = connection.stats();
         let driver = Some(driver);
@@ -242,9 +244,10 @@ struct Receiver {
     before: ConnectionStats,
     arrived: mpsc::UnboundedReceiver<Vec<u8>>,
     accepted: u64,
-    /// Until somebody receives: the connection must not stand still meanwhile.
+    /// Until the first receive, so that the connection makes progress.
     driver: Option<Driver>,
-    /// From then on its tasks are run by the thread that receives, as with the other transports: waking a second one would add to each delay.
+    /// From then on the receiving thread runs the tasks, as for the other transports: waking a second thread would add to each
+    /// delay.
     runtime: Option<Runtime>,
 }
 
@@ -316,7 +319,7 @@ impl Sending for Sender {
         None
     }
 
-    /// Of a message's fate QUIC tells the sender nothing: all of them stay open.
+    /// QUIC does not tell the sender what became of a message, so all of them count as open.
     fn link(&self) -> Option<LinkSummary> {
         let (now, before) = (self.connection.stats(), self.before);
         Some(LinkSummary {

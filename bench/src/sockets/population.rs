@@ -1,4 +1,4 @@
-//! Sockets to poll: processes that hold connections, in namespaces of their own.
+//! Sockets to poll: processes that hold connections, in separate namespaces.
 
 use anyhow::Context;
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ fn up(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives ip(8) lines of commands.
+/// Passes lines of commands to ip(8).
 fn ip(lines: &str) -> anyhow::Result<()> {
     let mut child = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn()?;
     child.stdin.take().context("no pipe")?.write_all(lines.as_bytes())?;
@@ -45,7 +45,7 @@ fn ip(lines: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sockets, until dropped.
+/// Sockets that stay open until dropped.
 #[derive(Default)]
 pub(super) struct Population {
     holders: Vec<Child>,
@@ -54,11 +54,11 @@ pub(super) struct Population {
     listeners: Vec<TcpListener>,
 }
 
-/// Sockets of one holder: below the number of descriptors that a process may usually raise its limit to.
+/// Sockets of one holder: fewer than the number of descriptors to which a process may usually raise its limit.
 const SOCKETS_PER_HOLDER: usize = 5_000;
 
 impl Population {
-    /// So many connected sockets in one namespace: a third IPv4, a third IPv6, a third IPv4 to a dual-stack listener.
+    /// Opens `sockets` connected sockets in one namespace: a third IPv4, a third IPv6, a third IPv4 to a dual-stack listener.
     pub(super) fn in_one(namespace: &Namespace, sockets: usize) -> anyhow::Result<Population> {
         let mut population = Population::default();
         let mut left = sockets;
@@ -70,7 +70,7 @@ impl Population {
         Ok(population)
     }
 
-    /// A listener and a connection to it in each of this many namespaces.
+    /// Opens a listener and a connection to it in each of `count` namespaces.
     pub(super) fn in_namespaces(count: usize) -> anyhow::Result<Population> {
         let home = Home::remember().context("the own namespace")?;
         let mut population = Population::default();
@@ -95,7 +95,7 @@ impl Population {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Few enough that no receive buffer fills.
+                    // Few enough that no receive buffer fills up.
                     for mut stream in &self.streams {
                         let _ = stream.write(&[0]);
                     }
@@ -119,7 +119,7 @@ impl Drop for Population {
     }
 }
 
-/// Starts a process that holds sockets, and waits until it does.
+/// Starts a process that holds sockets, and waits until it holds them.
 fn holder(namespace: &str, sockets: usize) -> anyhow::Result<Child> {
     let program = std::env::current_exe()?;
     let mut child = Command::new("ip")
@@ -175,7 +175,7 @@ pub(crate) fn hold(args: &HoldArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connections to a listener, both ends. What listens everywhere is connected to by IPv4.
+/// Opens connections to a listener, and keeps both ends. A listener on the wildcard address is reached by IPv4.
 fn connect(
     pairs: usize,
     listen: std::net::IpAddr,

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-/// What one population cost, per poll.
+/// The cost of one population, per poll.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Case {
     pub(super) label: String,
@@ -23,7 +23,7 @@ pub(super) struct Case {
     /// Decoding, joining, encoding, queueing.
     pub(super) records_ms: f64,
     pub(super) resident_kib: u64,
-    /// CPU of the least work that such a poll can be, in the same minute.
+    /// CPU time of the least work of such a poll, measured in the same minute.
     pub(super) least_ms: Option<f64>,
 }
 
