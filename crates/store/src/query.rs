@@ -38,20 +38,19 @@ const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
 
-/// Memory that the rows of an answer may take.
-const ANSWER_MAX_BYTES: usize = 8 << 20;
-
 /// The limits of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub time: Duration,
     /// Most rows of an answer; it says whether there were more.
     pub rows_max: usize,
+    /// Memory that its rows may take; it says whether there were more.
+    pub bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { time: Duration::from_secs(10), rows_max: 10_000 }
+        Limits { time: Duration::from_secs(10), rows_max: 10_000, bytes_max: 64 << 20 }
     }
 }
 
@@ -148,7 +147,7 @@ impl Reader {
             for at in 0..columns.len() {
                 bytes += bytes_of(row.get_ref(at)?);
             }
-            if bytes > ANSWER_MAX_BYTES {
+            if bytes > limits.bytes_max {
                 return Ok((columns, all, true));
             }
             let values = (0..columns.len()).map(|at| row.get::<_, Value>(at));

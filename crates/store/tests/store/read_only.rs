@@ -89,7 +89,7 @@ fn what_is_not_reading_is_refused() {
 fn a_statement_that_takes_too_long_is_ended() {
     let dir = TempDir::new();
     let reader = store(&dir);
-    let limits = Limits { time: Duration::from_millis(100), rows_max: 10 };
+    let limits = Limits { time: Duration::from_millis(100), rows_max: 10, ..Limits::default() };
     for statement in [
         "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n",
         "SELECT count(*) FROM sockets a, sockets b, sockets c, sockets d, sockets e",
@@ -194,7 +194,7 @@ fn made_up_statements_change_nothing_and_end() {
     let dir = TempDir::new();
     let reader = store(&dir);
     let before = files(dir.path());
-    let limits = Limits { time: Duration::from_millis(200), rows_max: 100 };
+    let limits = Limits { time: Duration::from_millis(200), rows_max: 100, ..Limits::default() };
     let (mut random, mut answered) = (Random(16), 0);
     for _ in 0..statements() {
         let count = 1 + random.index(12);

@@ -88,7 +88,10 @@ pub(crate) fn insert_poll(writer: &mut Writer, poll: u64, connections: u64) {
 pub(crate) fn ask(folder: &Path, statement: &str) -> Answer {
     Reader::open(folder)
         .unwrap()
-        .ask(statement, Limits { time: Duration::from_secs(60), rows_max: 1_000_000 })
+        .ask(
+            statement,
+            Limits { time: Duration::from_secs(60), rows_max: 1_000_000, ..Limits::default() },
+        )
         .unwrap()
 }
 

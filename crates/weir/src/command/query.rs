@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return exit::print_and_end(&text, ExitCode::SUCCESS);
     }
 
-    let limits = Limits { time: args.timeout, rows_max: args.max_rows };
+    let limits = Limits { time: args.timeout, rows_max: args.max_rows, ..Limits::default() };
     let answer = reader.ask(&question.statement, limits).map_err(failed)?;
     let answer = with_units(answer, question.named);
     let format = if args.json { Format::Json } else { args.format };

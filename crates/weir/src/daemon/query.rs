@@ -20,6 +20,8 @@ const WAITING_MAX: usize = 32;
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// Most rows in an answer.
 const ROWS_MAX: usize = 10_000;
+/// What one answer may take of the daemon, of which two are worked on at a time.
+const LIMITS: Limits = Limits { time: TIME_MAX, rows_max: ROWS_MAX, bytes_max: 8 << 20 };
 
 struct Pages {
     folder: PathBuf,
@@ -82,7 +84,7 @@ impl Pages {
     fn ask(&self, statement: &str) -> Result<store::Answer, Error> {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let reader = idle.map_or_else(|| Reader::open(&self.folder), Ok)?;
-        let answer = reader.ask(statement, Limits { time: TIME_MAX, rows_max: ROWS_MAX });
+        let answer = reader.ask(statement, LIMITS);
         // A reader that failed is not reused: the store may have been replaced.
         if answer.is_ok() {
             self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
