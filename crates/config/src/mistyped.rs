@@ -68,7 +68,7 @@ pub(crate) fn sink(text: &str, form: Option<&str>) -> Option<AddressError> {
 }
 
 /// Schemes followed by a path or nothing, never by a host.
-const NO_HOST: [&str; 6] = ["unix", "unixgram", "file", "parquet", "stdout", "null"];
+const NO_HOST: [&str; 7] = ["unix", "unixgram", "file", "parquet", "store", "stdout", "null"];
 
 fn said(meant: Meant) -> Option<AddressError> {
     meant.map(|(why, meant)| AddressError::Mistyped { why, meant })

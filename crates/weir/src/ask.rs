@@ -15,7 +15,7 @@ const USUAL: &str = "127.0.0.1:9464";
 /// Which daemon a command asks.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Daemon {
-    /// The daemon's admin address, such as 127.0.0.1:9464 or https://relay.example:9464
+    /// The daemon's admin address, such as `127.0.0.1:9464` or `https://relay.example:9464`
     #[arg(long, alias = "url", value_name = "ADDR", env = "WEIR_ADMIN", default_value = USUAL)]
     pub(crate) admin: String,
     #[command(flatten)]

@@ -50,8 +50,11 @@ fn files_of_the_repository_are_right() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "toml") {
                 let text = fs::read_to_string(&path).unwrap();
-                let result = Config::parse(&text, &path.display().to_string());
-                result.unwrap_or_else(|errors| panic!("{}", list(&errors)));
+                let mistakes = Config::parse(&text, &path.display().to_string()).err();
+                let mut mistakes = mistakes.unwrap_or_default();
+                // The smallest build lacks kinds of sinks that the files have.
+                mistakes.retain(|mistake| !mistake.message.contains("this build has no "));
+                assert!(mistakes.is_empty(), "{}", list(&mistakes));
                 checked += 1;
             }
         }
