@@ -12,7 +12,7 @@ rustup target list --installed 2>/dev/null | grep -q musl || { skip "image: no m
 [ "$(id -u)" -eq 0 ] || { skip "image: assembling and chroot need root"; finish; exit; }
 
 # Weir with every kind of sink: librdkafka, OpenSSL and the other clients are two thirds of it.
-LARGEST_IMAGE_MIB=44
+LARGEST_IMAGE_MIB=48
 archive=$(scripts/build-image.sh)
 version=$(version)
 work=$(mktemp -d)
