@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Options of other programs that appear in the documents.
 const OPTIONS_OF_OTHERS: &str = "active-connections api-hosts app-specific bench build-arg check data-urlencode database debug \
-     dport features idle-connections max-msg-size mem-queue-size multiquery network no-clobber nocapture now only profile \
+     dport features idle-connections max-msg-size mem-queue-size multiquery network no-clobber nocapture now only \
      read-only reconnect release rm set set-file short skip-tokens sync-every system target test time unix-socket uuid";
 
 /// Words that start like metric names but are something else: tags, columns, tables, files.
