@@ -10,7 +10,19 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use testkit::{TempDir, need_tool, root};
+use testkit::{TempDir, need_root_netns, need_tool, root};
+
+/// What would change an answer if whoever runs the tests has it set.
+const VARIABLES: [&str; 8] = [
+    "WEIR_CONFIG",
+    "WEIR_ADMIN",
+    "WEIR_ADMIN_LISTEN",
+    "WEIR_TOKEN_FILE",
+    "WEIR_CA_FILE",
+    "WEIR_LOG_LEVEL",
+    "WEIR_LOG_FORMAT",
+    "WEIR_DRAIN_GRACE",
+];
 
 const FOLDER: &str = "crates/weir/tests/weir/mistakes";
 /// Where the program stands in what the table shows.
@@ -70,7 +82,7 @@ impl Rig {
         command.env("PATH", format!("{program}:{path}")).env("HOME", "/root").env("LC_ALL", "C");
         command.env("AS_NOBODY", AS_NOBODY);
         command.env_remove("COLUMNS").envs(self.variables()).stdin(Stdio::null());
-        for name in ["WEIR_CONFIG", "WEIR_ADMIN", "WEIR_LOG_LEVEL", "WEIR_DRAIN_GRACE"] {
+        for name in VARIABLES {
             command.env_remove(name);
         }
         command.output().unwrap()
@@ -132,6 +144,10 @@ fn check(name: &str, program: &Path) {
 
 #[test]
 fn generated_answers_to_mistakes() {
+    // They are those that root gets: what is not allowed to others has a file of its own.
+    if !need_root_netns() {
+        return;
+    }
     std::thread::scope(|scope| {
         for name in files().into_iter().filter(|name| name != PRIVILEGE) {
             scope.spawn(move || check(&name, Path::new(WEIR)));
