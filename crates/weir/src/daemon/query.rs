@@ -172,3 +172,20 @@ pub(super) fn shows_sockets(path: &str, query: &str) -> bool {
     let path = path.trim_end_matches('/');
     !query.is_empty() && path == "/query" || !SUMS.contains(&path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::shows_sockets;
+
+    #[test]
+    fn no_spelling_of_a_path_hides_that_it_shows_sockets() {
+        for path in ["/query", "/query/", "/query//"] {
+            assert!(shows_sockets(path, "sql=select+*+from+sockets"), "{path}");
+            assert!(!shows_sockets(path, ""), "{path}: the list of questions");
+        }
+        for path in ["/query/recent-closes", "/query/connection/", "/query//worst-peers"] {
+            assert!(shows_sockets(path, ""), "{path}");
+        }
+        assert!(!shows_sockets("/query/losses", "since=1h"));
+    }
+}
