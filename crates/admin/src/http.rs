@@ -1,4 +1,4 @@
-use crate::service::{Action, Asked, Told};
+use crate::service::{Action, Asked, Service, Told};
 use crate::{AdminState, Phase, Process, Said, assets, metrics, metrics::Exposition, page};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -348,17 +348,7 @@ async fn show_flows(State(state): State<Arc<AdminState>>, uri: Uri) -> Response 
         return (StatusCode::NOT_FOUND, text).into_response();
     };
 
-    let asked = Asked {
-        action: Action::Read,
-        path: uri.path().to_owned(),
-        query: uri.query().unwrap_or_default().to_owned(),
-        body: Vec::new(),
-    };
-    let mut stopping = state.stopping.subscribe();
-    tokio::select! {
-        told = (flows.pages)(asked) => told.into_response(),
-        _ = stopping.wait_for(|stopping| *stopping) => stopped().into_response(),
-    }
+    told(&state, &flows.pages, &uri).await
 }
 
 async fn show_query(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
@@ -368,6 +358,11 @@ async fn show_query(State(state): State<Arc<AdminState>>, uri: Uri) -> Response 
         return (StatusCode::NOT_FOUND, text).into_response();
     };
 
+    told(&state, &query.pages, &uri).await
+}
+
+/// What a service answers to a request that reads, unless the server is stopped before.
+async fn told(state: &AdminState, pages: &Service, uri: &Uri) -> Response {
     let asked = Asked {
         action: Action::Read,
         path: uri.path().to_owned(),
@@ -376,7 +371,7 @@ async fn show_query(State(state): State<Arc<AdminState>>, uri: Uri) -> Response 
     };
     let mut stopping = state.stopping.subscribe();
     tokio::select! {
-        told = (query.pages)(asked) => told.into_response(),
+        told = pages(asked) => told.into_response(),
         _ = stopping.wait_for(|stopping| *stopping) => stopped().into_response(),
     }
 }
