@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{TempDir, need_root, skip, wait_for_up_to};
+use testkit::{TempDir, need_root, skip, wait_for, wait_for_up_to};
 
 /// Where the first version of control groups is, which can hold back a single thread of a process.
 const CPU_GROUPS: &str = "/sys/fs/cgroup/cpu";
@@ -68,6 +68,15 @@ struct Quotas {
 }
 
 impl Quotas {
+    /// Holds back the first. A thread has its name from the moment on at which it first runs, which may be later than the relay's
+    /// first log line on a busy machine.
+    fn hold_back_the_first(&mut self) {
+        wait_for("a thread that reads", || {
+            self.hold_back();
+            (!self.groups.is_empty()).then_some(())
+        });
+    }
+
     /// Holds back those that have begun since the last call. The one that merges stays as it is: it does less.
     fn hold_back(&mut self) {
         for task in fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap() {
@@ -169,7 +178,7 @@ fn a_socket_is_added_where_reading_is_the_bottleneck_and_then_nothing_is_dropped
     }
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     under_flood(|weir, quotas, rate| {
-        quotas.hold_back();
+        quotas.hold_back_the_first();
         let mut quiet = Quiet::from_now(weir);
         let line = wait_for_up_to(BUSY_MAX, "a second socket", || {
             rate.grows.store(quiet.is_a_second(weir), Ordering::Relaxed);
@@ -211,7 +220,7 @@ fn none_is_added_where_no_processor_is_idle_and_the_log_says_why() {
             });
         }
         under_flood(|weir, quotas, _| {
-            quotas.hold_back();
+            quotas.hold_back_the_first();
             let line = weir.wait_for_line("no socket is added");
             testkit::say(&line);
             assert!(line.contains("its thread would find no idle processor"), "{line}");
