@@ -10,6 +10,7 @@ use ledger::{Amount, HopKind, HopSnapshot, Reason, Snapshot, Way};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use text::plural;
 use text::units::display_duration;
 
 /// A second signal within this time of the one that began the stop counts as the same request.
@@ -233,21 +234,20 @@ fn is_left_by_a_sink(way: Way) -> bool {
 
 fn describe(left: &Left<'_>) -> String {
     let (Amount { count, bytes }, origin) = (left.amount, &left.hop.origin);
+    let datagrams = plural(count, "datagram", "datagrams");
     if !left.was_received() {
-        return format!(
-            "refused: {count} datagrams that arrived at {origin} after the stop began\n"
-        );
+        return format!("refused: {datagrams} that arrived at {origin} after the stop began\n");
     }
 
+    let bytes = plural(bytes, "byte", "bytes");
     let target = left.hop.target.as_deref().unwrap_or("nobody");
     if left.hop.hop == HopKind::Sink {
+        let records = plural(count, "record", "records");
         return format!(
-            "left behind: {count} records ({bytes} bytes) of {origin} that sink {target} had not delivered\n"
+            "left behind: {records} ({bytes}) of {origin} that sink {target} had not delivered\n"
         );
     }
-    format!(
-        "left behind: {count} datagrams ({bytes} bytes) of {origin} that {target} had not taken\n"
-    )
+    format!("left behind: {datagrams} ({bytes}) of {origin} that {target} had not taken\n")
 }
 
 /// By how much the ledger does not balance. After everything has ended, what is in flight is unaccounted too.

@@ -54,7 +54,7 @@ fn a_stop_is_answered_with_what_was_left_behind() {
     assert_eq!(code, 64, "it has no file, and SIGHUP would end it: {err}");
     let (code, out, _) = ask(&weir, &["stop"]);
     assert_eq!(code, 75, "{out}");
-    assert!(out.starts_with("left behind: 1 datagrams (5 bytes) of in that "), "{out}");
+    assert!(out.starts_with("left behind: 1 datagram (5 bytes) of in that "), "{out}");
     assert!(out.ends_with("unaccounted: 0\n"), "{out}");
     assert_eq!(weir.wait_to_end().code, Some(75));
 }

@@ -1,12 +1,13 @@
 //! What commands print for people, as text in the repository for terminals of three widths: `make generated` writes it again.
 
 use crate::flows_command::capture;
+use crate::support::Weir;
 use ledger::{
     Accounting, Amount, Gauge, HopBuilder, HopKind, Reason, SinkCounters, Snapshot, Trouble,
 };
 use load::sflow::{Agent, AgentOptions, TrueFlow};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -20,15 +21,19 @@ fn check(name: &str, args: &[&str]) {
 /// The same in this folder.
 fn check_in(folder: &Path, name: &str, args: &[&str]) {
     testkit::screens("crates/weir/tests/weir/screens", name, |columns| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(args).current_dir(folder).env("COLUMNS", columns.to_string());
-        for name in ["WEIR_CONFIG", "WEIR_ADMIN"] {
-            command.env_remove(name);
-        }
-        let output = command.output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        text + &String::from_utf8(output.stderr).unwrap()
+        shown(folder, args, columns)
     });
+}
+
+fn shown(folder: &Path, args: &[&str], columns: u16) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(args).current_dir(folder).env("COLUMNS", columns.to_string());
+    for name in ["WEIR_CONFIG", "WEIR_ADMIN"] {
+        command.env_remove(name);
+    }
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text + &String::from_utf8(output.stderr).unwrap()
 }
 
 fn amount(count: u64) -> Amount {
@@ -106,6 +111,76 @@ fn serve(snapshot: &Snapshot) -> String {
 #[test]
 fn generated_ledger() {
     check("ledger", &["ledger", "--admin", &serve(&snapshot())]);
+}
+
+/// The ledger of a daemon that hands on to the one of [`snapshot`].
+fn sender() -> Snapshot {
+    let many = 123_456_789_579;
+    let hop = |kind, target| HopBuilder::new(kind, "edge", target, amount(0));
+    let hops = vec![
+        hop(HopKind::Socket, None).delivered(amount(many)).finish(amount(many)),
+        hop(HopKind::Egress, Some("udp://192.0.2.7:514"))
+            .delivered(amount(many))
+            .finish(amount(many)),
+    ];
+    Snapshot { run_id: "ed6e".into(), uptime_ms: 61_000, hops, ..Snapshot::default() }
+}
+
+#[test]
+fn generated_path() {
+    let path = "crates/weir/tests/weir/screens";
+    testkit::screens(path, "ledger-through", |columns| {
+        let (sender, receiver) = (serve(&sender()), serve(&snapshot()));
+        let text = shown(&root(), &["ledger", "--admin", &sender, "--through", &receiver], columns);
+        text.replace(&sender, "10.0.0.1:9464").replace(&receiver, "10.0.0.2:9464")
+    });
+}
+
+/// A daemon whose only target is never there.
+const NOBODY: &str = "[admin]\nlisten = '127.0.0.1:0'\n[daemon]\ndrain_grace = '50ms'\n\
+                      [[listener]]\nname = 'syslog'\nlisten = '127.0.0.1:0'\n\
+                      [[listener.target]]\nname = 'old'\nto = 'unix:/run/a-service-that-nobody-has-installed-on-this-machine.sock'\n";
+
+#[test]
+fn generated_answers_of_a_daemon() {
+    let folder = TempDir::new();
+    let path = folder.file("weir.toml");
+    let weir = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Weir::run(&path)
+    };
+    let screens = |name, of: &dyn Fn(u16) -> String| {
+        testkit::screens("crates/weir/tests/weir/screens", name, of);
+    };
+    let file = path.display().to_string();
+
+    let asked = |weir: &Weir, command: &str, columns| {
+        let text = shown(&root(), &[command, "--admin", &weir.url()], columns);
+        text.replace(&file, "/etc/weir/weir.toml")
+    };
+    screens("reload", &|columns| {
+        let weir = weir(NOBODY);
+        std::fs::write(&path, format!("{NOBODY}rate_limit = 1000\n[[listener]]\nname = 'statsd'\nlisten = '127.0.0.1:0'\n[[listener.target]]\nname = 'new'\nto = 'null:'\n")).unwrap();
+        let text = asked(&weir, "reload", columns);
+        weir.stop();
+        text
+    });
+    screens("reload-refused", &|columns| {
+        let weir = weir(NOBODY);
+        std::fs::write(&path, format!("{NOBODY}rate_limitt = 1000\n")).unwrap();
+        let text = asked(&weir, "reload", columns);
+        weir.stop();
+        text
+    });
+    screens("stop", &|columns| {
+        let weir = weir(NOBODY);
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(b"hello", weir.address()).unwrap();
+        weir.wait_for(|ledger| ledger.received_at(HopKind::Receive).count == 1);
+        let text = asked(&weir, "stop", columns);
+        weir.wait_to_end();
+        text
+    });
 }
 
 #[test]

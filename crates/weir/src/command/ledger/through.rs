@@ -164,19 +164,17 @@ fn page(places: &[Place], links: &[Link<'_>]) -> String {
         })
         .collect();
     lost.sort_by_key(|(_, loss)| std::cmp::Reverse(loss.amount.count));
-    put(
-        &mut text,
-        format_args!(
-            "\n== lost on the whole way: {}\n",
-            if lost.is_empty() { "nothing" } else { "" }
-        ),
-    );
+    text.push_str(if lost.is_empty() {
+        "\n== lost on the whole way: nothing\n"
+    } else {
+        "\n== lost on the whole way\n"
+    });
     for (place, loss) in lost.iter().take(LOSSES_SHOWN) {
         let count = grouped(loss.amount.count);
         let (hop, at) = (loss.hop.hop.label(), name(loss.hop));
         put(
             &mut text,
-            format_args!("{count:>15}  {} at {hop} of {at}, {}\n", loss.way.cause(), place.url),
+            format_args!("{count:>15}  {hop} of {at} at {}: {}\n", place.url, loss.way.cause()),
         );
     }
     if lost.len() > LOSSES_SHOWN {
