@@ -233,7 +233,7 @@ figures! {
         CollectorDropped = "collector_dropped", Count,
             "Datagrams that this program received for the analysis, or the kernel for it, and that the analysis did not get: the drops at its listeners' sockets, at their rings, and at their targets called flows.";
         EventsMissed = "events_missed", Count,
-            "Events of thresholds that no sink was given: more came at once than are kept (events_max). Mitigations are told what goes on all the same.";
+            "Events of thresholds that no sink was given: more came at once than Weir buffers (events_max). Mitigations are told what goes on all the same.";
         UnwatchedSamples = "unwatched_samples", Count,
             "Samples of flows that came to a threshold's level while 16,384 others of their definition were: the lighter ones are not looked at.";
         Packets = "packets", Count,

@@ -477,7 +477,7 @@ fn tell_start(run_id: &str, running: &[Running], config: &Config, bound: &Bound)
     let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
     say_folded(&banner::banner(run_id, running, config, admin_addr));
     for (name, to) in banner::absent_unix_targets(running) {
-        tracing::warn!("target {name}: nobody listens at {to} yet; it is tried again");
+        tracing::warn!("target {name}: nobody listens at {to} yet; Weir keeps trying");
     }
 }
 

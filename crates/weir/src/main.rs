@@ -40,7 +40,7 @@ use std::{env, io};
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// When texts for people have colors
+    /// When to color the output
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     color: Color,
 }

@@ -48,7 +48,7 @@ struct Out {
     /// Where the report goes [default: weir-lab-EXPERIMENT-DATE-TIME]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Replace the report that an earlier run has left in that folder
+    /// Replace the report of an earlier run in that folder
     #[arg(long, requires = "out")]
     overwrite: bool,
 }

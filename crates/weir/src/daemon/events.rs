@@ -160,7 +160,7 @@ impl Teller {
         if missed > 0 {
             shared.add_missed_events(missed);
             tracing::warn!(
-                "{missed} events are in no sink: more came at once than are kept. Fix: raise events_max in [flows]"
+                "{missed} events are in no sink: more came at once than Weir buffers. Fix: raise events_max in [flows]"
             );
         }
 

@@ -68,11 +68,11 @@ impl Pipes {
     /// Says at a stop what the ledger cannot.
     pub(crate) fn say_why_they_end(&self) {
         if self.output == Some(OutputEnded::Failed) {
-            tracing::error!("standard output cannot be written any more: nothing more is received");
+            tracing::error!("standard output can no longer be written, so Weir stops receiving");
         }
         if self.input_has_ended.as_ref().is_some_and(|ended| !ended.load(Ordering::Acquire)) {
             tracing::warn!(
-                "standard input was not read to its end: the lines that were not taken are in no ledger"
+                "standard input was not read to its end: the remaining lines are in no ledger"
             );
         }
     }

@@ -21,7 +21,7 @@ pub(super) fn of(
     if gro::is_aggregating(socket) {
         // It cannot be turned off while anything is queued, and we cannot know whether the earlier process counted the drops.
         tracing::warn!(
-            "listener {name}: an earlier process has its socket receive datagrams together; those that the kernel drops are counted \
+            "listener {name}: an earlier process made its socket receive datagrams in batches; those that the kernel drops are counted \
              as a lower bound. Fix: restart the .socket unit"
         );
         return Receive::Aggregates(None);

@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Traffic of each agent's interface
     #[arg(long, value_name = "RATE", default_value = "1Gbit", value_parser = parse_bit_rate)]
     traffic: u64,
-    /// One in so many frames is sampled
+    /// Sampling rate: one in N frames is sampled
     #[arg(long, value_name = "N", default_value = "1000", value_parser = parse_count::<u32>)]
     sampling_rate: u32,
     /// Flows of each agent
@@ -45,10 +45,10 @@ pub(super) struct Args {
     /// Bytes of each frame
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     frame_bytes: u32,
-    /// Send as many datagrams a second, of about 1.2 kB with five samples each, whatever the traffic is; 0 for as many as possible
+    /// Send N datagrams a second instead, of about 1.2 kB with five samples each, independent of the traffic; 0 for as many as possible
     #[arg(long, value_name = "N", value_parser = parse_count::<u32>, conflicts_with_all = ["traffic", "sampling_rate", "frame_bytes", "loss", "seed"])]
     rate: Option<u32>,
-    /// Percent of the datagrams that are made and not sent
+    /// Percentage of datagrams that are made but not sent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     loss: f64,
     /// Stop after this time; 0s for never

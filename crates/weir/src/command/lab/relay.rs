@@ -36,10 +36,10 @@ use text::units::{parse_count, parse_duration, parse_size};
 /// charts, CSV and JSON to a folder. Ctrl-C ends it with a report of what was measured until then.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Where a relay that runs already takes datagrams: udp://HOST:PORT, HOST:PORT or unix:/path
+    /// Address of a relay that is already running: udp://HOST:PORT, HOST:PORT or unix:/path
     #[arg(long, value_name = "ADDR", requires = "receive")]
     to: Option<TargetAddress>,
-    /// Where that relay sends them; may be given several times, once for each of its targets
+    /// Address to which that relay sends; may be given several times, once per target
     #[arg(long, value_name = "ADDR", requires = "to")]
     receive: Vec<ListenAddress>,
     /// Bytes of a datagram, at least 48
@@ -51,13 +51,13 @@ pub(super) struct Args {
     /// Source sockets
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,256", value_parser = clap::value_parser!(u16).range(1..=4096))]
     flows: Vec<u16>,
-    /// Datagrams per second: auto searches where loss begins, a list (10k,50k,200k) is measured as it is
+    /// Datagrams per second: auto searches for the rate at which loss begins, a list (10k,50k,200k) is measured as given
     #[arg(long, value_name = "auto|RATE,…", default_value = "auto", value_parser = parse_rates)]
     rates: Rates,
-    /// Every size with every number of targets and of flows
+    /// Measure every combination of size, targets and flows
     #[arg(long)]
     all_combinations: bool,
-    /// Measure what each stage of our own relay costs, with datagrams of the first of --sizes, and predict the rate of larger machines
+    /// Measure what each stage of Weir's relay costs, with the first of --sizes, and predict the rates of larger machines
     ///
     /// Prints the costs, the prediction for this machine beside what it does, and the predictions for 4, 16 and 64 processors.
     /// Takes two minutes with --duration 1s. Writes no report.
@@ -69,7 +69,7 @@ pub(super) struct Args {
     /// Length of one measurement
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     duration: Duration,
-    /// Percentage that may be missing where nothing counts as lost
+    /// Percentage of datagrams that may be missing in a run that counts as free of loss
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
     tolerance: f64,
     #[command(flatten)]

@@ -44,7 +44,7 @@ const LOST: Row = Row {
         ),
         loss(
             "Events missed",
-            "Threshold events in the chosen time that no sink was given, because more came at once than are kept.",
+            "Threshold events in the chosen time that no sink was given, because more came at once than Weir buffers.",
             &[("", "sum(increase(weir_flows_missed_events_total{at instance}[range]))")],
         ),
         figure(
