@@ -148,11 +148,10 @@ fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use std::path::Path;
 
     #[test]
     fn every_file_of_the_page_is_embedded() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui");
+        let folder = testkit::root().join("ui");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         let files: BTreeSet<String> = files.map(|name| name.into_string().unwrap()).collect();
         let embedded = ASSETS.iter().map(|asset| asset.name.to_owned());

@@ -148,7 +148,7 @@ fn generated_packets_are_in_the_document_and_a_second_reader_reads_them() {
     generated_part(DOCUMENT, MARKS, &(text + "```\n"));
 
     let mut python = Command::new("python3");
-    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/vector.py")).arg(root().join(DOCUMENT));
+    python.arg(root().join("crates/hop/src/vector.py")).arg(root().join(DOCUMENT));
     let output = match python.output() {
         Ok(output) => output,
         Err(error) => {

@@ -42,7 +42,7 @@ fn every_command_in_running_text_exists_with_its_options() {
 
 #[test]
 fn every_command_that_fixes_a_mistake_is_one_that_is_taken() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weir/mistakes");
+    let folder = testkit::root().join("crates/weir/tests/weir/mistakes");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let lines: Vec<Line> = files.flat_map(|file| lines_in_advice(&file)).collect();
     // Some are named without their required arguments: `weir relay`.
@@ -85,7 +85,7 @@ fn refusal(line: &Line, counts: impl Fn(ErrorKind) -> bool) -> Option<String> {
 }
 
 fn pages() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = testkit::root();
     let mut pages = Vec::new();
     for place in PLACES.map(|place| root.join(place)) {
         if place.is_dir() {

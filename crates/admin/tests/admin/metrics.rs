@@ -37,7 +37,7 @@ fn open_metrics() -> String {
 /// A busy relay on a host whose counters can all be read.
 fn busy() -> AdminState {
     let mut state = state(busy_hops(), "127.0.0.1");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/host");
+    let root = testkit::root().join("crates/admin/tests/host");
     state.host = admin::host::Reader::at(&root.join("proc"), &root.join("sys"));
     state.flows = Some(crate::flows::shown(crate::flows::figures(Vec::new())));
     state
@@ -403,7 +403,7 @@ fn the_generated_documentation_is_the_table() {
 
 #[test]
 fn the_documentation_gives_the_server_s_limits() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let path = testkit::root().join("docs/metrics.md");
     let text = std::fs::read_to_string(&path).unwrap();
     for limit in [
         format!("{} connections", admin::CONNECTIONS_MAX),

@@ -2,18 +2,14 @@
 
 use admin::metrics::FAMILIES;
 use ledger::{HopKind, Reason};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use testkit::{find_tool, need_tool};
 
 const RULES: &str = "weir.rules.yaml";
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 fn folder() -> PathBuf {
-    root().join("deploy/prometheus")
+    testkit::root().join("deploy/prometheus")
 }
 
 fn rules() -> String {
@@ -80,7 +76,7 @@ fn every_alert_says_where_its_runbook_is() {
     for (alert, runbook) in alerts.iter().zip(runbooks) {
         let (page, anchor) = runbook.split_once('#').unwrap();
         assert_eq!(anchor, alert.to_lowercase());
-        let page = std::fs::read_to_string(root().join(page)).unwrap();
+        let page = std::fs::read_to_string(testkit::root().join(page)).unwrap();
         assert!(page.lines().any(|line| line == format!("### {alert}")), "{alert}");
     }
 }

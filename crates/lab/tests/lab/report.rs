@@ -153,7 +153,7 @@ fn the_verdicts_of_the_documents_are_made_from_these_files() {
     }
     let folder = folder("verdicts");
     Report::new(&small(), QUICK).write(&folder).unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/udp-vs-tcp/verdicts.py");
+    let script = testkit::root().join("docs/udp-vs-tcp/verdicts.py");
     let output =
         Command::new(find_tool("weir-python").unwrap()).arg(script).arg(&folder).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

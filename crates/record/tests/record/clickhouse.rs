@@ -52,7 +52,7 @@ fn clickhouse_keeps_every_record_and_finds_the_one_that_is_missing() {
     }
     write_blocks(&folder, &runs, &datagrams);
     write_flows(&folder, &mut random);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = testkit::root();
     let script = root.join("crates/record/tests/clickhouse.py");
     let mut python = Command::new(find_tool("weir-clickhouse").unwrap());
     let status = python.arg(script).arg(&folder).arg(root.canonicalize().unwrap()).status();

@@ -37,7 +37,7 @@ fn others_read_what_we_write_and_we_read_what_they_write() {
     fs::write(folder.join("records.datagrams"), pack(&records)).unwrap();
     write_received(&folder, &mut random);
     write_flows(&folder, &mut random);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = testkit::root();
     let script = root.join("crates/record/tests/independent.py");
     let mut python = Command::new(find_tool("weir-python").unwrap());
     let status = python.arg(script).arg(&folder).arg(&root).status().unwrap();

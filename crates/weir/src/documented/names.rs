@@ -31,10 +31,6 @@ const FORMER: &[(&str, &str)] = &[
     ("`--url`", "--admin"),
 ];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 /// Every file below a folder with one of these extensions.
 fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -51,7 +47,7 @@ fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
 
 /// Each document with its text: all pages, and all deployment files.
 fn documents() -> Vec<(String, String)> {
-    let root = root();
+    let root = testkit::root();
     let mut all =
         vec![root.join("README.md"), root.join("SECURITY.md"), root.join("ARCHITECTURE.md")];
     all.extend(files(&root.join("docs"), &["md"]));
@@ -124,7 +120,7 @@ fn every_variable_in_the_documents_is_read() {
 
 #[test]
 fn every_metric_in_documents_and_deployment_is_in_the_table() {
-    let table = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
+    let table = fs::read_to_string(testkit::root().join("docs/metrics.md")).unwrap();
     let others: BTreeSet<&str> = NO_METRICS.split_whitespace().collect();
     let is_metric = |word: &str| {
         let ends = ["", "_bucket", "_sum", "_count"];
@@ -218,7 +214,7 @@ fn every_exit_code_in_documents_and_help_is_in_the_table() {
 /// Paths in the HTTP server's sources: quoted text after a mark.
 fn pages() -> BTreeSet<String> {
     let of = |file: &str, mark: &str| -> Vec<String> {
-        let text = fs::read_to_string(root().join(file)).unwrap();
+        let text = fs::read_to_string(testkit::root().join(file)).unwrap();
         let found = text.split(mark).skip(1).filter_map(|rest| rest.split('"').next());
         found.map(str::to_owned).filter(|page| !page.contains('{')).collect()
     };
@@ -262,7 +258,7 @@ fn former_names_are_gone() {
         let help = one.render_long_help().to_string();
         (path, help)
     }));
-    for file in files(&root().join("crates"), &["rs"]) {
+    for file in files(&testkit::root().join("crates"), &["rs"]) {
         let name = file.display().to_string();
         if name.contains("/src/") && !name.ends_with("documented/names.rs") {
             texts.push((name, fs::read_to_string(&file).unwrap()));
@@ -283,7 +279,7 @@ fn figure<'t>(text: &'t str, mark: &str, unit: &str) -> Option<&'t str> {
 
 #[test]
 fn how_long_the_lab_takes_is_said_in_one_way() {
-    let text = fs::read_to_string(root().join("docs/udp-vs-tcp.md")).unwrap();
+    let text = fs::read_to_string(testkit::root().join("docs/udp-vs-tcp.md")).unwrap();
     let commands = all_commands();
     let Some((_, lab)) = commands.iter().find(|(path, _)| path == "weir lab udp-vs-tcp") else {
         return;

@@ -252,7 +252,7 @@ fn a_service_manager_that_does_not_read_holds_up_nothing() {
 #[test]
 fn the_quickstart_file_starts_and_writes_both_files() {
     let folder = TempDir::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = testkit::root();
     let text = std::fs::read_to_string(root.join("examples/quickstart.toml")).unwrap();
     let path = config(&folder, &text.replace("127.0.0.1:5514", "127.0.0.1:0"));
     let mut command = Command::new(WEIR);

@@ -76,13 +76,9 @@ fn fenced(text: &str, word: &str) -> Vec<String> {
 }
 
 fn files_in(folder: &str, extension: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join(folder)).into_iter().flatten();
+    let entries = fs::read_dir(testkit::root().join(folder)).into_iter().flatten();
     let paths = entries.map(|entry| entry.expect("a folder entry").path());
     paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn read(path: &Path) -> String {

@@ -79,7 +79,7 @@ fn async_stays_out_of_the_data_path() {
 
 #[test]
 fn in_the_store_one_file_has_two_unsafe_traits_and_no_unsafe_block() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src");
+    let src = testkit::root().join("crates/store/src");
     assert!(read(&src.join("lib.rs")).contains("#![deny(unsafe_code)]"));
     let mut folders = vec![src.clone()];
     while let Some(folder) = folders.pop() {
@@ -121,7 +121,7 @@ fn the_table_is_read_as_cargo_reads_it() {
 }
 
 fn crates() -> impl Iterator<Item = (String, PathBuf)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = testkit::root().join("crates");
     fs::read_dir(root).expect("the crates folder").map(|entry| {
         let dir = entry.expect("a folder entry").path();
         (dir.file_name().expect("a name").to_string_lossy().into_owned(), dir)

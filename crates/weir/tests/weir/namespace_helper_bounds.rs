@@ -72,8 +72,8 @@ fn attempts(
     args: &[&str],
     connection: &Connection,
 ) -> BTreeMap<String, String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/weir/namespace_helper_bounds/read_only.py");
+    let script =
+        testkit::root().join("crates/weir/tests/weir/namespace_helper_bounds/read_only.py");
     command.arg(script).args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut script = Peer::start(&mut command);
     script.0.stdin.take().unwrap().write_all(connection.described().as_bytes()).unwrap();

@@ -4,7 +4,6 @@ use crate::nobody::Nobody;
 use crate::support::{Weir, generate_by, hop};
 use ledger::HopKind;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use testkit::{Netns, Peer, free_port, need_root_netns, need_tool, run, sender};
 
@@ -18,7 +17,7 @@ fn check(output: &Output, code: i32, shows: &str) {
 
 /// The quickstart's configuration on a port that is free.
 fn quickstart() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quickstart.toml");
+    let path = testkit::root().join("examples/quickstart.toml");
     let text = fs::read_to_string(path).unwrap();
     let moved = text.replace("udp://127.0.0.1:5514", &format!("udp://127.0.0.1:{}", free_port()));
     assert_ne!(moved, text);

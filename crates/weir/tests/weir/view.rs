@@ -27,7 +27,7 @@ fn browser() -> Option<MutexGuard<'static, ()>> {
 
 /// Starts a script with a question, which it gets as its argument.
 fn drive(script: &str, question: &Value) -> Process {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weir/view");
+    let folder = testkit::root().join("crates/weir/tests/weir/view");
     let mut command = Command::new(find_tool("weir-node").unwrap());
     command.arg(folder.join(script)).arg(question.to_string());
     command.env("CHROMIUM", find_tool("chromium").unwrap());

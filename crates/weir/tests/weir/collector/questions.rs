@@ -172,7 +172,7 @@ fn an_answer_of_many_sockets_takes_little_memory() {
         return;
     }
     let (dir, netns) = (TempDir::new(), Netns::new());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weir/sockets/make_sockets.py");
+    let script = testkit::root().join("crates/weir/tests/weir/sockets/make_sockets.py");
     let mut command = netns.command("python3");
     command.arg(script).arg(connections().to_string());
     let mut crowd = Peer::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));

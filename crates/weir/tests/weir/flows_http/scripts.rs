@@ -3,12 +3,11 @@
 use super::{HEAVY, Playing, Rig, file};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use testkit::{need_tool, signal, wait_for};
 
 fn run_script(rig: &Rig, more: &[&str]) -> Value {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weir/flows_http/ddos.py");
+    let script = testkit::root().join("crates/weir/tests/weir/flows_http/ddos.py");
     let rest = format!("http://{}", rig.rest);
     let output = Command::new("python3").arg(script).arg(rest).args(more).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -6,7 +6,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use testkit::{Netns, Peer, TempDir, need_root_netns, need_tool, run};
 
@@ -130,7 +129,7 @@ fn keys_of_signatures_are_not_written() {
         return;
     }
     let netns = Netns::new();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weir/sockets/md5_connection.py");
+    let script = testkit::root().join("crates/weir/tests/weir/sockets/md5_connection.py");
     let mut command = netns.command("python3");
     let mut peer = Peer::start(command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()));
     let mut line = String::new();

@@ -2,7 +2,6 @@
 
 use super::rig::{connect, sockets, text};
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use testkit::{TempDir, find_tool, need_python_module, run};
 
@@ -20,8 +19,8 @@ fn every_format_is_read_by_others_with_the_same_values() {
         assert_eq!(output.status.code(), Some(0), "{format}");
         fs::write(folder.file(format), output.stdout).unwrap();
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/weir/sockets/read_formats.py");
-    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    let script = testkit::root().join("crates/weir/tests/weir/sockets/read_formats.py");
+    let proto = testkit::root().join("proto");
     let mut python = Command::new(find_tool("weir-python").unwrap());
     python.arg(script).arg(folder.path()).arg(proto);
     let near = connection.near_address().port().to_string();

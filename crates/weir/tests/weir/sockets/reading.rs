@@ -3,7 +3,7 @@
 use super::rig::{output, records, said, sockets};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 use testkit::TempDir;
 use wire::inet_diag::{
@@ -14,7 +14,7 @@ use wire::netlink::{MessageWriter, NLM_F_MULTI};
 
 /// Requests and answers of every protocol, by a real kernel.
 fn every_protocol() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/testdata/protocols-6.18.pcap")
+    testkit::root().join("crates/wire/testdata/protocols-6.18.pcap")
 }
 
 /// A port, so that messages belong together.
@@ -263,7 +263,7 @@ fn what_the_capture_lost_is_said() {
 /// An event of a close has neither owner nor timer, and of an aborted connection no counters: zeros are not facts.
 #[test]
 fn closes_in_a_capture_claim_nothing() {
-    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/testdata/destroy-6.18.bin");
+    let events = testkit::root().join("crates/wire/testdata/destroy-6.18.bin");
     let events = fs::read(events).unwrap();
     let read = |bytes: &[u8]| -> Vec<Value> {
         let output = read(bytes, "");

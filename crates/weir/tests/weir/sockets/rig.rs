@@ -4,7 +4,6 @@ use crate::support::WEIR;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use testkit::{Netns, Peer};
 
@@ -88,8 +87,7 @@ pub(crate) struct Many {
 
 impl Many {
     pub(crate) fn make(netns: &Netns, connections: usize) -> Many {
-        let script =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/weir/sockets/make_sockets.py");
+        let script = testkit::root().join("crates/weir/tests/weir/sockets/make_sockets.py");
         let mut command = netns.command("python3");
         command.arg(script).arg(connections.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
