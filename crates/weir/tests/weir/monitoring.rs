@@ -5,6 +5,7 @@ mod dashboard;
 mod flows;
 mod relay;
 mod sinks;
+mod unplotted;
 
 use crate::link::key;
 use crate::prometheus::Prometheus;
@@ -22,6 +23,7 @@ use testkit::{
     LossyWay, Process, TempDir, free_port, generated, need_root, need_tool, receiver, root,
     wait_for, wait_for_up_to,
 };
+use unplotted::UNPLOTTED;
 
 static DASHBOARDS: [Dashboard; 4] =
     [relay::RELAY, collector::COLLECTOR, sinks::SINKS, flows::FLOWS];
@@ -110,6 +112,18 @@ fn dashboards_and_rules_name_metrics_that_there_are() {
     assert!(names.len() > 80, "{names:?}");
     let unknown = names.iter().find(|name| !documented.contains(&format!("| `{name}` |")));
     assert_eq!(unknown, None);
+}
+
+#[test]
+fn each_metric_is_in_a_panel_or_has_a_reason_not_to_be() {
+    let documented = text("docs/metrics.md");
+    let names = documented.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let names: BTreeSet<&str> = names.filter(|name| !metrics(name).is_empty()).collect();
+    let asked = expressions().join("\n");
+    let unplotted: BTreeSet<&str> = names.difference(&metrics(&asked)).copied().collect();
+    let exempt: BTreeSet<&str> = UNPLOTTED.iter().map(|(name, _)| *name).collect();
+    assert!(names.len() > 150, "{names:?}");
+    assert_eq!(unplotted, exempt);
 }
 
 #[test]

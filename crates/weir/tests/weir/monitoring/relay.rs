@@ -438,6 +438,40 @@ const HOST: Row = Row {
                 ),
             ],
         ),
+        lines(
+            "Open files",
+            "short",
+            "Descriptors that the daemon has open, and the most that it may open.",
+            &[
+                (
+                    "{{instance}} open",
+                    "process_open_fds{at instance} and on (instance, job) weir_build_info",
+                ),
+                (
+                    "{{instance}} most",
+                    "process_max_fds{at instance} and on (instance, job) weir_build_info",
+                ),
+            ],
+        ),
+        lines(
+            "Requests to the admin server",
+            "reqps",
+            "Pages, metrics and commands that ask the daemon; those that it refused, and connections that it closed.",
+            &[
+                (
+                    "{{instance}} {{handler}}",
+                    "sum by (instance, handler) (rate(weir_http_requests_total{at instance}[rate]))",
+                ),
+                (
+                    "{{instance}} {{handler}} refused",
+                    "sum by (instance, handler) (rate(weir_http_request_failures_total{at instance}[rate]))",
+                ),
+                (
+                    "{{instance}} closed: {{cause}}",
+                    "sum by (instance, cause) (rate(weir_http_connections_dropped_total{at instance}[rate]))",
+                ),
+            ],
+        ),
         figure(
             "Time since the start",
             "s",
