@@ -79,12 +79,35 @@ pub(crate) fn ask_and(
 
     if !status.is_success() {
         let why = body.lines().next().unwrap_or_default();
-        let fix = "name the admin address of a daemon of this version with --admin";
+        let fix = match status.as_u16() {
+            401 => "name the file that has its token with --token-file",
+            _ => "name the admin address of a daemon of this version with --admin",
+        };
         return Err(
             Failure::Unavailable.error(format!("{url} answered {status}: {why}. Fix: {fix}"))
         );
     }
     Ok(body)
+}
+
+/// The address of a daemon's page, for a browser. It has the token behind the `#`, which browsers do not send.
+///
+/// # Errors
+/// The address is wrong, or the token cannot be read or must not go there.
+pub(crate) fn link(daemon: &Daemon) -> anyhow::Result<String> {
+    let url = page_url(&daemon.admin, "/")?;
+    let token = daemon.proof.token_for(&url)?;
+    Ok(token.map_or(url.clone(), |token| format!("{url}#token={}", escaped(token.reveal()))))
+}
+
+/// A text as a value in an address (`unreserved` of RFC 3986 stays as it is).
+fn escaped(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
 }
 
 fn agent(url: &str, proof: &Proof, timeout: Duration) -> anyhow::Result<ureq::Agent> {

@@ -24,6 +24,7 @@ pub(crate) mod sink;
 pub(crate) mod sockets;
 pub(crate) mod stop;
 pub(crate) mod top;
+pub(crate) mod ui;
 pub(crate) mod verify;
 pub(crate) mod version;
 

@@ -27,7 +27,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use command::query;
 use command::{
     completions, config, doctor, flows, r#gen, help, hop, lab, ledger, man, mitigate,
-    namespace_helper, relay, reload, run, sink, sockets, stop, top, verify, version,
+    namespace_helper, relay, reload, run, sink, sockets, stop, top, ui, verify, version,
 };
 use screen::{Color, Room};
 use std::ffi::OsString;
@@ -61,6 +61,7 @@ enum Command {
     Sink(sink::Args),
     Sockets(sockets::Args),
     Top(top::Args),
+    Ui(ui::Args),
     Verify(verify::Args),
     #[cfg(feature = "store")]
     Query(query::Args),
@@ -116,6 +117,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Sink(args) => sink::run(args),
         Command::Sockets(args) => sockets::run(args),
         Command::Top(args) => top::run(args),
+        Command::Ui(args) => ui::run(args),
         Command::Verify(args) => verify::run(args),
         #[cfg(feature = "store")]
         Command::Query(args) => query::run(args),

@@ -23,6 +23,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("weir top", "needs a terminal; top.rs has one"),
     ("weir gen --from", "needs a file of lines; gen_verify_command.rs has some"),
     ("weir ledger --admin https", "needs a certificate; remote.rs makes one"),
+    ("weir ui --admin https", "needs a certificate; remote.rs makes one"),
     ("weir query", "needs a history; query_command.rs makes one"),
     (
         "weir config check /etc/weir/conf.d",

@@ -70,6 +70,7 @@ mod support;
 mod terminal;
 mod top;
 mod torn_files;
+mod ui_command;
 mod unprivileged;
 mod view;
 

@@ -91,6 +91,9 @@ fn commands_ask_with_a_token_over_tls() {
     let (code, text) = remote.ask(&["ledger", "--through", &remote.url()]);
     assert!(code == 0, "{code}: {text}");
 
+    let (code, text) = remote.ask(&["ui"]);
+    assert_eq!((code, text), (0, format!("{}/#token={TOKEN}\n", remote.url())));
+
     let mut by_environment = Command::new(WEIR);
     by_environment
         .arg("ledger")
