@@ -294,6 +294,14 @@ impl Sink {
         self.kind().open(given)
     }
 
+    /// The same to try it out, which leaves nothing in this machine's history.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_to_check(&self, given: &Opening) -> io::Result<Connector> {
+        self.kind().open_to_check(given)
+    }
+
     /// Whether two of them must not write to the same place at once while one replaces the other on reload.
     pub fn is_exclusive(&self) -> bool {
         self.kind().is_exclusive()

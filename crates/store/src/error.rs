@@ -11,7 +11,7 @@ pub enum Error {
     #[error("{} has no store: it has no file history.sqlite", .0.display())]
     NoStore(PathBuf),
     /// A newer Weir wrote the store; it is left unchanged.
-    #[error("{} has version {found} of the store, and this Weir knows versions up to {known}. Fix: use the Weir that wrote it, or another folder", path.display())]
+    #[error("{} has version {found} of the store, and this Weir knows versions up to {known}", path.display())]
     Newer { path: PathBuf, found: i64, known: i64 },
     /// The file belongs to another program.
     #[error("{} is a database, and not a store of Weir's", .0.display())]

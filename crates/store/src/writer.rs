@@ -149,6 +149,26 @@ impl Writer {
         Ok(inserted)
     }
 
+    /// Does what inserting a batch does, and takes it back.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn rehearse<'r>(
+        &mut self,
+        rows: impl Iterator<Item = (RowKind, &'r [u8])>,
+    ) -> Result<Inserted, Error> {
+        let work = || {
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut admitted = Admitted::new(self.options.keys_max);
+            let write = |rollup: &Rollup| rollup.write(&transaction, &mut admitted);
+            let (inserted, _) = insert_all(&transaction, &mut self.tables, None, rows, write)?;
+            transaction.rollback()?;
+            Ok(inserted)
+        };
+        work().map_err(sqlite("cannot write to the store"))
+    }
+
     /// Stores the increase of each hop of the ledger since the last call.
     ///
     /// # Errors

@@ -35,6 +35,14 @@ pub(crate) trait Kind: fmt::Display {
         ))
     }
 
+    /// The same to try it out: it leaves no trace where test data cannot be told apart from the rest, or taken away.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_to_check(&self, given: &Opening) -> io::Result<Connector> {
+        self.open(given)
+    }
+
     /// The default batch limits, and the default number of batches in flight.
     fn usual(&self) -> (BatchLimits, usize) {
         (BatchLimits::default(), 1)

@@ -45,6 +45,19 @@ keys! {
     }
 }
 
+#[cfg(feature = "store")]
+impl StoreSink {
+    fn options(&self) -> ::store::Options {
+        ::store::Options {
+            folder: self.folder.clone(),
+            keep_age: self.history_age,
+            keep_bytes: self.history_bytes,
+            segment_age: self.seal_after,
+            keys_max: self.rollup_keys,
+        }
+    }
+}
+
 impl Kind for StoreSink {
     fn values(&self) -> Values {
         StoreSink::values(self)
@@ -52,14 +65,12 @@ impl Kind for StoreSink {
 
     #[cfg(feature = "store")]
     fn open(&self, given: &super::Opening) -> std::io::Result<::sink::Connector> {
-        let options = ::store::Options {
-            folder: self.folder.clone(),
-            keep_age: self.history_age,
-            keep_bytes: self.history_bytes,
-            segment_age: self.seal_after,
-            keys_max: self.rollup_keys,
-        };
-        Ok(destination::connector(options, given.ledger.clone()))
+        Ok(destination::connector(self.options(), given.ledger.clone()))
+    }
+
+    #[cfg(feature = "store")]
+    fn open_to_check(&self, _given: &super::Opening) -> std::io::Result<::sink::Connector> {
+        Ok(destination::rehearsal(self.options()))
     }
 
     /// A batch is a transaction, one per second, so that the page is up to date.

@@ -195,13 +195,14 @@ fn failed(error: Error) -> anyhow::Error {
         Error::Newer { .. } | Error::Foreign(_) => Failure::BadData,
         _ => Failure::Io,
     };
-    let text = format!("{:#}", anyhow::Error::new(error));
-    failure.error(match failure {
-        Failure::InputMissing => {
-            format!("{text}. Fix: name one with --store, or start a daemon that has a sink store:/folder")
+    let fix = match &error {
+        Error::NoStore(_) => {
+            ". Fix: name one with --store, or start a daemon that has a sink store:/folder"
         }
-        _ => text,
-    })
+        Error::Newer { .. } => ". Fix: use the Weir that wrote it, or another folder",
+        _ => "",
+    };
+    failure.error(format!("{:#}{fix}", anyhow::Error::new(error)))
 }
 
 /// The list of named queries.

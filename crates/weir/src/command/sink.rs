@@ -34,8 +34,8 @@ enum Action {
 
 /// Connect as the sink would, send one test record, and check that it arrived
 ///
-/// Needs no daemon, and does not disturb one that runs. The record has the tag weir_check. Exits with 69 if the
-/// destination does not take it, 77 if a permission is missing, 78 if the configuration is wrong.
+/// Needs no daemon, and does not disturb one that runs. The record has the tag weir_check; a store takes it back.
+/// Exits with 69 if the destination does not take it, 77 if a permission is missing, 78 if the configuration is wrong.
 #[derive(clap::Args)]
 struct CheckArgs {
     /// The sink's name; not needed if there is only one
@@ -115,7 +115,7 @@ fn check(
     let fields = sockets.map(|sockets| sockets.fields_of(sink).with(&identity()));
     let takes_flows = sink.from.contains(&Source::Flows);
     let opening = Opening { name: sink.name.clone(), fields, takes_flows, ledger: None, remote };
-    let connector = sink.to.open(&opening)?;
+    let connector = sink.to.open_to_check(&opening)?;
     Ok(sink::check(connector, test_row(config, sink, id), timeout))
 }
 

@@ -66,6 +66,8 @@ mod screens;
 mod sink_check;
 mod sockets;
 mod spools;
+#[cfg(feature = "store")]
+mod store_check;
 mod support;
 mod terminal;
 mod top;

@@ -2,13 +2,13 @@
 
 use ledger::{Event, Gauge, Ledger, Reason, RejectClass, Trouble};
 use record::{Row, RowKind};
-use sink::batch::{Attempt, Encoded, Failure, Fate, Outcome, Part, PartKey, Parts, Sent};
-use sink::{BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed};
+use sink::batch::{Attempt, Batch, Encoded, Failure, Fate, Outcome, Part, PartKey, Parts, Sent};
+use sink::{BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed, ReadBack};
 use std::error::Error as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Error, Options, Stepped, Writer};
+use store::{Error, Inserted, Options, Stepped, Writer};
 
 /// Time between two writes of the ledger.
 const LEDGER_INTERVAL: Duration = Duration::from_secs(10);
@@ -26,6 +26,26 @@ pub(super) fn connector(options: Options, ledger: Option<Arc<Ledger>>) -> Connec
             done: Vec::new(),
             trouble: None,
         }) as Box<dyn Destination>)
+    };
+    let form = || Form::Mixed(Box::new(Rows::default()));
+    Connector { form: Box::new(form), destination: Box::new(destination) }
+}
+
+/// The same store to try it out: a batch is inserted and taken back.
+pub(super) fn rehearsal(options: Options) -> Connector {
+    let destination = move || {
+        let folder = options.folder.clone();
+        match Writer::open(options.clone()) {
+            Ok(writer) => {
+                let store = Rehearsal { writer, folder, done: Vec::new() };
+                Ok(Box::new(store) as Box<dyn Destination>)
+            }
+            Err(error @ Error::Locked(_)) => Err(Trouble {
+                fix: "if that is the daemon of this configuration, ask it: weir ledger; otherwise give this sink another folder".to_owned(),
+                ..trouble(&folder, &error)
+            }),
+            Err(error) => Err(trouble(&folder, &error)),
+        }
     };
     let form = || Form::Mixed(Box::new(Rows::default()));
     Connector { form: Box::new(form), destination: Box::new(destination) }
@@ -94,34 +114,8 @@ impl Destination for Store {
         let Attempt { batch, parts } = &attempt;
         let places: Vec<usize> = parts.places(batch.encoded.parts.len()).collect();
         let rows = places.iter().map(|place| row_of(batch.part(*place)));
-        match self.writer.insert(rows) {
-            Ok(inserted) if inserted.unreadable.is_empty() => {
-                self.done.push(Outcome::all(batch.id, Fate::Acknowledged));
-            }
-            Ok(inserted) => {
-                let (unreadable, read): (Vec<_>, Vec<_>) =
-                    (0..places.len()).partition(|at| inserted.unreadable.binary_search(at).is_ok());
-                let of = |some: Vec<usize>| {
-                    Parts::Some(some.into_iter().map(|at| places[at] as u32).collect())
-                };
-                let says = "a row is not one that this version can read".to_owned();
-                let rejected = Fate::Rejected { class: RejectClass::Invalid, says };
-                self.done.extend([
-                    Outcome { batch: batch.id, parts: of(read), fate: Fate::Acknowledged },
-                    Outcome { batch: batch.id, parts: of(unreadable), fate: rejected },
-                ]);
-            }
-            Err(error) => {
-                // The transaction was rolled back, so no row of it is stored.
-                let failure = Failure {
-                    sent: Sent::No,
-                    reason: Some(Reason::WriteError),
-                    after: None,
-                    trouble: trouble(&self.folder, &error),
-                };
-                self.done.push(Outcome::all(batch.id, Fate::Failed(failure)));
-            }
-        }
+        let inserted = self.writer.insert(rows);
+        self.done.extend(outcomes(&self.folder, batch, &places, inserted));
         Ok(())
     }
 
@@ -154,16 +148,80 @@ impl Destination for Store {
     }
 }
 
-fn trouble(folder: &std::path::Path, error: &Error) -> Trouble {
+/// What became of the rows at these places of a batch.
+fn outcomes(
+    folder: &Path,
+    batch: &Batch,
+    places: &[usize],
+    inserted: Result<Inserted, Error>,
+) -> Vec<Outcome> {
+    match inserted {
+        Ok(inserted) if inserted.unreadable.is_empty() => {
+            vec![Outcome::all(batch.id, Fate::Acknowledged)]
+        }
+        Ok(inserted) => {
+            let (unreadable, read): (Vec<_>, Vec<_>) =
+                (0..places.len()).partition(|at| inserted.unreadable.binary_search(at).is_ok());
+            let of = |some: Vec<usize>| {
+                Parts::Some(some.into_iter().map(|at| places[at] as u32).collect())
+            };
+            let says = "a row is not one that this version can read".to_owned();
+            let rejected = Fate::Rejected { class: RejectClass::Invalid, says };
+            vec![
+                Outcome { batch: batch.id, parts: of(read), fate: Fate::Acknowledged },
+                Outcome { batch: batch.id, parts: of(unreadable), fate: rejected },
+            ]
+        }
+        Err(error) => {
+            // The transaction was rolled back, so no row of it is stored.
+            let failure = Failure {
+                sent: Sent::No,
+                reason: Some(Reason::WriteError),
+                after: None,
+                trouble: trouble(folder, &error),
+            };
+            vec![Outcome::all(batch.id, Fate::Failed(failure))]
+        }
+    }
+}
+
+/// A store that is tried out.
+struct Rehearsal {
+    writer: Writer,
+    folder: PathBuf,
+    done: Vec<Outcome>,
+}
+
+impl Destination for Rehearsal {
+    fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
+        let Attempt { batch, parts } = &attempt;
+        let places: Vec<usize> = parts.places(batch.encoded.parts.len()).collect();
+        let rows = places.iter().map(|place| row_of(batch.part(*place)));
+        let inserted = self.writer.rehearse(rows);
+        self.done.extend(outcomes(&self.folder, batch, &places, inserted));
+        Ok(())
+    }
+
+    fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        done.append(&mut self.done);
+    }
+
+    fn read_back(&mut self, _batch: &Batch, _wait: Duration) -> ReadBack {
+        ReadBack::Cannot("the record was taken back: a history has no test records")
+    }
+}
+
+fn trouble(folder: &Path, error: &Error) -> Trouble {
     let what = match error.source() {
         Some(source) => format!("store {}: {error}: {source}", folder.display()),
         None => format!("store {}: {error}", folder.display()),
     };
     let folder = folder.display();
     let fix = match error {
-        Error::Newer { .. } | Error::Foreign(_) | Error::Locked(_) => {
-            "give this sink another folder".to_owned()
+        Error::Newer { .. } => {
+            "use the Weir that wrote it, or give this sink another folder".to_owned()
         }
+        Error::Foreign(_) | Error::Locked(_) => "give this sink another folder".to_owned(),
         error if error.is_full() => {
             format!("free space on the file system of {folder}, or lower history_size")
         }
