@@ -68,6 +68,8 @@ mod sockets;
 mod spools;
 #[cfg(feature = "store")]
 mod store_check;
+#[cfg(feature = "store")]
+mod store_faults;
 mod support;
 mod terminal;
 mod top;
