@@ -2,6 +2,7 @@
 
 use crate::error::{Error, file, sqlite};
 use crate::tables;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -57,10 +58,14 @@ pub(crate) fn open_writer(folder: &Path) -> Result<Connection, Error> {
     let mut connection =
         Connection::open_with_flags(&path, flags).map_err(sqlite("cannot open the store"))?;
     connection.busy_timeout(BUSY_WAIT).map_err(sqlite("cannot open the store"))?;
+    // Closing a store that is refused must not move its log into it.
+    let keeps_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+    connection.set_db_config(keeps_log, true).map_err(sqlite("cannot open the store"))?;
     if !is_empty(&connection).map_err(sqlite("cannot read the store's version"))? {
         check_version(&connection, &path)?;
     }
 
+    connection.set_db_config(keeps_log, false).map_err(sqlite("cannot open the store"))?;
     prepare(&mut connection).map_err(sqlite("cannot prepare the store"))?;
     Ok(connection)
 }
@@ -144,6 +149,7 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     for statement in tables::definitions() {
         transaction.execute_batch(&statement)?;
     }
+    tables::add_missing_columns(&transaction)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     transaction.commit()

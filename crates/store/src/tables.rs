@@ -57,6 +57,11 @@ pub(crate) fn definitions() -> Vec<String> {
     Rows::all().iter().map(Rows::definition).chain([rollup("minute"), rollup("hour")]).collect()
 }
 
+/// Adds the columns that the tables of an older store lack; its rows have no value in them.
+pub(crate) fn add_missing_columns(connection: &Connection) -> rusqlite::Result<()> {
+    Rows::all().iter().try_for_each(|rows| rows.add_missing_columns(connection))
+}
+
 /// A table of sums: `sockets_minute` or `sockets_hour`.
 fn rollup(span: &str) -> String {
     format!(
@@ -103,13 +108,28 @@ impl Rows {
 
     fn new(name: &'static str, fields: Vec<&'static Field>) -> Rows {
         let places = vec!["?"; fields.len()].join(", ");
+        let names: Vec<_> = fields.iter().map(|field| field.name).collect();
         Rows {
             name,
             reader: CellReader::new(&fields),
-            insert: format!("INSERT INTO {name} VALUES ({places})"),
+            // By name, because columns added later come last in an older store.
+            insert: format!("INSERT INTO {name} ({}) VALUES ({places})", names.join(", ")),
             values: vec![Value::Null; fields.len()],
             fields,
         }
+    }
+
+    fn add_missing_columns(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut columns = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
+        let present = columns.query_map([self.name], |row| row.get(0))?;
+        let present = present.collect::<rusqlite::Result<Vec<String>>>()?;
+        for field in
+            self.fields.iter().filter(|field| !present.iter().any(|name| name == field.name))
+        {
+            let (table, name, kind) = (self.name, field.name, sql_type(field.kind));
+            connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {name} {kind}"))?;
+        }
+        Ok(())
     }
 
     fn definition(&self) -> String {

@@ -8,3 +8,4 @@ mod history;
 mod random_queries;
 mod read_only;
 mod support;
+mod versions;

@@ -7,7 +7,8 @@ use record::{
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
-use store::{Answer, Inserted, Limits, Options, Reader, Value, Writer};
+use store::{Answer, Error, Inserted, Limits, Options, Reader, Value, Writer};
+use testkit::wait_for;
 
 /// 2026-11-25 17:00:00 UTC.
 pub(crate) const START_NS: u64 = 1_795_626_000_000_000_000;
@@ -22,6 +23,14 @@ pub(crate) fn options(folder: &Path) -> Options {
         segment_age: Duration::from_secs(3_600),
         keys_max: 1_000,
     }
+}
+
+/// Opens a store that no other process writes to. For a moment, one that another test has started holds a copy of a lock.
+pub(crate) fn open(options: &Options) -> Result<Writer, Error> {
+    wait_for("the lock of the store", || match Writer::open(options.clone()) {
+        Err(Error::Locked(_)) => None,
+        opened => Some(opened),
+    })
 }
 
 /// The record of a poll for one of several connections.
