@@ -3,12 +3,13 @@
 //! The clients are in `crates/testkit/readers`, run by the test tools' Python; before using one, a test must have asked for its
 //! server, or for the package with [`need_python_module`](crate::need_python_module).
 
-use crate::process::{Process, run};
+use crate::process::{Peer, Process, run};
 use crate::{find_tool, root};
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
 
 /// How a client reaches its server: the address of a shared one, or an [`Own`](crate::servers::Own).
 pub struct At {
@@ -123,6 +124,64 @@ pub fn parquet_by_arrow(files: &[PathBuf]) -> Vec<Value> {
 #[track_caller]
 pub fn parquet_by_duckdb(files: &[PathBuf]) -> Vec<Value> {
     lines(&run(reader("parquet.py").arg("duckdb").args(files)))
+}
+
+/// Counts the rows of Parquet files by reading them, in a process that ends with this value.
+pub struct ParquetCounter(Answering);
+
+impl ParquetCounter {
+    /// Starts it. It has pyarrow and `DuckDB`, which the test must have asked for.
+    #[track_caller]
+    pub fn start() -> ParquetCounter {
+        ParquetCounter(Answering::start(reader("parquet.py").arg("count")))
+    }
+
+    /// The rows of a file as pyarrow and as `DuckDB` read it.
+    #[track_caller]
+    pub fn rows(&mut self, file: &Path) -> [u64; 2] {
+        let answer = self.0.ask(&file.display().to_string());
+        let (by_arrow, by_duckdb) = answer.split_once(' ').unwrap();
+        [by_arrow, by_duckdb].map(|count| count.parse().unwrap())
+    }
+}
+
+/// `DuckDB` with the rows of Parquet files as the view `sockets`, whose times and truth values are numbers.
+pub struct DuckDb(Answering);
+
+impl DuckDb {
+    /// Starts it with these columns of these files.
+    #[track_caller]
+    pub fn start(columns: &[&str], files: &[PathBuf]) -> DuckDb {
+        DuckDb(Answering::start(reader("parquet.py").arg("ask").arg(columns.join(",")).args(files)))
+    }
+
+    /// The rows of the answer to a statement.
+    #[track_caller]
+    pub fn ask(&mut self, statement: &str) -> Vec<Vec<Value>> {
+        let answer = self.0.ask(&Value::from(statement).to_string());
+        serde_json::from_str(&answer).unwrap()
+    }
+}
+
+/// A process that answers each line with a line, and ends with this value.
+struct Answering {
+    peer: Peer,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Answering {
+    #[track_caller]
+    fn start(command: &mut Command) -> Answering {
+        let mut peer = Peer::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let answers = BufReader::new(peer.0.stdout.take().unwrap()).lines();
+        Answering { peer, answers }
+    }
+
+    #[track_caller]
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.peer.0.stdin.as_mut().unwrap(), "{line}").unwrap();
+        self.answers.next().unwrap_or_else(|| panic!("no answer to {line}")).unwrap()
+    }
 }
 
 /// A client that receives messages which no server stores. It listens from its start on.
