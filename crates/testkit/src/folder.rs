@@ -1,6 +1,6 @@
 //! Temporary directories for tests.
 
-use crate::run;
+use crate::{find_tool, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,7 +65,7 @@ impl SmallDisk {
         let options = format!("size={size}");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &options, "weir-test"]).arg(dir.path());
-        mount.output().is_ok_and(|output| output.status.success()).then(|| SmallDisk(dir))
+        succeeds(&mut mount).then(|| SmallDisk(dir))
     }
 
     /// Where it is mounted.
@@ -78,4 +78,58 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         run(Command::new("umount").arg("--lazy").arg(self.0.path()));
     }
+}
+
+/// A file system on a device whose writes can be made to fail with `EIO`. Unmounted with this value.
+pub struct FailingDisk {
+    dir: TempDir,
+    device: TempDir,
+}
+
+impl FailingDisk {
+    /// Mounts one; `None` if that is not permitted, or if files cannot be made immutable here.
+    pub fn mount() -> Option<FailingDisk> {
+        let disk = FailingDisk { dir: TempDir::new(), device: TempDir::new() };
+        let (image, make) = (disk.image(), find_tool("mkfs.ext4")?);
+        // Without a journal: the first failed write would make a file system with one read-only.
+        let is_made = succeeds(Command::new("truncate").args(["-s", "64m"]).arg(&image))
+            && succeeds(Command::new(make).args(["-q", "-O", "^has_journal"]).arg(&image))
+            && succeeds(Command::new("chattr").arg("+i").arg(&image))
+            && succeeds(Command::new("chattr").arg("-i").arg(&image));
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "loop,errors=continue"]).arg(&image).arg(disk.path());
+        (is_made && succeeds(&mut mount)).then_some(disk)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// From now on, writes to the device fail.
+    pub fn fail(&self) {
+        // The device may not write to a file that has become immutable: the kernel makes EIO of that.
+        run(Command::new("chattr").arg("+i").arg(self.image()));
+    }
+
+    /// From now on, they succeed.
+    pub fn heal(&self) {
+        run(Command::new("chattr").arg("-i").arg(self.image()));
+    }
+
+    fn image(&self) -> PathBuf {
+        self.device.file("image")
+    }
+}
+
+impl Drop for FailingDisk {
+    fn drop(&mut self) {
+        // It may be neither immutable nor mounted.
+        succeeds(Command::new("chattr").arg("-i").arg(self.image()));
+        succeeds(Command::new("umount").arg("--lazy").arg(self.path()));
+    }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
 }
