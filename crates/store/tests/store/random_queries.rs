@@ -1,10 +1,13 @@
-//! Random queries on `sockets` have the same answers as on a plain table with the same rows.
+//! Random queries on `sockets` have the same answers as on a plain table with the same rows, and as `DuckDB` gives them on the
+//! files.
 
 use crate::support::{SECOND_NS, START_NS, ask, close, insert, insert_poll, options};
 use record::{Field, Kind};
 use rusqlite::Connection;
+use std::fs;
 use store::{Value, Writer, socket_columns};
-use testkit::{Random, TempDir};
+use testkit::readback::DuckDb;
+use testkit::{Random, TempDir, need_python_module};
 
 const POLLS: u64 = 30;
 const CONNECTIONS: u64 = 300;
@@ -55,7 +58,7 @@ fn statement(random: &mut Random) -> String {
         0 => format!("SELECT * FROM sockets WHERE {condition} ORDER BY time_unix_ns, cookie, record_kind"),
         1 => format!("SELECT count(*), sum(rtt_us), min(dst_address) FROM sockets WHERE {condition}"),
         2 => format!("SELECT systemd_unit, count(*), max(bytes_sent) FROM sockets WHERE {condition} GROUP BY systemd_unit ORDER BY 1"),
-        _ => format!("SELECT count(*), count(b.rtt_us) FROM (SELECT * FROM sockets WHERE {condition} LIMIT 50) a
+        _ => format!("SELECT count(*), count(b.rtt_us) FROM (SELECT * FROM sockets WHERE {condition} ORDER BY time_unix_ns, cookie, record_kind LIMIT 50) a
              LEFT JOIN sockets b ON b.cookie = a.cookie AND b.time_unix_ns = a.time_unix_ns AND b.record_kind = a.record_kind"),
     }
 }
@@ -79,13 +82,40 @@ fn the_virtual_table_answers_as_a_plain_one() {
     let mut random = Random(11);
     for _ in 0..150 {
         let statement = statement(&mut random);
-        let mut prepared = plain.prepare(&statement).unwrap();
-        let columns = prepared.column_count();
-        let row = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get(at)).collect();
-        let expected: Vec<Vec<Value>> =
-            prepared.query_map([], row).unwrap().map(Result::unwrap).collect();
         let rows = ask(dir.path(), &statement).rows;
-        assert_eq!(rows.len(), expected.len(), "{statement}");
-        assert!(rows == expected, "{statement}");
+        assert!(rows == answer_of(&plain, &statement), "{statement}");
+    }
+
+    // Files alone, as others read them.
+    writer.seal_all().unwrap();
+    if !need_python_module("duckdb") {
+        return;
+    }
+    let files = fs::read_dir(dir.file("raw")).unwrap().map(|file| file.unwrap().path());
+    let columns: Vec<&str> = socket_columns().iter().map(|field| field.name).collect();
+    let mut duckdb = DuckDb::start(&columns, &files.collect::<Vec<_>>());
+    for _ in 0..150 {
+        let statement = statement(&mut random);
+        let rows = ask(dir.path(), &statement).rows;
+        assert!(rows == answer_of(&plain, &statement), "{statement}");
+        let by_duckdb = duckdb.ask(&statement);
+        let by_store: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(json).collect()).collect();
+        assert!(by_store == by_duckdb, "{statement}: {by_store:?}, and by DuckDB {by_duckdb:?}");
+    }
+}
+
+fn answer_of(plain: &Connection, statement: &str) -> Vec<Vec<Value>> {
+    let mut prepared = plain.prepare(statement).unwrap();
+    let columns = prepared.column_count();
+    let row = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get(at)).collect();
+    prepared.query_map([], row).unwrap().map(Result::unwrap).collect()
+}
+
+fn json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Integer(number) => (*number).into(),
+        Value::Text(text) => text.as_str().into(),
+        other => panic!("{other:?} is not in these rows"),
     }
 }
