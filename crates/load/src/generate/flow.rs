@@ -1,3 +1,4 @@
+use super::options::SIZE_MAX_BYTES;
 use super::{Error, ErrorCounts, Options, Segmentation};
 use crate::check::{self, Check, Kind};
 use crate::{Address, Payload};
@@ -148,8 +149,12 @@ impl Flow {
         Outcome { sent, gave_up }
     }
 
-    /// Sends a line as it is. Returns whether the kernel took it.
+    /// Sends a line as it is. Returns whether the kernel took it; it is not asked about one that no datagram holds.
     pub(super) fn send_line(&mut self, line: &[u8], halt: &Halt<'_>) -> bool {
+        if line.len() > SIZE_MAX_BYTES {
+            self.failed.add(Errno::MSGSIZE);
+            return false;
+        }
         let (sent, refused) = self.send_all(&[Message::single(line)], halt);
         if let Some(errno) = refused {
             self.failed.add(errno);

@@ -1,6 +1,7 @@
 //! Lines that somebody else wrote, at a rate: each goes to every target, without check data.
 
 use super::flow::Halt;
+use super::options::SIZE_MAX_BYTES;
 use super::schedule::Schedule;
 use super::sender::Sender;
 use super::{Error, Options, Progress, Rate, Report, report};
@@ -15,7 +16,7 @@ use sys::poll::{Interest, PollSet};
 const INPUT_WAIT: Duration = Duration::from_millis(100);
 
 /// Sends each line of `input` without its line feed to every target, until it ends, the limit is reached or `stop` is set. A line
-/// that no datagram holds is given up like any other that the kernel refuses. Sizes, payload and heartbeats mean nothing here.
+/// of more than 65,507 bytes is given up as `EMSGSIZE`, like any other that the kernel refuses. Sizes, payload and heartbeats mean nothing here.
 ///
 /// # Errors
 /// The options contradict each other, a socket cannot be opened, or the input cannot be read.
@@ -78,7 +79,8 @@ impl Sender {
     }
 }
 
-/// Reads a line without its line feed. Returns whether there is one: not at the end of the input, and not if `halt` came first.
+/// Reads a line without its line feed. Of a line that no datagram holds, it keeps one byte more than a datagram may have, so that
+/// memory is bounded whatever the input is. Returns whether there is one: not at the end of the input, and not if `halt` came first.
 fn next_line(
     input: &mut BufReader<impl Read + AsFd>,
     line: &mut Vec<u8>,
@@ -96,17 +98,22 @@ fn next_line(
         };
         match buffer.iter().position(|&byte| byte == b'\n') {
             Some(at) => {
-                line.extend_from_slice(&buffer[..at]);
+                extend(line, &buffer[..at]);
                 input.consume(at + 1);
                 return Ok(true);
             }
             None => {
-                line.extend_from_slice(buffer);
+                extend(line, buffer);
                 let taken = buffer.len();
                 input.consume(taken);
             }
         }
     }
+}
+
+fn extend(line: &mut Vec<u8>, bytes: &[u8]) {
+    let room = (SIZE_MAX_BYTES + 1).saturating_sub(line.len());
+    line.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
 /// Waits until there is something to read, or the end; `false`: `halt` came first.
@@ -122,5 +129,32 @@ fn wait_for(input: &impl AsFd, halt: &Halt<'_>) -> bool {
         if set.wait(INPUT_WAIT).is_ok_and(|ready| ready > 0) {
             return true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::thread;
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_memory_than_a_datagram() {
+        const LINE_BYTES: usize = 8 << 20;
+        let (input, mut output) = io::pipe().unwrap();
+        let writing = thread::spawn(move || {
+            output.write_all(&vec![b'x'; LINE_BYTES]).unwrap();
+            output.write_all(b"\nnext\n").unwrap();
+        });
+        let stop = AtomicBool::new(false);
+        let halt = Halt { stop: &stop, at_ns: None };
+        let (mut input, mut line) = (BufReader::new(input), Vec::new());
+        assert!(next_line(&mut input, &mut line, &halt).unwrap());
+        assert_eq!(line.len(), SIZE_MAX_BYTES + 1);
+        assert!(line.capacity() < 4 * SIZE_MAX_BYTES, "{} bytes", line.capacity());
+        line.clear();
+        assert!(next_line(&mut input, &mut line, &halt).unwrap());
+        assert_eq!(line, b"next");
+        writing.join().unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Largest UDP payload over IPv4.
-const SIZE_MAX_BYTES: usize = 65_507;
+pub(super) const SIZE_MAX_BYTES: usize = 65_507;
 
 /// What to send, where, and how fast. Rate, count and duration apply to the whole run; the datagrams are distributed
 /// evenly over senders, targets and flows.

@@ -261,6 +261,29 @@ fn lines_of_standard_input_go_to_every_target_as_they_are() {
 }
 
 #[test]
+fn a_line_that_no_datagram_holds_is_counted_and_those_after_it_are_sent() {
+    let (socket, address) = receiver();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["gen", "--from", "stdin:", "--rate", "max", "--json", "--to", &address]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut input = process.stdin.take().unwrap();
+    for len in [65_508, 65_507, 3 << 20] {
+        input.write_all(&vec![b'x'; len]).unwrap();
+        input.write_all(b"\n").unwrap();
+    }
+    input.write_all(b"after\n").unwrap();
+    drop(input);
+    let output = process.wait_with_output().unwrap();
+    // As for any other datagram that is not sent.
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = json(&output.stdout);
+    assert_eq!((&report["sent_datagrams"], &report["failed_datagrams"]), (&2.into(), &2.into()));
+    assert_eq!(report["targets"][0]["failed"]["EMSGSIZE"], 2, "{report}");
+    assert_eq!((receive(&socket).len(), receive(&socket)), (65_507, b"after".to_vec()));
+}
+
+#[test]
 fn lines_have_a_count_and_a_rate_of_their_own_kind() {
     let (socket, address) = receiver();
     let run = |args: &[&str]| {
