@@ -15,6 +15,8 @@ import { inSight, replaceTable, table } from "./table.js";
 const EVERY_MS = 1_000;
 const LIMIT = 200;
 const COLUMNS_MAX = 900;
+/** Groups that are shown; the row for all others is the sum of the rest. */
+const GROUPS_MAX = 20;
 const FIELDS = "cookie,state,src_address,src_port,dst_address,dst_port,rtt_us,rttvar_us,min_rtt_us,snd_cwnd_segments,total_retrans_segments," +
   "bytes_sent,bytes_received,bytes_retrans,send_queue,receive_queue,busy_time_us,rwnd_limited_us,sndbuf_limited_us,delivery_rate_bytes_per_sec," +
   "systemd_unit,container_id,netns_name,netns_inode,congestion_algorithm";
@@ -49,15 +51,19 @@ export function start(root, context) {
   const columns = [];
   /** @type {any} */
   let latest = null;
-  let drawnFrom = 0;
+  let drawn = "";
+  const ended = new AbortController();
   const draw = () => {
     const sight = inSight(panels.sockets.body, latest.sockets.length);
-    drawnFrom = sight.first;
+    drawn = `${sight.first} ${sight.last}`;
     replaceTable(panels.sockets.body, socketTable(latest, address, sight));
   };
-  panels.sockets.body.addEventListener("scroll", () => {
-    if (latest && inSight(panels.sockets.body, latest.sockets.length).first !== drawnFrom) draw();
-  }, { capture: true, passive: true });
+  // In the phase of capturing, the window hears its own scrolling and the table's.
+  addEventListener("scroll", () => {
+    if (!latest) return;
+    const { first, last } = inSight(panels.sockets.body, latest.sockets.length);
+    if (`${first} ${last}` !== drawn) draw();
+  }, { capture: true, passive: true, signal: ended.signal });
 
   const stop = poll(EVERY_MS, async (signal) => {
     try {
@@ -78,6 +84,7 @@ export function start(root, context) {
   });
   return () => {
     stop();
+    ended.abort();
     for (const one of [...Object.values(panels), ...stored]) one.stop();
   };
 }
@@ -110,8 +117,9 @@ function form(address) {
 /** @param {any} answer @param {import("./address.js").Address} address */
 function groupTable(answer, address) {
   const by = GROUPS.find(([value]) => value === (address.group || "dst_network"))?.[1] ?? "";
-  const rows = answer.groups.map((/** @type {any} */ group) => ({ ...group, name: group.key || "unknown" }));
-  if (answer.other.sockets > 0) rows.push({ ...answer.other, name: "other" });
+  const rows = answer.groups.slice(0, GROUPS_MAX).map((/** @type {any} */ group) => ({ ...group, name: group.key || "unknown" }));
+  const other = [...answer.groups.slice(GROUPS_MAX), answer.other].reduce(together);
+  if (other.sockets > 0) rows.push({ ...other, name: "other" });
   const most = Math.max(1, ...rows.map((/** @type {any} */ row) => row.sockets));
   return table({
     caption: `Sockets by ${by}`,
@@ -128,6 +136,14 @@ function groupTable(answer, address) {
   });
 }
 
+/** Two groups as one. @param {any} a @param {any} b */
+const together = (a, b) => ({
+  sockets: a.sockets + b.sockets,
+  bytes_sent: BigInt(a.bytes_sent) + BigInt(b.bytes_sent),
+  bytes_retrans: BigInt(a.bytes_retrans) + BigInt(b.bytes_retrans),
+  rtt_us_max: Math.max(a.rtt_us_max, b.rtt_us_max),
+});
+
 /** @param {any} answer @param {import("./address.js").Address} address @param {ReturnType<typeof inSight>} sight */
 function socketTable(answer, address, { first, last, hidden }) {
   return table({
@@ -142,16 +158,16 @@ function socketTable(answer, address, { first, last, hidden }) {
     },
     attributes: (row) => ({ "data-cookie": String(row.cookie) }),
     columns: /** @type {import("./table.js").Column<any>[]} */ ([
-      { name: "local", title: "local", isName: true, cell: (row) => h("a", { class: "mono", href: link({ pick: `${row.cookie}.${row.netns_inode ?? 0}` }), "data-key": String(row.cookie) }, endpoint(row.src_address, row.src_port)) },
-      { name: "dst_port", title: "peer", isSortable: true, cell: (row) => h("span", { class: "mono" }, endpoint(row.dst_address, row.dst_port)) },
+      { name: "local", title: "local", isName: true, isCode: true, cell: (row) => h("a", { href: link({ pick: `${row.cookie}.${row.netns_inode ?? 0}` }), "data-key": String(row.cookie) }, endpoint(row.src_address, row.src_port)) },
+      { name: "dst_port", title: "peer", isCode: true, isSortable: true, cell: (row) => endpoint(row.dst_address, row.dst_port) },
       { name: "state", title: "state", isExtra: true, cell: (row) => row.state },
       { name: "rtt_us", title: "RTT", isNumber: true, isSortable: true, about: "smoothed round-trip time ± its deviation", cell: (row) => (row.rtt_us ? `${microseconds(row.rtt_us)} ± ${microseconds(row.rttvar_us ?? 0)}` : "–") },
       { name: "rtt_ratio", title: "× min", isNumber: true, isSortable: true, about: "round-trip time as a multiple of the smallest", cell: (row) => (row.rtt_us && row.min_rtt_us ? (row.rtt_us / row.min_rtt_us).toFixed(1) : "–") },
       { name: "snd_cwnd_segments", title: "cwnd", isNumber: true, isSortable: true, isExtra: true, cell: (row) => number(row.snd_cwnd_segments) },
       { name: "total_retrans_segments", title: "retrans", isNumber: true, isSortable: true, about: "segments retransmitted so far", cell: (row) => number(row.total_retrans_segments) },
       { name: "bytes_retrans", title: "sent again", isNumber: true, isSortable: true, isExtra: true, about: "share of the bytes sent that were sent again", cell: (row) => part(row.bytes_retrans ?? 0, row.bytes_sent ?? 0) },
-      { name: "bytes_sent", title: "sent", isNumber: true, isSortable: true, cell: (row) => bytes(row.bytes_sent) },
-      { name: "bytes_received", title: "received", isNumber: true, isSortable: true, cell: (row) => bytes(row.bytes_received) },
+      { name: "bytes_sent", title: "sent", isNumber: true, isSortable: true, cell: (row) => bytes(row.bytes_sent), tip: (row) => digits(row.bytes_sent) },
+      { name: "bytes_received", title: "received", isNumber: true, isSortable: true, cell: (row) => bytes(row.bytes_received), tip: (row) => digits(row.bytes_received) },
       { name: "send_queue", title: "send-Q", isNumber: true, isSortable: true, isExtra: true, cell: (row) => number(row.send_queue) },
       { name: "receive_queue", title: "recv-Q", isNumber: true, isSortable: true, isExtra: true, cell: (row) => number(row.receive_queue) },
       { name: "rwnd_limited_us", title: "held up by", isNumber: true, isSortable: true, about: "shares of the time with data to send; sorted by the peer's window", cell: (row) => heldUp(row) },
@@ -167,7 +183,9 @@ export const endpoint = (address, port) => (String(address).includes(":") ? `[${
 /** @param {number | bigint | undefined} value */
 const number = (value) => (value === undefined ? "–" : grouped(value));
 /** @param {number | bigint | undefined} value */
-const bytes = (value) => (value === undefined ? "–" : h("span", { title: `${grouped(value)} bytes` }, size(value)));
+const bytes = (value) => (value === undefined ? "–" : size(value));
+/** @param {number | bigint | undefined} value */
+const digits = (value) => (value === undefined ? undefined : `${grouped(value)} bytes`);
 
 /** @param {string | number | bigint} some @param {string | number | bigint} all */
 function part(some, all) {

@@ -12,9 +12,11 @@ import { h } from "./dom.js";
  * @property {string} [about] Shown as a tooltip of the title.
  * @property {boolean} [isNumber]
  * @property {boolean} [isName] The cell is its row's header.
+ * @property {boolean} [isCode] Set in the type of code: addresses, keys.
  * @property {boolean} [isSortable]
  * @property {boolean} [isExtra] Left out on narrow screens.
  * @property {(row: Row) => Part | Part[]} cell
+ * @property {(row: Row) => string | undefined} [tip] The tooltip of the cell.
  */
 
 /**
@@ -32,7 +34,7 @@ import { h } from "./dom.js";
 export function table({ caption, columns, rows, attributes = () => ({}), sort = "", onSort, empty = "Nothing.", hidden }) {
   const head = columns.map((column) => header(column, sort, onSort));
   const body = rows.map((row) => h("tr", attributes(row), columns.map((column) =>
-    h(column.isName ? "th" : "td", { class: classes(column), scope: column.isName ? "row" : undefined }, column.cell(row)))));
+    h(column.isName ? "th" : "td", { class: classes(column), scope: column.isName ? "row" : undefined, title: column.tip?.(row) }, column.cell(row)))));
   if (hidden) {
     body.forEach((row, at) => row.setAttribute("aria-rowindex", String(hidden.before + at + 2)));
     if (hidden.before > 0) body.unshift(spacer(hidden.before * hidden.rowPx, columns.length));
@@ -60,11 +62,18 @@ function spacer(px, columns) {
 }
 
 /** Rows rendered above and below the visible ones, so that a short scroll shows no gap. */
-const SPARE = 4;
+const SPARE = 2;
 const ROW_PX = 29;
+/** Of the window's height, as in the style sheet. */
+const TALLEST = 0.8;
+
+// Paper shows every row.
+let isOnPaper = false;
+addEventListener("beforeprint", () => { isOnPaper = true; });
+addEventListener("afterprint", () => { isOnPaper = false; });
 
 /**
- * Which rows of the table in `body` are visible.
+ * Which rows of the table in `body` are visible, in the table's own window and in the browser's.
  * @param {Element} body
  * @param {number} count
  */
@@ -72,9 +81,14 @@ export function inSight(body, count) {
   const scroller = body.querySelector(":scope > .scroll");
   const row = body.querySelector("tbody tr:not([aria-hidden])");
   const rowPx = (row instanceof HTMLElement && row.offsetHeight) || ROW_PX;
-  const room = Math.ceil((innerHeight * 0.8) / rowPx);
-  const first = Math.max(0, Math.min(Math.floor((scroller?.scrollTop ?? 0) / rowPx) - SPARE, count - room));
-  const last = Math.min(count, first + room + 2 * SPARE);
+  if (isOnPaper) return { first: 0, last: count, hidden: { before: 0, after: 0, rowPx } };
+
+  const { top } = (scroller ?? body).getBoundingClientRect();
+  const [above, below] = [Math.max(0, -top), Math.max(0, Math.min(innerHeight - top, innerHeight * TALLEST))];
+  const scrolled = scroller?.scrollTop ?? 0;
+  const room = Math.ceil((below - Math.min(above, below)) / rowPx) + 2 * SPARE;
+  const first = Math.max(0, Math.min(Math.floor((scrolled + above) / rowPx) - SPARE, count - room));
+  const last = Math.min(count, first + room);
   return { first, last, hidden: { before: first, after: count - last, rowPx } };
 }
 
@@ -91,14 +105,14 @@ function header(column, sort, onSort) {
   const next = direction === "descending" ? column.name : direction === "ascending" || column.isNumber ? `-${column.name}` : column.name;
   const mark = direction === "ascending" ? " ▲" : direction === "descending" ? " ▼" : "";
   const content = isSortable
-    ? h("button", { type: "button", "data-sort": column.name, click: () => onSort(next) }, column.title, h("span", { "aria-hidden": "true" }, mark))
+    ? h("button", { type: "button", "data-sort": column.name, click: () => onSort(next) }, column.title, mark && h("span", { "aria-hidden": "true" }, mark))
     : column.title;
   return h("th", { scope: "col", class: classes(column), title: column.about, "aria-sort": isSortable ? (direction ?? "none") : undefined }, content);
 }
 
 /** @param {Column<any>} column */
 function classes(column) {
-  const names = [column.isNumber && "number", column.isExtra && "extra"].filter(Boolean);
+  const names = [column.isNumber && "number", column.isCode && "mono", column.isExtra && "extra"].filter(Boolean);
   return names.length ? names.join(" ") : undefined;
 }
 
@@ -115,9 +129,30 @@ export function replaceTable(into, next) {
 
   // The scrolling element is kept, so that dragging its scrollbar is not interrupted.
   old.setAttribute("aria-label", next.getAttribute("aria-label") ?? "");
-  old.replaceChildren(...next.childNodes);
+  takeOver(old, next, DEPTH);
   if (key === undefined) return;
   const again = [...old.querySelectorAll("[data-sort], [data-key]")].find((one) =>
     one instanceof HTMLElement && (one.dataset["sort"] === key || one.dataset["key"] === key));
   if (again instanceof HTMLElement) again.focus({ preventScroll: true });
+}
+
+/** From the scrolling element down to its cells. */
+const DEPTH = 4;
+
+/**
+ * Replaces what differs, so that the browser lays out and draws no cell that stays the same.
+ * @param {Element} old
+ * @param {Element} next
+ * @param {number} depth Elements further down are replaced whole.
+ */
+function takeOver(old, next, depth) {
+  const [olds, nexts] = [[...old.children], [...next.children]];
+  olds.slice(nexts.length).forEach((one) => one.remove());
+  nexts.forEach((one, at) => {
+    const was = olds[at];
+    if (!was) old.append(one);
+    else if (was.isEqualNode(one)) return;
+    else if (depth > 1 && was.cloneNode(false).isEqualNode(one.cloneNode(false))) takeOver(was, one, depth - 1);
+    else was.replaceWith(one);
+  });
 }
