@@ -1,4 +1,4 @@
--- title: One connection over its life: round-trip time, window, retransmissions, what held it up
+-- title: One connection over its life: round-trip time, window, retransmissions, what held it up, newest first
 -- parameters: since until limit cookie namespace
 SELECT time_unix_ns, record_kind, state, src_address, src_port, dst_address, dst_port, netns_inode, rtt_us, rttvar_us, min_rtt_us,
        snd_cwnd_segments, snd_ssthresh_segments, total_retrans_segments, total_retrans_segments_delta, bytes_sent, bytes_received,
@@ -7,5 +7,5 @@ SELECT time_unix_ns, record_kind, state, src_address, src_port, dst_address, dst
 FROM sockets
 WHERE cookie = {cookie} AND time_unix_ns >= {since} AND time_unix_ns < {until}
   AND ({namespace} = 0 OR netns_inode = {namespace})
-ORDER BY time_unix_ns
+ORDER BY time_unix_ns DESC
 LIMIT {limit}

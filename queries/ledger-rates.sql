@@ -1,4 +1,4 @@
--- title: What entered and left each hop, over time
+-- title: What entered and left each hop, over time, newest first
 -- parameters: since until
 -- column bucket_unix_ns: ns
 -- column width_ns: ns
@@ -9,4 +9,4 @@ SELECT time_unix_ns / {bucket} * {bucket} AS bucket_unix_ns, {bucket} AS width_n
 FROM ledger
 WHERE time_unix_ns >= {since} AND time_unix_ns < {until}
 GROUP BY bucket_unix_ns, hop, origin, target, way
-ORDER BY bucket_unix_ns, hop, origin, target, way
+ORDER BY bucket_unix_ns DESC, hop, origin, target, way

@@ -5,7 +5,7 @@ import { why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
 import { clock, grouped, lasting, microseconds, short, size } from "./figures.js";
-import { STORE_EVERY_MS, askStore, ends, milliseconds, namedPath, noHistory, pairs, records } from "./history.js";
+import { STORE_EVERY_MS, askStore, ends, milliseconds, missing, namedPath, noHistory, pairs, records } from "./history.js";
 import { poll } from "./poller.js";
 import { endpoint } from "./sockets.js";
 import { sources } from "./stored.js";
@@ -26,17 +26,19 @@ const ENDS = [
   ["our_close", "this host closed it in order", true],
   ["peer_close", "the peer closed it in order", true],
 ];
+/** Most connections that are listed. */
+const ROWS = 200;
 const LINES = ["first", "second", "third", "lost-line"];
 
 /** @param {Element} root @param {Context} context */
 export function start(root, context) {
   const range = context.address.range;
   const byEnd = namedPath("closes-by-end", { since: range });
-  const recent = namedPath("recent-closes", { since: range, limit: "200" });
+  const recent = namedPath("recent-closes", { since: range, limit: String(ROWS) });
   const panels = {
     ends: panel({ id: "ends", title: "How did connections end?", links: [["JSON", "/ledger"]] }),
     abnormal: panel({ id: "abnormal", title: "When did they end badly?", links: sources("closes-by-end", { since: range }) }),
-    recent: panel({ id: "recent", title: "Which ended last?", links: sources("recent-closes", { since: range, limit: "200" }), className: "wide" }),
+    recent: panel({ id: "recent", title: "Which ended last?", links: sources("recent-closes", { since: range, limit: String(ROWS) }), className: "wide" }),
   };
   fill(root, h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)));
   /** @type {Map<string, Point[]> | null} */
@@ -51,6 +53,8 @@ export function start(root, context) {
     try {
       const [lines, rows] = await Promise.all([askStore(byEnd, signal), askStore(recent, signal)]);
       stored = lines && perBucket(records(lines));
+      panels.abnormal.lacks(missing(lines));
+      panels.recent.lacks(missing(rows, ROWS));
       panels.recent.show(() => (rows ? replaceTable(panels.recent.body, recentTable(records(rows))) : replace(panels.recent.body, noHistory())));
     } catch (error) {
       if (!signal.aborted) panels.recent.show(() => replace(panels.recent.body, h("p", { class: "mistake" }, why(error))));
@@ -123,8 +127,8 @@ function recentTable(rows) {
     columns: [
       { name: "time", title: "ended", isName: true, cell: (row) => clock(milliseconds(row["time_unix_ns"])) },
       { name: "end", title: "how", cell: (row) => String(row["close_reason"] ?? "unknown").replaceAll("_", " ") },
-      { name: "local", title: "local", cell: (row) => h("span", { class: "mono" }, endpoint(row["src_address"], row["src_port"])) },
-      { name: "peer", title: "peer", cell: (row) => h("span", { class: "mono" }, endpoint(row["dst_address"], row["dst_port"])) },
+      { name: "local", title: "local", isCode: true, cell: (row) => endpoint(row["src_address"], row["src_port"]) },
+      { name: "peer", title: "peer", isCode: true, cell: (row) => endpoint(row["dst_address"], row["dst_port"]) },
       { name: "seen", title: "lived at least", isNumber: true, cell: (row) => (row["seen_ns"] ? lasting(milliseconds(row["seen_ns"])) : "–") },
       { name: "rtt", title: "RTT", isNumber: true, cell: (row) => (row["rtt_us"] ? microseconds(Number(row["rtt_us"])) : "–") },
       { name: "retrans", title: "retrans", isNumber: true, cell: (row) => (row["total_retrans_segments"] ?? null) === null ? "–" : grouped(row["total_retrans_segments"]) },

@@ -5,7 +5,7 @@ import { ask, why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
 import { bitsPerSecond, grouped, microseconds, perSecond, short, size } from "./figures.js";
-import { STORE_EVERY_MS, askStore, milliseconds, namedPath, noHistory, pairs, records } from "./history.js";
+import { STORE_EVERY_MS, askStore, milliseconds, missing, namedPath, noHistory, pairs, records } from "./history.js";
 import { poll } from "./poller.js";
 import { endpoint } from "./sockets.js";
 
@@ -15,12 +15,14 @@ import { endpoint } from "./sockets.js";
  */
 
 const SEEN_MAX = 900;
+/** Most records from the history. */
+const ROWS = 5_000;
 
 /** @param {Element} root @param {Context} context */
 export function startConnection(root, context) {
   const [cookie = "0", namespace = "0"] = context.address.pick.split(".").map((text) => (/^\d+$/.test(text) ? text : "0"));
   const live = `/sockets?${new URLSearchParams({ filter: `state all cookie = ${cookie}`, sort: "-rtt_us", limit: "200" })}`;
-  const past = namedPath("connection", { cookie, namespace, since: context.address.range, limit: "5000" });
+  const past = namedPath("connection", { cookie, namespace, since: context.address.range, limit: String(ROWS) });
   const panels = {
     now: panel({ id: "now", title: "What is it?", links: [["JSON", live]], className: "wide" }),
     rtt: panel({ id: "rtt", title: "Is the path slow?", links: [["JSON", past]] }),
@@ -60,7 +62,8 @@ export function startConnection(root, context) {
     try {
       const answer = await askStore(past, signal);
       replace(note, answer ? "" : noHistory());
-      before = answer ? records(answer).map((socket) => ({ timeMs: milliseconds(socket["time_unix_ns"]), socket })) : [];
+      for (const one of [panels.rtt, panels.window, panels.again, panels.limits]) one.lacks(missing(answer, ROWS));
+      before = answer ? records(answer).map((socket) => ({ timeMs: milliseconds(socket["time_unix_ns"]), socket })).sort((a, b) => a.timeMs - b.timeMs) : [];
       draw();
     } catch (error) {
       if (!signal.aborted) replace(note, h("p", null, `Its history is not shown: ${why(error)}.`));

@@ -48,7 +48,7 @@ function set(element, attributes) {
  */
 export function fill(element, ...parts) {
   for (const part of parts.flat()) {
-    if (part === null || part === undefined || part === false) continue;
+    if (part === null || part === undefined || part === false || part === "") continue;
     element.appendChild(part instanceof Node ? part : document.createTextNode(plain(String(part))));
   }
 }
@@ -90,7 +90,8 @@ export const lines = (text) => text.split("\n").flatMap((line, at) => (at > 0 ? 
 export function panel({ id, title, links = [], className = "" }) {
   const body = h("div", { class: "body" });
   const sources = links.map(([text, to]) => h("a", { href: to, target: "_blank", rel: "noopener" }, text));
-  const head = h("div", { class: "head" }, h("h2", { id: `${id}-title` }, title), h("span", { class: "sources" }, ...sources));
+  const missing = h("span", { class: "missing", role: "status" });
+  const head = h("div", { class: "head" }, h("h2", { id: `${id}-title` }, title), missing, h("span", { class: "sources" }, ...sources));
   const root = h("section", { id, class: `panel ${className}`, "aria-labelledby": `${id}-title` }, head, body);
 
   /** @type {(() => void) | null} */
@@ -115,6 +116,10 @@ export function panel({ id, title, links = [], className = "" }) {
     show(paint) {
       latest = paint;
       if (isSeen) paint();
+    },
+    /** @param {string} text Says next to the title what the figures lack. */
+    lacks(text) {
+      if (missing.textContent !== text) missing.textContent = text;
     },
     stop() {
       seen.disconnect();

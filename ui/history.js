@@ -2,7 +2,7 @@
 
 import { ask, Refused } from "./answers.js";
 import { h, lines } from "./dom.js";
-import { perSecondBetween } from "./figures.js";
+import { grouped, perSecondBetween } from "./figures.js";
 import { losses, place, totals } from "./ledger.js";
 
 /** @typedef {import("./ledger.js").Ledger} Ledger */
@@ -134,6 +134,14 @@ export const STORE_EVERY_MS = 10_000;
  */
 export const records = (answer) =>
   answer.rows.map((row) => Object.fromEntries(answer.columns.map(({ name }, at) => [name, row[at]])));
+
+/**
+ * What an answer lacks, in words, if it ends at a limit.
+ * @param {Answer | null} answer
+ * @param {number} [limit]
+ */
+export const missing = (answer, limit = Infinity) =>
+  answer && (answer.truncated || answer.row_count >= limit) ? `The answer ends after ${grouped(answer.row_count)} rows; there may be more.` : "";
 
 /** @param {string | number | bigint} ns Nanoseconds since 1970. */
 export const milliseconds = (ns) => Number(BigInt(ns) / 1_000_000n);

@@ -4,7 +4,7 @@ import { pageLink } from "./address.js";
 import { why } from "./answers.js";
 import { h, panel, replace } from "./dom.js";
 import { clock, grouped, microseconds, share, size } from "./figures.js";
-import { STORE_EVERY_MS, askStore, milliseconds, namedPath } from "./history.js";
+import { STORE_EVERY_MS, askStore, milliseconds, missing, namedPath } from "./history.js";
 import { poll } from "./poller.js";
 import { replaceTable, table } from "./table.js";
 
@@ -26,6 +26,7 @@ export function storedPanel({ id, title, name, range }) {
   const stop = poll(STORE_EVERY_MS, async (signal) => {
     try {
       const answer = await askStore(namedPath(name, parameters), signal);
+      shown.lacks(missing(answer));
       shown.show(() => (answer ? replaceTable(shown.body, answerTable(answer, title)) : replace(shown.body, h("p", null, "This daemon keeps no history. ", h("a", { href: pageLink("query") }, "What turns one on"), "."))));
     } catch (error) {
       if (!signal.aborted) shown.show(() => replace(shown.body, h("p", { class: "mistake" }, why(error))));
@@ -48,7 +49,9 @@ function answerTable(answer, caption) {
     empty: "Nothing in this range.",
     columns: answer.columns.map(({ name }, at) => ({
       name, title: inWords(name), isName: at === 0, isNumber: at > 0 && answer.rows.every((row) => row[at] === null || isNumber(row[at])),
-      cell: (/** @type {unknown[]} */ row) => figure(name, row[at]),
+      // What a row is about is a name, even if it has only digits: a port.
+      cell: (/** @type {unknown[]} */ row) => (at === 0 ? String(row[0] ?? "–") : figure(name, row[at])),
+      tip: (/** @type {unknown[]} */ row) => (name.endsWith("_bytes") && isNumber(row[at]) ? `${row[at]} bytes` : undefined),
     })),
   });
 }
@@ -65,7 +68,7 @@ function figure(name, value) {
   if (!isNumber(value)) return String(value);
   if (name.endsWith("_us")) return microseconds(Number(value));
   if (name.endsWith("_unix_ns")) return clock(milliseconds(String(value)));
-  if (name.endsWith("_bytes")) return h("span", { title: `${value} bytes` }, size(Number(value)));
+  if (name.endsWith("_bytes")) return size(Number(value));
   if (name.endsWith("_share")) return share(BigInt(Math.round(Number(value) * 1e6)), 1_000_000n);
   return /^-?\d+$/.test(String(value)) ? grouped(String(value)) : Number(value).toPrecision(3);
 }

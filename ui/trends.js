@@ -6,7 +6,7 @@ import { drawChart } from "./chart.js";
 import { h, panel, replace } from "./dom.js";
 import { grouped, lasting, perSecond, short } from "./figures.js";
 import { drawHeat } from "./heat.js";
-import { STORE_EVERY_MS, askStore, milliseconds, noHistory, records } from "./history.js";
+import { STORE_EVERY_MS, askStore, milliseconds, missing, noHistory, records } from "./history.js";
 import { poll } from "./poller.js";
 import { sources } from "./stored.js";
 
@@ -64,7 +64,8 @@ export function startTrends(panels, context) {
       const { rates, losses, heat } = questions(context);
       const answers = await Promise.all([rates, losses, heat].map(([json]) => askStore(json?.[1] ?? "", signal)));
       isWithoutStore = answers.some((answer) => answer === null);
-      past = isWithoutStore ? null : readPast(answers.map((answer) => (answer ? records(answer) : [])), rangeMs);
+      past = isWithoutStore ? null : readPast(answers, rangeMs);
+      [panels.rates, panels.lost, panels.heat].forEach((one, at) => one.lacks(missing(answers[at === 2 ? 2 : 0] ?? null)));
     } catch {
       // Shows what this page has seen instead; the next turn tries again.
       past = null;
@@ -107,8 +108,9 @@ export function startTrends(panels, context) {
   };
 }
 
-/** @param {Record<string, any>[][]} answers @param {number} rangeMs @returns {Past} */
-function readPast([rates = [], losses = [], heat = []], rangeMs) {
+/** @param {(import("./history.js").Answer | null)[]} answers @param {number} rangeMs @returns {Past} */
+function readPast(answers, rangeMs) {
+  const [rates = [], losses = [], heat = []] = answers.map((answer) => (answer ? records(answer) : []));
   /** @type {Map<string, {timeMs: number, arrived: number, sent: number, stored: number, lost: number}>} */
   const points = new Map();
   const egress = new Set(rates.filter((row) => row["hop"] === "egress").map((row) => `${row["origin"]} ${row["target"]}`));
@@ -123,7 +125,9 @@ function readPast([rates = [], losses = [], heat = []], rangeMs) {
     if (way === "delivered" && hop === "sink") point.stored += perSecond;
     if (["dropped", "rejected", "uncertain"].includes(way) && hop !== "member") point.lost += perSecond;
   }
-  const all = [...points.values()];
+  const all = [...points.values()].sort((a, b) => a.timeMs - b.timeMs);
+  // The rows come newest first, so that an answer at its limit lacks some of its oldest point.
+  if (answers[0]?.truncated) all.shift();
   const begins = (all.at(-1)?.timeMs ?? 0) - rangeMs;
 
   /** @type {Map<string, import("./heat.js").Column>} */
