@@ -3,7 +3,12 @@
 //! The scripts in `view/` drive the browser through playwright-core. They say on standard error what they wait for; the test does
 //! that to the daemon, and the script sees it in the page.
 
+mod crowd;
+#[cfg(feature = "store")]
+mod past;
+
 use crate::support::{Generator, Place, Verifier, WEIR, Weir};
+use crate::ui_command::{ui, with_token};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpStream;
@@ -60,11 +65,16 @@ struct Rig {
 
 impl Rig {
     fn start() -> Rig {
+        Rig::with(|_| String::new())
+    }
+
+    /// As [`start`](Self::start), with more in its configuration.
+    fn with(more: impl Fn(&TempDir) -> String) -> Rig {
         let dir = TempDir::new();
         let receiver = Verifier::start(&Place::Here, &["127.0.0.1:0"], &[]);
         let to = receiver.listens[0].clone();
         let file = dir.file("weir.toml");
-        fs::write(&file, configuration(&dir, &to)).unwrap();
+        fs::write(&file, configuration(&dir, &to) + &more(&dir)).unwrap();
         let weir = Weir::run(&file);
         let senders = [Generator::start(
             &Place::Here,
@@ -115,10 +125,14 @@ impl Held {
     const COUNT: usize = 7;
 
     fn new() -> Held {
+        Held::of(Held::COUNT)
+    }
+
+    fn of(count: usize) -> Held {
         let listener = testkit::listen(([127, 0, 0, 1], 0).into());
         let to = listener.local_addr().unwrap();
         let pair = |_| (TcpStream::connect(to).unwrap(), listener.accept().unwrap().0);
-        Held { port: to.port(), _ends: (0..Held::COUNT).map(pair).collect() }
+        Held { port: to.port(), _ends: (0..count).map(pair).collect() }
     }
 }
 
@@ -210,6 +224,18 @@ fn a_token_comes_by_a_link_or_is_typed_and_goes_with_every_question() {
     let Some(_browser) = browser() else { return };
     let rig = Rig::start();
     assert!(answer(drive("token.cjs", &rig.question()))["asked"].as_u64() > Some(1));
+}
+
+#[test]
+fn a_link_of_weir_ui_opens_the_page() {
+    let Some(_browser) = browser() else { return };
+    let dir = TempDir::new();
+    let weir = with_token(&dir);
+    let admin = weir.admin.to_string();
+    let (code, link, said) = ui(&["--admin", &admin, "--token-file", &dir.text("token")]);
+    assert_eq!(code, 0, "{said}");
+    let question = json!({ "url": weir.url(), "path": link.trim_end().strip_prefix(&weir.url()) });
+    assert_eq!(answer(drive("link.cjs", &question))["level"], "live");
 }
 
 #[test]

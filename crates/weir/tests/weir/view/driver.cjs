@@ -63,10 +63,26 @@ async function until(what, look, limitMs = 60_000) {
   }
 }
 
+/** Answers of the server that a page gets from now on, by path. */
+function answers(page, pathname) {
+  const all = [];
+  page.on("response", async (response) => {
+    if (new URL(response.url()).pathname !== pathname || !response.ok()) return;
+    const json = await response.json().catch(() => null);
+    if (json) all.push(json);
+  });
+  return all;
+}
+
+const digits = (text) => text.replaceAll(",", "");
+
+/** The texts of the cells of a table's rows, and what they say when they are pointed at. */
+const cells = (page, selector) => page.$$eval(`${selector} tbody tr`, (rows) => rows.map((row) => [...row.children].map((cell) => ({ text: cell.textContent, tip: (cell.querySelector("[title]") ?? cell).title }))));
+
 /** Leaves a picture of all that a page shows, for people to look at. */
 async function picture(page, name) {
   const { width, height } = await page.evaluate(() => ({ width: document.documentElement.clientWidth, height: Math.ceil(document.body.getBoundingClientRect().height) }));
   await page.screenshot({ path: path.join(question.pictures, `${name}.png`), clip: { x: 0, y: 0, width, height } });
 }
 
-module.exports = { assert, main, picture, until };
+module.exports = { answers, assert, cells, digits, main, picture, until };

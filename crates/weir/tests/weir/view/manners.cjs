@@ -31,18 +31,19 @@ main(async ({ open, question }) => {
     }
   }
 
-  for (const name of PAGES) await narrow(open, name);
+  // A window of 1280 px at twice and at four times the size.
+  for (const name of PAGES) for (const width of [640, 320]) await narrow(open, name, width);
   await keyboard(open);
   await paper(open, question);
   return { rules };
 });
 
-/** 320 px is also 1280 px at four times the size. */
-async function narrow(open, name) {
-  const { page, context, checked } = await open({ path: `/?page=${name}`, width: 320, height: 6000 });
+/** Nothing is wider than the window. */
+async function narrow(open, name, width) {
+  const { page, context, checked } = await open({ path: `/?page=${name}`, width, height: 6000 });
   await until(`${name} has figures`, () => page.$(".panel table, .panel svg, .no-history"));
   const [is, room] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
-  await picture(page, `${name}-320`);
+  await picture(page, `${name}-${width}`);
   assert.ok(is <= room, `${name}: ${is} px in ${room}`);
   await checked();
   await context.close();

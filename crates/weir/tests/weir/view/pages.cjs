@@ -1,6 +1,6 @@
 // Every page by its link: what it shows against what the server and the kernel say, pictures of it, and that its address restores it.
 
-const { assert, main, picture, until } = require("./driver.cjs");
+const { answers, assert, digits, main, picture, until } = require("./driver.cjs");
 const { execFileSync } = require("node:child_process");
 
 const PAGES = ["overview", "sockets", "closes", "flows", "sinks", "query"];
@@ -23,18 +23,6 @@ main(async ({ open, question }) => {
   return seen;
 });
 
-/** Answers of the server that the page has got, by path. */
-function answers(page, pathname) {
-  const all = [];
-  page.on("response", async (response) => {
-    if (new URL(response.url()).pathname !== pathname || !response.ok()) return;
-    const json = await response.json().catch(() => null);
-    if (json) all.push(json);
-  });
-  return all;
-}
-
-const digits = (text) => text.replaceAll(",", "");
 const texts = (page, selector) => page.$$eval(selector, (all) => all.map((one) => one.textContent));
 
 const CHECKS = {
@@ -55,6 +43,7 @@ const CHECKS = {
     assert.deepEqual(shown.sort(), expected);
     const groups = await page.$$eval("#groups tbody tr", (rows) => rows.map((row) => Number(row.querySelector("td:nth-of-type(2)").textContent.replaceAll(",", ""))));
     assert.equal(groups.reduce((sum, count) => sum + count, 0), held.count, "groups and other are all");
+    await addsUp(page);
 
     // Sorted by the server, by the keyboard.
     await page.focus('button[data-sort="dst_port"]');
@@ -124,8 +113,38 @@ const CHECKS = {
   },
 };
 
-/** Page, range, filter, group and sort come back from the address alone. */
+/** With more groups than are shown, the row `other` has the rest: each sum over all rows is that over all groups of the answer. */
+async function addsUp(page) {
+  const asked = answers(page, "/sockets");
+  await page.fill("#filter", "");
+  await page.press("#filter", "Enter");
+  await page.selectOption("#group", "src_port");
+  await until("the sums of an answer", async () => {
+    const shown = await page.$$eval("#groups tbody tr", (rows) => rows.map((row) => row.querySelector("td:nth-of-type(2)").textContent));
+    const sum = shown.reduce((sum, text) => sum + Number(digits(text)), 0);
+    return asked.some(({ matched, groups, other }) => matched === sum && groups.reduce((sum, group) => sum + group.sockets, other.sockets) === sum);
+  });
+  await page.goBack();
+  await page.goBack();
+  await until("the filter again", () => page.$eval("#filter", (input) => input.value !== "").catch(() => false));
+}
+
+/** Page, range, filter, group and sort come back from the address alone, and so does what was picked or written. */
 async function restores(open) {
+  for (const [name, query, shows] of [
+    ["overview", "", "#verdict"], ["closes", "", "#ends"], ["sinks", "", "#lag"], ["flows", "&pick=pairs", "#definition"],
+    ["query", "&sql=select+2", "#answer"], ["query", "&pick=losses", "#answer"],
+  ]) {
+    const { page, context, checked } = await open({ path: `/?page=${name}&range=24h${query}` });
+    await until(`${name} with ${query}`, () => page.$(shows));
+    assert.equal(await page.$eval("#range", (select) => select.value), "24h", name);
+    assert.equal(await page.$eval('nav a[aria-current="page"]', (link) => new URL(link.href).searchParams.get("page") ?? "overview"), name);
+    if (name === "flows") assert.equal(await page.$eval("#definition", (select) => select.value), "pairs");
+    if (query.includes("sql")) assert.equal(await page.$eval("#sql", (text) => text.value), "select 2");
+    await checked();
+    await context.close();
+  }
+
   const { page, context, checked } = await open({ path: "/?page=sockets&range=6h&filter=dport+%3D+%3A1&group=state&sort=-bytes_sent" });
   await until("the page", () => page.$("#sockets table"));
   const shown = await page.evaluate(() => ({
