@@ -22,6 +22,11 @@ pub enum Error {
     /// SQLite failed, for example because the disk is full.
     #[error("{context}: {source}")]
     Sqlite { context: &'static str, source: rusqlite::Error },
+    /// Sealing fails, and the rows that wait for it have taken their share of the store's size.
+    #[error(
+        "{waiting_bytes} bytes of raw rows wait to be sealed, which fails; no more are taken beyond {max_bytes}"
+    )]
+    Waiting { waiting_bytes: u64, max_bytes: u64 },
     /// The statement is not allowed here.
     #[error("{0}")]
     Refused(String),

@@ -3,9 +3,9 @@
 //! A [`Writer`] inserts rows in batches, one transaction each. Rows for the most frequent queries go to SQLite as they arrive:
 //! rollups by minute and hour with mergeable sketches of round-trip times, closes, polls, flows, events, and increments of the
 //! ledger. Raw rows go to a short *hot segment*, an SQLite table that holds the messages as they arrived. After some minutes, a
-//! low-priority thread *seals* the segment: its rows become a Parquet file, ordered by connection, and the transaction that
-//! names the file drops the segment's table. For every reader and after every crash, a row is therefore either in the segment or
-//! in the file.
+//! low-priority thread *seals* the segment: its rows become a Parquet file, ordered by connection. Once a transaction has named
+//! the file, readers read it and not the segment's table, whose rows are then deleted a few at a time. For every reader and after
+//! every crash, a row is therefore read either from the segment or from the file.
 //!
 //! A [`Reader`] answers SQL. One virtual table, `sockets`, reads segments and files alike. Statements can only read: an
 //! authorizer refuses everything else, and a deadline stops statements that take too long.
@@ -15,7 +15,9 @@
 #![deny(unsafe_code)]
 
 mod catalog;
+mod checkpoint;
 mod error;
+mod foreign;
 mod functions;
 mod ledger_rows;
 mod named;

@@ -1,6 +1,7 @@
 //! Read-only SQL on a store.
 
 use crate::error::{Error, sqlite};
+use crate::foreign;
 use crate::functions;
 use crate::scan::Source;
 use crate::schema;
@@ -110,6 +111,15 @@ impl Reader {
         self.deadline_ns.store(u64::MAX, Ordering::Relaxed);
         let (columns, rows, is_truncated) = answered.map_err(|error| told(error, limits))?;
         Ok(Answer { columns, rows, elapsed: began.elapsed(), is_truncated })
+    }
+
+    /// Whether there may be rows of other network namespaces than the one that Weir ran in when it wrote them.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn has_foreign_rows(&self) -> Result<bool, Error> {
+        let last = foreign::last(&self.connection);
+        Ok(last.map_err(sqlite("cannot read whose rows the store has"))?.is_some())
     }
 
     /// SQLite's plan for a statement, one line per step.
@@ -245,4 +255,28 @@ fn bytes_of(value: ValueRef<'_>) -> usize {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
             _ => 0,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::TempDir;
+
+    #[test]
+    fn an_answer_ends_before_it_takes_more_memory_than_allowed() {
+        let dir = TempDir::new();
+        schema::lock(dir.path()).unwrap();
+        schema::open_writer(dir.path()).unwrap();
+        let reader = Reader::open(dir.path()).unwrap();
+        let rows = |bytes_max: usize| {
+            let statement = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT 10)
+                 SELECT n, zeroblob(1000) FROM numbers";
+            let answer = reader.ask(statement, Limits { bytes_max, ..Limits::default() }).unwrap();
+            (answer.rows.len(), answer.is_truncated)
+        };
+        let row_bytes = 2 * size_of::<Value>() + 1_000;
+        assert_eq!(rows(10 * row_bytes), (10, false));
+        assert_eq!(rows(10 * row_bytes - 1), (9, true));
+        assert_eq!(rows(row_bytes - 1), (0, true));
+    }
 }

@@ -2,20 +2,21 @@
 
 use crate::catalog::{self, Segment};
 use crate::error::{Error, sqlite};
-use crate::rollup::{HOUR_NS, MINUTE_NS};
+use crate::foreign;
+use crate::rollup::{self, HOUR_NS, MINUTE_NS};
 use crate::schema;
 use crate::tables;
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, Transaction, params};
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Most rows that one step deletes from each table; a row takes 14 µs.
-const ROWS_MAX: i64 = 2_000;
+/// Most rows that one transaction deletes from each table, and from each dimension of sums; a row takes 14 µs.
+const ROWS_MAX: i64 = 250;
 
-/// Longest time that one step spends deleting while there are too many rows; batches wait meanwhile.
-const PRUNE_MAX: Duration = Duration::from_millis(100);
+/// How long one step may go on to delete, with one transaction after another; batches wait meanwhile.
+const PRUNE_MAX: Duration = Duration::from_millis(50);
 
 /// How much of the past goes at a time where there is too much.
 const WINDOW_NS: i64 = 2 * MINUTE_NS;
@@ -86,7 +87,17 @@ pub(crate) fn step(
     connection.transaction().and_then(work).map_err(sqlite("cannot remove what is old"))?;
 
     let began = Instant::now();
-    while prune_once(connection, bounds)? && began.elapsed() < PRUNE_MAX {}
+    let mut is_emptying = true;
+    while is_emptying && began.elapsed() < PRUNE_MAX {
+        is_emptying = empty_some(connection)?;
+    }
+    // Until its rows are gone, a sealed segment makes the tables look larger than they are.
+    let tables_max =
+        bounds.bytes_max.filter(|_| !is_emptying).map(|max| max / 100 * TABLES_PERCENT);
+    while prune_once(connection, bounds.oldest_unix_ns, tables_max)? > 0
+        && began.elapsed() < PRUNE_MAX
+    {}
+    forget_foreign(connection).map_err(sqlite("cannot remove what is old"))?;
 
     // No new reader opens these files; a reader that has one open can go on reading it.
     for file in dropped.iter().filter_map(|segment| segment.file.as_deref()) {
@@ -117,67 +128,102 @@ fn dropped(segments: &[Segment], size: Size, bounds: Bounds) -> Vec<&Segment> {
     dropped
 }
 
-/// Deletes some of the rows that are too old or too many. Returns whether there are still too many.
-fn prune_once(connection: &mut Connection, bounds: Bounds) -> Result<bool, Error> {
+/// Deletes some rows of a table whose segment has a file. Returns whether there was such a table.
+pub(crate) fn empty_some(connection: &mut Connection) -> Result<bool, Error> {
+    let work = |transaction: Transaction<'_>| {
+        let was_there = catalog::empty_some(&transaction)?;
+        transaction.commit()?;
+        Ok(was_there)
+    };
+    connection.transaction().and_then(work).map_err(sqlite("cannot remove what is sealed"))
+}
+
+/// Deletes some of the rows that are too old, or too many where the tables have `tables_max`. Returns how many.
+fn prune_once(
+    connection: &mut Connection,
+    oldest_unix_ns: Option<i64>,
+    tables_max: Option<u64>,
+) -> Result<usize, Error> {
     let size = size(connection)?;
-    let tables_max = bounds.bytes_max.map(|max| max / 100 * TABLES_PERCENT);
     let is_crowded =
         tables_max.is_some_and(|max| size.database_bytes.saturating_sub(size.hot_bytes) > max);
     let work = |transaction: Transaction<'_>| {
         let cutoff = match is_crowded {
             true => oldest(&transaction)?.map(|oldest| oldest.saturating_add(WINDOW_NS)),
-            false => bounds.oldest_unix_ns,
+            false => oldest_unix_ns,
         };
-        if let Some(cutoff) = cutoff {
-            prune(&transaction, cutoff)?;
-        }
-        transaction.commit()
+        let deleted = cutoff.map_or(Ok(0), |cutoff| prune(&transaction, cutoff))?;
+        transaction.commit()?;
+        Ok(deleted)
     };
-    connection.transaction().and_then(work).map_err(sqlite("cannot remove what is old"))?;
-    Ok(is_crowded)
+    connection.transaction().and_then(work).map_err(sqlite("cannot remove what is old"))
 }
 
-/// The oldest moment of which there is something, but for sums of an hour, which go with their last minute.
+/// The oldest moment of which there is something, except for sums of an hour, which go with their last minute.
 fn oldest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
-    let all = tables::NAMES.iter().map(|table| format!("SELECT min(time_unix_ns) FROM {table}"));
-    let minutes = "SELECT min(time_unix_ns) FROM sockets_minute WHERE dimension = 'all'".to_owned();
-    let ledger = "SELECT min(time_unix_ns) FROM ledger".to_owned();
-    let mut oldest: Option<i64> = None;
-    for statement in all.chain([minutes, ledger]) {
-        let found: Option<i64> =
-            connection.prepare_cached(&statement)?.query_row([], |row| row.get(0))?;
+    let mut oldest = first(connection, "SELECT min(time_unix_ns) FROM ledger")?;
+    for table in tables::NAMES {
+        let found = first(connection, &format!("SELECT min(time_unix_ns) FROM {table}"))?;
         oldest = [oldest, found].into_iter().flatten().min();
+    }
+    let found = oldest_sum(connection, "sockets_minute")?;
+    Ok([oldest, found].into_iter().flatten().min())
+}
+
+fn oldest_sum(connection: &Connection, table: &str) -> rusqlite::Result<Option<i64>> {
+    let mut oldest = None;
+    for dimension in rollup::dimensions() {
+        let select =
+            format!("SELECT min(time_unix_ns) FROM {table} WHERE dimension = '{dimension}'");
+        oldest = [oldest, first(connection, &select)?].into_iter().flatten().min();
     }
     Ok(oldest)
 }
 
-/// Deletes some of what is before a moment, the same for all tables: a full one does not cost the others their past.
-fn prune(connection: &Connection, cutoff: i64) -> rusqlite::Result<()> {
+fn first(connection: &Connection, select: &str) -> rusqlite::Result<Option<i64>> {
+    connection.prepare_cached(select)?.query_row([], |row| row.get(0))
+}
+
+/// Notes that there are no rows of other network namespaces any more, if that is so.
+fn forget_foreign(connection: &Connection) -> rusqlite::Result<()> {
+    if foreign::last(connection)?.is_none() {
+        return Ok(());
+    }
+    let raw = first(connection, "SELECT min(first_unix_ns) FROM segments WHERE rows > 0")?;
+    let all = [raw, oldest(connection)?, oldest_sum(connection, "sockets_hour")?];
+    foreign::forget(connection, all.into_iter().flatten().min())
+}
+
+/// Deletes some of what is before a moment, the same for all tables: a full one does not cost the others their past. Returns the
+/// number of rows.
+fn prune(connection: &Connection, cutoff: i64) -> rusqlite::Result<usize> {
+    let mut deleted = 0;
     for table in tables::NAMES {
         let delete = format!(
             "DELETE FROM {table} WHERE rowid IN
              (SELECT rowid FROM {table} WHERE time_unix_ns < ?1 ORDER BY time_unix_ns LIMIT ?2)"
         );
-        connection.prepare_cached(&delete)?.execute([cutoff, ROWS_MAX])?;
+        deleted += connection.prepare_cached(&delete)?.execute([cutoff, ROWS_MAX])?;
     }
 
-    // The keys of these begin with the dimension: one time after another.
+    // The keys of these begin with the dimension.
     for (table, span_ns) in [("sockets_minute", MINUTE_NS), ("sockets_hour", HOUR_NS)] {
         let whole_before = cutoff.saturating_sub(span_ns);
-        for dimension in ["all", "unit", "peer", "service", "path"] {
-            let delete = format!(
-                "DELETE FROM {table} WHERE dimension = ?1 AND time_unix_ns <= ?2 AND time_unix_ns IN
-                 (SELECT DISTINCT time_unix_ns FROM {table} WHERE dimension = ?1 ORDER BY time_unix_ns LIMIT 1)"
-            );
-            connection
-                .prepare_cached(&delete)?
-                .execute(rusqlite::params![dimension, whole_before])?;
+        let delete = format!(
+            "DELETE FROM {table} WHERE (dimension, time_unix_ns, unit, service, peer) IN
+             (SELECT dimension, time_unix_ns, unit, service, peer FROM {table}
+              WHERE dimension = ?1 AND time_unix_ns <= ?2 ORDER BY time_unix_ns LIMIT ?3)"
+        );
+        let mut delete = connection.prepare_cached(&delete)?;
+        for dimension in rollup::dimensions() {
+            deleted += delete.execute(params![dimension, whole_before, ROWS_MAX])?;
         }
     }
-    let delete = "DELETE FROM ledger WHERE time_unix_ns < ?1 AND time_unix_ns IN
-         (SELECT DISTINCT time_unix_ns FROM ledger ORDER BY time_unix_ns LIMIT 20)";
-    connection.prepare_cached(delete)?.execute([cutoff])?;
-    Ok(())
+    let delete = "DELETE FROM ledger WHERE (time_unix_ns, hop, origin, target, way, reason) IN
+         (SELECT time_unix_ns, hop, origin, target, way, reason FROM ledger
+          WHERE time_unix_ns < ?1 ORDER BY time_unix_ns LIMIT ?2)";
+    deleted += connection.prepare_cached(delete)?.execute([cutoff, ROWS_MAX])?;
+    Ok(deleted)
 }
 
 fn give_back(connection: &Connection) -> rusqlite::Result<()> {
@@ -193,3 +239,6 @@ fn give_back(connection: &Connection) -> rusqlite::Result<()> {
     while rows.next()?.is_some() {}
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,8 @@ pub(crate) fn seal(folder: &Path, segment: &Segment) -> Result<Sealed, Error> {
 fn encode(folder: &Path, segment: &Segment, path: &Path) -> Result<Vec<u8>, Error> {
     let parquet = |source| Error::Parquet { path: PathBuf::from(path), source };
     let connection = schema::open_reader(folder)?;
+    // In one transaction, or each row would take and release a lock on the file.
+    connection.execute_batch("BEGIN").map_err(sqlite("cannot read a segment"))?;
     let mut writer = TableWriter::new(Table::sockets(&FieldSet::ALL)).map_err(parquet)?;
 
     let rows = in_order(&connection, segment).map_err(sqlite("cannot order a segment"))?;
@@ -96,8 +98,11 @@ fn encode(folder: &Path, segment: &Segment, path: &Path) -> Result<Vec<u8>, Erro
 fn in_order(connection: &Connection, segment: &Segment) -> rusqlite::Result<Vec<(i64, i64, i64)>> {
     let select = format!("SELECT cookie, time_unix_ns, rowid FROM {}", Segment::table(segment.id));
     let mut statement = connection.prepare(&select)?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let mut rows = rows.collect::<rusqlite::Result<Vec<(i64, i64, i64)>>>()?;
+    let mut found = statement.query([])?;
+    let mut rows = Vec::with_capacity(usize::try_from(segment.rows).unwrap_or_default());
+    while let Some(row) = found.next()? {
+        rows.push((row.get(0)?, row.get(1)?, row.get(2)?));
+    }
     rows.sort_unstable();
     Ok(rows)
 }

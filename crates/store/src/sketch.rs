@@ -88,6 +88,50 @@ impl Sketch {
     }
 }
 
+/// A sketch to which many others are added.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Used while it has few buckets.
+    few: Sketch,
+    /// The count of each bucket; empty before that.
+    all: Vec<u64>,
+}
+
+impl Tally {
+    /// The number of buckets up to which they are searched: a search among more takes longer than a look at memory.
+    const FEW: usize = 32;
+
+    /// Adds all values of a sketch.
+    pub(crate) fn merge(&mut self, other: &Sketch) {
+        if self.all.is_empty() {
+            self.few.merge(other);
+            if self.few.buckets.len() > Tally::FEW {
+                self.all.resize(BUCKET_MAX as usize + 1, 0);
+                let few = std::mem::take(&mut self.few);
+                self.count(&few);
+            }
+            return;
+        }
+        self.count(other);
+    }
+
+    fn count(&mut self, other: &Sketch) {
+        for &(bucket, count) in &other.buckets {
+            let sum = &mut self.all[bucket as usize];
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// What was added.
+    pub(crate) fn into_sketch(self) -> Sketch {
+        if self.all.is_empty() {
+            return self.few;
+        }
+        let counted = (0..).zip(self.all).filter(|(_, count)| *count > 0);
+        Sketch { buckets: counted.collect() }
+    }
+}
+
 /// The bucket of the largest value.
 const BUCKET_MAX: u32 = (u64::BITS - PER_OCTAVE_BITS) * PER_OCTAVE as u32 + PER_OCTAVE as u32 - 1;
 
@@ -186,6 +230,9 @@ mod tests {
             all.add(value);
             if at % 3 == 0 { left.add(value) } else { right.add(value) }
         }
+        let mut tally = Tally::default();
+        [&left, &right].into_iter().for_each(|part| tally.merge(part));
+        assert_eq!(tally.into_sketch(), all);
         left.merge(&right);
         assert_eq!(left, all);
         assert_eq!(Sketch::from_blob(&all.to_blob()), Some(all));

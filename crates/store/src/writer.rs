@@ -1,7 +1,9 @@
 //! The only writer of a store.
 
 use crate::catalog::{self, Segment};
+use crate::checkpoint::Checkpoint;
 use crate::error::{Error, sqlite};
+use crate::foreign;
 use crate::ledger_rows;
 use crate::retention::{self, Bounds};
 use crate::rollup::{Admitted, Rollup};
@@ -10,7 +12,7 @@ use crate::seal::{self, Sealing};
 use crate::tables::Rows;
 use ledger::Snapshot;
 use record::{RecordKind, RowKind, decode_protobuf};
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
@@ -74,13 +76,20 @@ pub struct Writer {
     options: Options,
     tables: Tables,
     admitted: Admitted,
+    /// The inode of this process's network namespace; `None` if it cannot be told.
+    own_netns: Option<u64>,
     /// The segment that takes rows, and its start time.
     open: Option<(Segment, Instant)>,
     /// Full segments, and the one that is being sealed.
     full: VecDeque<Segment>,
     sealing: Option<Sealing>,
+    /// Whether the last sealing failed.
+    is_sealing_failing: bool,
     seal_due: Instant,
     step_due: Instant,
+    checkpoint: Option<Checkpoint>,
+    /// Whether anything was written since the last checkpoint began.
+    is_behind: bool,
     figures: Figures,
     /// Held while the store is open.
     _lock: File,
@@ -110,11 +119,15 @@ impl Writer {
                 others: kinds.map(|kind| (kind, Rows::of(kind))).collect(),
             },
             admitted: Admitted::new(options.keys_max),
+            own_netns: sys::namespace::own().ok().map(|own| own.inode),
             open: None,
             full: segments.into_iter().filter(|segment| segment.file.is_none()).collect(),
             sealing: None,
+            is_sealing_failing: false,
             seal_due: now,
             step_due: now,
+            checkpoint: None,
+            is_behind: true,
             figures: Figures { strays_removed, ..Figures::default() },
             options,
             _lock: lock,
@@ -131,21 +144,31 @@ impl Writer {
     ) -> Result<Inserted, Error> {
         let open = self.open.take_if(|(segment, began)| is_full(segment, *began, &self.options));
         self.full.extend(open.map(|(segment, _)| segment));
+        self.check_waiting()?;
         let began = self.open.as_ref().map_or_else(Instant::now, |(_, began)| *began);
-        let segment = self.open.as_ref().map(|(segment, _)| segment.clone());
 
-        let context = "cannot write to the store";
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(sqlite(context))?;
-        let inserted = insert_all(&transaction, &mut self.tables, segment, rows, |rollup| {
-            rollup.write(&transaction, &mut self.admitted)
-        });
-        let (inserted, segment) = inserted.map_err(sqlite(context))?;
-        transaction.commit().map_err(sqlite(context))?;
-
+        let work = || {
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let segment = match &self.open {
+                Some((segment, _)) => Some((segment.clone(), segment.insert(&transaction)?)),
+                None => None,
+            };
+            let mut batch = Batch {
+                connection: &transaction,
+                segment,
+                rollup: Rollup::default(),
+                own_netns: self.own_netns,
+                foreign_unix_ns: None,
+            };
+            let inserted = batch.insert_all(&mut self.tables, rows)?;
+            let segment = batch.finish(&mut self.admitted)?;
+            transaction.commit()?;
+            Ok((inserted, segment))
+        };
+        let (inserted, segment) = work().map_err(sqlite("cannot write to the store"))?;
         self.open = segment.map(|segment| (segment, began));
+        self.is_behind = true;
         Ok(inserted)
     }
 
@@ -194,6 +217,7 @@ impl Writer {
         let open = self.open.take_if(|(segment, began)| is_full(segment, *began, &self.options));
         self.full.extend(open.map(|(segment, _)| segment));
 
+        self.checkpoint_next()?;
         self.seal_next()?;
         let oldest = |age: Duration| {
             i64::try_from(u128::from(now_unix_ns).saturating_sub(age.as_nanos()))
@@ -228,7 +252,33 @@ impl Writer {
                 None => self.start_sealing()?,
             }
         }
+        while retention::empty_some(&mut self.connection)? {}
         Ok(())
+    }
+
+    /// Refuses a batch while sealing fails and its rows would push sealed ones out of the store. They wait in the sink's queue, as
+    /// with a full disk.
+    fn check_waiting(&self) -> Result<(), Error> {
+        let Some(keep_bytes) = self.options.keep_bytes.filter(|_| self.is_sealing_failing) else {
+            return Ok(());
+        };
+        let open = self.open.iter().map(|(segment, _)| segment);
+        let waiting: i64 = self.full.iter().chain(open).map(|segment| segment.bytes).sum();
+        let (waiting_bytes, max_bytes) = (waiting.max(0) as u64, keep_bytes / WAITING_PART);
+        match waiting_bytes > max_bytes {
+            true => Err(Error::Waiting { waiting_bytes, max_bytes }),
+            false => Ok(()),
+        }
+    }
+
+    fn checkpoint_next(&mut self) -> Result<(), Error> {
+        let ended = self.checkpoint.take_if(|checkpoint| checkpoint.has_ended());
+        let is_due = self.checkpoint.is_none() && self.is_behind;
+        if is_due {
+            self.is_behind = false;
+            self.checkpoint = Some(Checkpoint::start(&self.options.folder)?);
+        }
+        ended.map_or(Ok(()), Checkpoint::finish)
     }
 
     fn seal_next(&mut self) -> Result<(), Error> {
@@ -252,7 +302,9 @@ impl Writer {
     }
 
     fn take_sealed(&mut self, sealing: Sealing) -> Result<(), Error> {
-        let sealed = sealing.finish()?;
+        let sealed = sealing.finish();
+        self.is_sealing_failing = sealed.is_err();
+        let sealed = sealed?;
         let bytes = i64::try_from(sealed.bytes).unwrap_or(i64::MAX);
         let mut work = || {
             let transaction = self.connection.transaction()?;
@@ -264,6 +316,9 @@ impl Writer {
         Ok(())
     }
 }
+
+/// The part of the store's size limit that unsealed rows may take while sealing fails, as a divisor: two segments.
+const WAITING_PART: u64 = 4;
 
 /// A segment is at most an eighth of the store's size limit.
 fn bytes_max(options: &Options) -> i64 {
@@ -277,6 +332,9 @@ impl Drop for Writer {
         if let Some(sealing) = self.sealing.take() {
             let _ = sealing.finish();
         }
+        if let Some(checkpoint) = self.checkpoint.take() {
+            let _ = checkpoint.finish();
+        }
     }
 }
 
@@ -286,54 +344,79 @@ fn is_full(segment: &Segment, began: Instant, options: &Options) -> bool {
         || (segment.rows > 0 && began.elapsed() >= options.segment_age)
 }
 
-fn insert_all<'r>(
-    connection: &Connection,
-    tables: &mut Tables,
-    mut segment: Option<Segment>,
-    rows: impl Iterator<Item = (RowKind, &'r [u8])>,
-    write: impl FnOnce(&Rollup) -> rusqlite::Result<()>,
-) -> rusqlite::Result<(Inserted, Option<Segment>)> {
-    let (mut inserted, mut rollup) = (Inserted::default(), Rollup::default());
-    for (at, (kind, message)) in rows.enumerate() {
-        let is_read = match kind {
-            RowKind::Record => {
-                insert_record(connection, &mut tables.closes, (&mut segment, &mut rollup), message)?
+/// A batch that is being inserted.
+struct Batch<'c> {
+    connection: &'c Connection,
+    /// The segment that takes the rows, and the statement that adds one to it.
+    segment: Option<(Segment, CachedStatement<'c>)>,
+    rollup: Rollup,
+    /// The inode of Weir's own network namespace.
+    own_netns: Option<u64>,
+    /// The newest time of a row of another namespace.
+    foreign_unix_ns: Option<i64>,
+}
+
+impl<'c> Batch<'c> {
+    fn insert_all<'r>(
+        &mut self,
+        tables: &mut Tables,
+        rows: impl Iterator<Item = (RowKind, &'r [u8])>,
+    ) -> rusqlite::Result<Inserted> {
+        let mut inserted = Inserted::default();
+        for (at, (kind, message)) in rows.enumerate() {
+            let is_read = match kind {
+                RowKind::Record => self.insert_record(&mut tables.closes, message)?,
+                kind => match tables.others.iter_mut().find(|(other, _)| *other == kind) {
+                    Some((_, rows)) => rows.insert(self.connection, message)?,
+                    None => false,
+                },
+            };
+            if !is_read {
+                inserted.unreadable.push(at);
             }
-            kind => match tables.others.iter_mut().find(|(other, _)| *other == kind) {
-                Some((_, rows)) => rows.insert(connection, message)?,
-                None => false,
-            },
-        };
-        if !is_read {
-            inserted.unreadable.push(at);
         }
+        Ok(inserted)
     }
 
-    write(&rollup)?;
-    if let Some(segment) = &segment {
-        segment.save(connection)?;
+    fn insert_record(&mut self, closes: &mut Rows, message: &[u8]) -> rusqlite::Result<bool> {
+        let Ok(record) = decode_protobuf(message) else { return Ok(false) };
+        let time_unix_ns = record.time_unix_ns.unwrap_or_default() as i64;
+        let cookie = record.cookie.unwrap_or_default() as i64;
+        if record.record_kind == Some(RecordKind::CLOSE)
+            && !closes.insert(self.connection, message)?
+        {
+            return Ok(false);
+        }
+
+        let (segment, insert) = match &mut self.segment {
+            Some(open) => open,
+            none => {
+                let segment = Segment::create(self.connection)?;
+                let insert = segment.insert(self.connection)?;
+                none.insert((segment, insert))
+            }
+        };
+        segment.push(insert, (time_unix_ns, cookie), message)?;
+        self.rollup.add(&record, time_unix_ns);
+        if record.netns_inode.is_some() && record.netns_inode != self.own_netns {
+            self.foreign_unix_ns = self.foreign_unix_ns.max(Some(time_unix_ns));
+        }
+        Ok(true)
     }
-    Ok((inserted, segment))
+
+    /// Writes what was added up. Returns the segment that took the rows.
+    fn finish(self, admitted: &mut Admitted) -> rusqlite::Result<Option<Segment>> {
+        self.rollup.write(self.connection, admitted)?;
+        if let Some(time_unix_ns) = self.foreign_unix_ns {
+            foreign::note(self.connection, time_unix_ns)?;
+        }
+        let segment = self.segment.map(|(segment, _)| segment);
+        if let Some(segment) = &segment {
+            segment.save(self.connection)?;
+        }
+        Ok(segment)
+    }
 }
 
-fn insert_record(
-    connection: &Connection,
-    closes: &mut Rows,
-    (segment, rollup): (&mut Option<Segment>, &mut Rollup),
-    message: &[u8],
-) -> rusqlite::Result<bool> {
-    let Ok(record) = decode_protobuf(message) else { return Ok(false) };
-    let time_unix_ns = record.time_unix_ns.unwrap_or_default() as i64;
-    let cookie = record.cookie.unwrap_or_default() as i64;
-    if record.record_kind == Some(RecordKind::CLOSE) && !closes.insert(connection, message)? {
-        return Ok(false);
-    }
-
-    let segment = match segment {
-        Some(segment) => segment,
-        none => none.insert(Segment::create(connection)?),
-    };
-    segment.push(connection, (time_unix_ns, cookie), message)?;
-    rollup.add(&record, time_unix_ns);
-    Ok(true)
-}
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,8 @@ struct Group {
     rows_left: usize,
     /// Columns of `sockets` and their readers; the columns that bounds apply to come first.
     readers: Vec<(usize, ColumnReader)>,
+    /// Number of columns that bounds apply to.
+    deciding: usize,
 }
 
 #[derive(Default)]
@@ -81,7 +83,7 @@ impl FilePart {
         batch: &mut Batch,
     ) -> Result<bool, ParquetError> {
         if self.group.as_ref().is_none_or(|group| group.rows_left == 0) {
-            self.group = self.open_group(bounds, used)?;
+            self.group = self.open_group(bounds, used, batch)?;
         }
         let Some(group) = &mut self.group else { return Ok(false) };
         let rows = group.rows_left.min(BATCH_ROWS);
@@ -91,7 +93,7 @@ impl FilePart {
         batch.chosen.clear();
 
         // The columns with bounds come first; the others are skipped if no row is within the bounds.
-        let deciding = if bounds.is_all() { 0 } else { 2 };
+        let deciding = group.deciding;
         let scratch = &mut self.scratch;
         for (at, (column, reader)) in group.readers.iter_mut().enumerate() {
             if at == deciding {
@@ -112,6 +114,7 @@ impl FilePart {
         &mut self,
         bounds: &Bounds,
         used: &[usize],
+        batch: &mut Batch,
     ) -> Result<Option<Group>, ParquetError> {
         let groups = self.reader.metadata().num_row_groups();
         let may_have = |at: &usize| self.may_have(self.reader.metadata().row_group(*at), bounds);
@@ -130,13 +133,20 @@ impl FilePart {
             columns.retain(|column| ![TIME_COLUMN, COOKIE_COLUMN].contains(column));
             columns.splice(..0, [TIME_COLUMN, COOKIE_COLUMN]);
         }
-        let mut readers = Vec::new();
+        let (mut readers, mut deciding) = (Vec::new(), 0);
         for column in columns {
-            if let Some(place) = self.places.get(column).copied().flatten() {
-                readers.push((column, group.get_column_reader(place)?));
+            match self.places.get(column).copied().flatten() {
+                Some(place) => {
+                    let decides =
+                        !bounds.is_all() && [TIME_COLUMN, COOKIE_COLUMN].contains(&column);
+                    deciding += usize::from(decides);
+                    readers.push((column, group.get_column_reader(place)?));
+                }
+                // The batch has the values of an earlier group.
+                None => batch.columns[column].clear(Form::Integer),
             }
         }
-        Ok(Some(Group { place, rows_left, readers }))
+        Ok(Some(Group { place, rows_left, readers, deciding }))
     }
 
     fn may_have(&self, group: &RowGroupMetaData, bounds: &Bounds) -> bool {
@@ -240,4 +250,53 @@ fn read_all<T: DataType>(
 /// In our files every column has one definition level and one of four types.
 fn not_ours() -> ParquetError {
     ParquetError::General("it is not a file of this store, or a damaged one".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use columns::{Table, TableWriter};
+    use record::{ChunkBuilder, FieldSet, SocketRecord};
+    use rusqlite::types::ValueRef;
+    use testkit::TempDir;
+
+    /// Writes a file with one record, which has only these fields.
+    fn write(path: &Path, fields: &FieldSet) {
+        let mut builder = ChunkBuilder::new(1, [0; 16]);
+        builder.record(&SocketRecord {
+            time_unix_ns: Some(5),
+            cookie: Some(7),
+            rtt_us: Some(100),
+            ..SocketRecord::default()
+        });
+        let chunk = builder.cut(None).unwrap();
+        let mut writer = TableWriter::new(Table::sockets(fields)).unwrap();
+        chunk.rows().for_each(|row| writer.push(row.bytes).unwrap());
+        std::fs::write(path, writer.finish().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_column_that_an_older_file_lacks_has_no_values_of_another_file() {
+        let dir = TempDir::new();
+        let rtt_us = socket_columns().iter().position(|field| field.name == "rtt_us").unwrap();
+        let used = [TIME_COLUMN, COOKIE_COLUMN, rtt_us];
+        let narrow = Bounds { cookie: Some(7), ..Bounds::ALL };
+        for bounds in [Bounds::ALL, narrow] {
+            let mut batch = Batch::default();
+            batch.columns.resize_with(socket_columns().len(), Values::default);
+            let mut read = |name: &str, lacking: &str| {
+                let path = dir.file(name);
+                write(&path, &FieldSet::ALL.without(&FieldSet::named(lacking).unwrap()));
+                let mut part = FilePart::open(&path, 1).unwrap().unwrap();
+                assert!(part.next(&bounds, &used, &mut batch).unwrap());
+                let value = batch.columns[rtt_us].value(0);
+                (batch.chosen.len(), matches!(value, ValueRef::Integer(100)))
+            };
+            assert_eq!(read("whole", "uid"), (1, true));
+            assert_eq!(read("older", "rtt_us"), (1, false), "{bounds:?}");
+            // Without the column that decides, no row is known to be within the bounds.
+            let chosen = usize::from(bounds.is_all());
+            assert_eq!(read("oldest", "cookie").0, chosen, "{bounds:?}");
+        }
+    }
 }
