@@ -150,17 +150,8 @@ impl Writer {
         let work = || {
             let transaction =
                 self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let segment = match &self.open {
-                Some((segment, _)) => Some((segment.clone(), segment.insert(&transaction)?)),
-                None => None,
-            };
-            let mut batch = Batch {
-                connection: &transaction,
-                segment,
-                rollup: Rollup::default(),
-                own_netns: self.own_netns,
-                foreign_unix_ns: None,
-            };
+            let open = self.open.as_ref().map(|(segment, _)| segment);
+            let mut batch = Batch::into(&transaction, open, self.own_netns)?;
             let inserted = batch.insert_all(&mut self.tables, rows)?;
             let segment = batch.finish(&mut self.admitted)?;
             transaction.commit()?;
@@ -183,9 +174,9 @@ impl Writer {
         let work = || {
             let transaction =
                 self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let mut admitted = Admitted::new(self.options.keys_max);
-            let write = |rollup: &Rollup| rollup.write(&transaction, &mut admitted);
-            let (inserted, _) = insert_all(&transaction, &mut self.tables, None, rows, write)?;
+            let mut batch = Batch::into(&transaction, None, self.own_netns)?;
+            let inserted = batch.insert_all(&mut self.tables, rows)?;
+            batch.finish(&mut Admitted::new(self.options.keys_max))?;
             transaction.rollback()?;
             Ok(inserted)
         };
@@ -357,6 +348,25 @@ struct Batch<'c> {
 }
 
 impl<'c> Batch<'c> {
+    /// A batch for this segment, or for a new one.
+    fn into(
+        connection: &'c Connection,
+        open: Option<&Segment>,
+        own_netns: Option<u64>,
+    ) -> rusqlite::Result<Batch<'c>> {
+        let segment = match open {
+            Some(segment) => Some((segment.clone(), segment.insert(connection)?)),
+            None => None,
+        };
+        Ok(Batch {
+            connection,
+            segment,
+            rollup: Rollup::default(),
+            own_netns,
+            foreign_unix_ns: None,
+        })
+    }
+
     fn insert_all<'r>(
         &mut self,
         tables: &mut Tables,
