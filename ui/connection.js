@@ -5,16 +5,15 @@ import { ask, why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
 import { bitsPerSecond, grouped, microseconds, perSecond, short, size } from "./figures.js";
-import { STORE_EVERY_MS, askStore, milliseconds, missing, namedPath, noHistory, pairs, records } from "./history.js";
+import { STORE_EVERY_MS, Seen, askStore, milliseconds, missing, namedPath, noHistory, pairs, records } from "./history.js";
 import { poll } from "./poller.js";
 import { endpoint } from "./sockets.js";
 
 /**
  * @typedef {import("./main.js").Context} Context
- * @typedef {{timeMs: number, socket: Record<string, any>}} Seen
+ * @typedef {{timeMs: number, socket: Record<string, any>}} Moment
  */
 
-const SEEN_MAX = 900;
 /** Most records from the history. */
 const ROWS = 5_000;
 
@@ -35,23 +34,22 @@ export function startConnection(root, context) {
   fill(root, h("p", null, h("a", { href: link({ pick: "" }) }, "← all sockets")), said,
     h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)), note);
 
-  /** @type {Seen[]} */
-  const seen = [];
-  /** @type {Seen[]} */
+  /** @type {Seen<Moment>} */
+  const seen = new Seen();
+  /** @type {Moment[]} */
   let before = [];
   const draw = () => {
-    const first = seen[0]?.timeMs ?? Infinity;
-    showLines(panels, [...before.filter((one) => one.timeMs < first), ...seen]);
+    const first = seen.all[0]?.timeMs ?? Infinity;
+    showLines(panels, [...before.filter((one) => one.timeMs < first), ...seen.all]);
   };
 
   const stopLive = poll(1_000, async (signal) => {
     try {
       const answer = await ask(live, { signal, timeoutMs: 8_000 });
       const socket = answer.sockets.find((/** @type {any} */ one) => namespace === "0" || String(one.netns_inode ?? 0) === namespace);
-      replace(said, socket ? "" : seen.length ? "It is closed: these are the last figures." : "No socket with this number is open.");
+      replace(said, socket ? "" : seen.all.length > 0 ? "It is closed: these are the last figures." : "No socket with this number is open.");
       if (!socket) return;
-      seen.push({ timeMs: milliseconds(answer.time_unix_ns), socket });
-      if (seen.length > SEEN_MAX) seen.shift();
+      seen.keep({ timeMs: milliseconds(answer.time_unix_ns), socket });
       panels.now.show(() => replace(panels.now.body, about(socket)));
       draw();
     } catch (error) {
@@ -96,7 +94,7 @@ function about(socket) {
 /** @param {Record<string, any>} socket */
 const rtt = (socket) => (socket["rtt_us"] ? `${microseconds(socket["rtt_us"])} ± ${microseconds(socket["rttvar_us"] ?? 0)}` : undefined);
 
-/** @param {Record<string, ReturnType<typeof panel>>} panels @param {Seen[]} all */
+/** @param {Record<string, ReturnType<typeof panel>>} panels @param {Moment[]} all */
 function showLines(panels, all) {
   const [fromMs, toMs] = [Math.min(all[0]?.timeMs ?? 0, (all.at(-1)?.timeMs ?? 0) - 30_000), all.at(-1)?.timeMs ?? 0];
   const level = (/** @type {string} */ name) => all.map(({ timeMs, socket }) => ({ timeMs, value: socket[name] === undefined || socket[name] === null ? null : Number(socket[name]) }));

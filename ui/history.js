@@ -7,8 +7,37 @@ import { losses, place, totals } from "./ledger.js";
 
 /** @typedef {import("./ledger.js").Ledger} Ledger */
 
-/** Most snapshots that this page keeps: a quarter of an hour at one per second. */
-export const LOOKS_MAX = 900;
+/** Of the last minute, at one per second. */
+const RECENT = 60;
+/** Of what is older, one in this many is kept. */
+const KEPT = 3;
+/** Together a quarter of an hour. */
+const SEEN_MAX = RECENT + 840 / KEPT;
+
+/**
+ * What this page has seen, oldest first: everything of the last minute, and less of what was before, so that a page that stays open
+ * stays small.
+ * @template T
+ */
+export class Seen {
+  /** @type {T[]} */
+  all = [];
+  #count = 0;
+
+  /** @param {T} one */
+  keep(one) {
+    this.all.push(one);
+    this.#count += 1;
+    const older = this.all.length - RECENT - 1;
+    if (older >= 0 && this.#count % KEPT > 0 && !this.isNeeded(older)) this.all.splice(older, 1);
+    if (this.all.length > SEEN_MAX) this.all.shift();
+  }
+
+  /** Whether this one must be kept. @param {number} _at */
+  isNeeded(_at) {
+    return false;
+  }
+}
 
 /**
  * @typedef {object} Look
@@ -22,14 +51,11 @@ export const LOOKS_MAX = 900;
 
 /** @typedef {{timeMs: number, arrived: number | null, sent: number | null, stored: number | null, lost: number | null}} Rates */
 
-/** The latest snapshots of the ledger, oldest first. */
-export class Looks {
-  /** @type {Look[]} */
-  all = [];
-
+/** The latest snapshots of the ledger. @extends {Seen<Look>} */
+export class Looks extends Seen {
   /** @param {Ledger} ledger */
   add(ledger) {
-    this.all.push({
+    this.keep({
       timeMs: ledger.takenAtMs,
       runId: ledger.runId,
       uptimeMs: ledger.uptimeMs,
@@ -37,13 +63,21 @@ export class Looks {
       losses: new Map(losses(ledger).map(({ hop, loss }) => [`${loss.way} at ${hop.kind} of ${place(hop)}`, loss.amount.count])),
       ends: ends(ledger),
     });
-    if (this.all.length > LOOKS_MAX) this.all.shift();
   }
 
   /** @param {number} ms */
   within(ms) {
     const last = this.all.at(-1)?.timeMs ?? 0;
     return this.all.filter((look) => look.timeMs >= last - ms);
+  }
+
+  /**
+   * The last one before a restart has counts that no later one has.
+   * @override
+   * @param {number} at
+   */
+  isNeeded(at) {
+    return this.all[at]?.runId !== this.all[at + 1]?.runId;
   }
 
   /**

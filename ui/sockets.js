@@ -6,6 +6,7 @@ import { startConnection } from "./connection.js";
 import { fill, h, lines, panel, replace, s } from "./dom.js";
 import { bitsPerSecond, grouped, microseconds, size } from "./figures.js";
 import { drawHeat } from "./heat.js";
+import { Seen } from "./history.js";
 import { poll } from "./poller.js";
 import { storedPanel } from "./stored.js";
 import { inSight, replaceTable, table } from "./table.js";
@@ -14,7 +15,6 @@ import { inSight, replaceTable, table } from "./table.js";
 
 const EVERY_MS = 1_000;
 const LIMIT = 200;
-const COLUMNS_MAX = 900;
 /** Groups that are shown; the row for all others is the sum of the rest. */
 const GROUPS_MAX = 20;
 const FIELDS = "cookie,state,src_address,src_port,dst_address,dst_port,rtt_us,rttvar_us,min_rtt_us,snd_cwnd_segments,total_retrans_segments," +
@@ -47,8 +47,8 @@ export function start(root, context) {
     storedPanel({ id: "services", title: "Which services were slowest in the range?", name: "worst-services", range: address.range }),
   ];
   fill(root, form(address), said, h("div", { class: "panels" }, [...Object.values(panels), ...stored].map((one) => one.root)));
-  /** @type {import("./heat.js").Column[]} */
-  const columns = [];
+  /** @type {Seen<import("./heat.js").Column>} */
+  const columns = new Seen();
   /** @type {any} */
   let latest = null;
   let drawn = "";
@@ -69,12 +69,11 @@ export function start(root, context) {
     try {
       const answer = await ask(path(address), { signal, timeoutMs: 8_000 });
       const timeMs = Number(BigInt(answer.time_unix_ns) / 1_000_000n);
-      columns.push({ timeMs, bands: answer.rtt_us });
-      if (columns.length > COLUMNS_MAX) columns.shift();
+      columns.keep({ timeMs, bands: answer.rtt_us });
       replace(said, words(answer));
       // Sorting changes the query without a new page.
       panels.sockets.head.querySelector("a")?.setAttribute("href", path(address));
-      panels.heat.show(() => drawHeat(panels.heat.body, columns, { title: "Round-trip times", fromMs: Math.min(columns[0]?.timeMs ?? 0, timeMs - 30_000), toMs: timeMs + EVERY_MS }));
+      panels.heat.show(() => drawHeat(panels.heat.body, columns.all, { title: "Round-trip times", fromMs: Math.min(columns.all[0]?.timeMs ?? 0, timeMs - 30_000), toMs: timeMs + EVERY_MS }));
       panels.groups.show(() => replaceTable(panels.groups.body, groupTable(answer, address)));
       latest = answer;
       panels.sockets.show(draw);
