@@ -1,6 +1,6 @@
 // A long table: it has elements for what is in sight alone, the keyboard reaches its last row, and paper has all of it.
 
-const { assert, main, until } = require("./driver.cjs");
+const { assert, cells, digits, main, until } = require("./driver.cjs");
 
 main(async ({ open, question: { held } }) => {
   const filter = new URLSearchParams({ page: "sockets", filter: `state established and dport = :${held.port}` });
@@ -29,6 +29,15 @@ main(async ({ open, question: { held } }) => {
   await page.evaluate(() => addEventListener("beforeprint", () => { globalThis.printed = document.querySelectorAll("#sockets tbody tr[aria-rowindex]").length; }));
   await page.pdf();
   assert.equal(await page.evaluate(() => globalThis.printed), held.count, "paper has every row");
+
+  // Each of them has a port of its own: more groups than are shown.
+  await page.selectOption("#group", "src_port");
+  const groups = await until("the groups", async () => {
+    const rows = await cells(page, "#groups").catch(() => []);
+    return rows.length > 1 && rows;
+  });
+  assert.equal(groups.at(-1)[0].text, "other");
+  assert.equal(groups.reduce((sum, [, , sockets]) => sum + Number(digits(sockets.text)), 0), held.count, "groups and other are all");
   await checked();
   return { nodes: metrics.find(({ name }) => name === "Nodes").value };
 });
