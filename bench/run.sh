@@ -7,7 +7,8 @@
 #   make bench BENCH_ARGS=quic          the repaired link and QUIC over a path that loses packets, 2 minutes
 #   make bench BENCH_ARGS=sockets       decoding, encoding, and polls of the socket collector, 4 minutes
 #   make bench BENCH_ARGS=flows         decoding sFlow beside other decoders, and the highest rate of weir flows, 2 minutes
-#   make bench BENCH_ARGS=view          what the page costs browser and daemon, with 10,000 sockets, 8 minutes
+#   make bench BENCH_ARGS=view          what the page costs browser and daemon, with 10,000 sockets, 5 minutes
+#   make bench BENCH_ARGS=view-long     whether both stay as they are with 100,000 sockets, half an hour; as root
 #   make bench BENCH_ARGS=group         one flow of a million datagrams over several sockets, five times each way, 10 minutes
 #   make bench BENCH_ARGS=sinks         each kind of sink beside other clients, a million rows and a minute's outage, 45 minutes
 set -euo pipefail
@@ -82,6 +83,12 @@ view() {
     CHROMIUM=$(command -v chromium) weir-node bench/view/run.cjs "$weir" "$@"
 }
 
+# Whether browser and daemon stay as they are, with sockets in a network namespace of their own.
+view_long() {
+    scripts/install-tools.sh view
+    CHROMIUM=$(command -v chromium) unshare --net sh -c 'ip link set lo up; exec weir-node bench/view/long.cjs "$@"' sh "$weir" "$@"
+}
+
 # One flow over several sockets of one address: even, in order, nothing lost; with a thread that is stopped, and while sockets come and go.
 group() {
     local run
@@ -96,6 +103,7 @@ group() {
 case ${args[0]:-} in
     group) group ;;
     view) view "${args[@]:1}" ;;
+    view-long) view_long "${args[@]:1}" ;;
     flows) flows ;;
     sinks) sinks "${args[@]:1}" ;;
     quic) quic "${args[@]:1}" ;;
