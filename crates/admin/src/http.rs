@@ -1,4 +1,4 @@
-use crate::service::{Action, Asked, Service, Told};
+use crate::service::{Action, Asked, Asker, Service, Told};
 use crate::{AdminState, Phase, Process, Said, assets, metrics, metrics::Exposition, page};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -342,33 +342,41 @@ async fn show_sockets(State(state): State<Arc<AdminState>>, uri: Uri) -> Respons
     page::answer(asked, query).await
 }
 
-async fn show_flows(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+async fn show_flows(State(state): State<Arc<AdminState>>, request: Request) -> Response {
     let Some(flows) = &state.flows else {
         let text = "no flows here: the configuration has no [flows]\n";
         return (StatusCode::NOT_FOUND, text).into_response();
     };
 
-    told(&state, &flows.pages, &uri).await
+    told(&state, &flows.pages, asked(&state, &request)).await
 }
 
-async fn show_query(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+async fn show_query(State(state): State<Arc<AdminState>>, request: Request) -> Response {
     let Some(query) = &state.query else {
         let text = "no history here: the configuration has no sink to a store. Fix: add a [[sink]] with from = [\"sockets\"] and \
                     to = \"store:/var/lib/weir/history\"\n";
         return (StatusCode::NOT_FOUND, text).into_response();
     };
 
-    told(&state, &query.pages, &uri).await
+    told(&state, &query.pages, asked(&state, &request)).await
 }
 
-/// What a service answers to a request that reads, unless the server is stopped before.
-async fn told(state: &AdminState, pages: &Service, uri: &Uri) -> Response {
-    let asked = Asked {
+/// A request that reads, for a service.
+fn asked(state: &AdminState, request: &Request) -> Asked {
+    // With a token, nobody gets here without it.
+    let is_user = request.extensions().get::<Peer>() == Some(&Peer::User);
+    let is_known = is_user || state.token.is_some();
+    Asked {
         action: Action::Read,
-        path: uri.path().to_owned(),
-        query: uri.query().unwrap_or_default().to_owned(),
+        path: request.uri().path().to_owned(),
+        query: request.uri().query().unwrap_or_default().to_owned(),
         body: Vec::new(),
-    };
+        asker: if is_known { Asker::Known } else { Asker::Anyone },
+    }
+}
+
+/// What a service answers, unless the server is stopped before.
+async fn told(state: &AdminState, pages: &Service, asked: Asked) -> Response {
     let mut stopping = state.stopping.subscribe();
     tokio::select! {
         told = pages(asked) => told.into_response(),

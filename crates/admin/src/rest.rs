@@ -2,7 +2,7 @@
 
 use crate::HttpCounts;
 use crate::http::{refuse_foreign_name, seal, stopped};
-use crate::service::{Action, Asked, Service, Told};
+use crate::service::{Action, Asked, Asker, Service, Told};
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
@@ -117,6 +117,7 @@ async fn ask(rest: &Rest, request: Request) -> Response {
         path: parts.uri.path().to_owned(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
         body: body.into(),
+        asker: Asker::Anyone,
     };
     let mut stopping = rest.stopping.subscribe();
     tokio::select! {

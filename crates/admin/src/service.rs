@@ -30,6 +30,16 @@ pub struct Asked {
     pub query: String,
     /// The complete body.
     pub body: Vec<u8>,
+    pub asker: Asker,
+}
+
+/// Who sent a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A user whom the unix socket answers, or a client that showed the token.
+    Known,
+    /// Any process that reaches the address.
+    Anyone,
 }
 
 /// An answer.

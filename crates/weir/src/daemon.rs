@@ -679,7 +679,8 @@ fn fingerprint(config: &Config) -> String {
 #[cfg(feature = "store")]
 fn shown_query(config: &Config) -> Option<admin::Query> {
     let folder = served_store(config)?;
-    Some(admin::Query { pages: query::pages(folder), shows_sockets: query::shows_sockets })
+    let pages = query::pages(folder, http::only_for_known(&config.admin));
+    Some(admin::Query { pages, shows_sockets: query::shows_sockets })
 }
 
 #[cfg(not(feature = "store"))]

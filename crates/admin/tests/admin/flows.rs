@@ -49,7 +49,7 @@ pub(crate) fn figures(labels: Vec<(String, String)>) -> FlowFigures {
 fn echo() -> Service {
     Arc::new(|asked: Asked| {
         Box::pin(async move {
-            let Asked { action, path, query, body } = asked;
+            let Asked { action, path, query, body, .. } = asked;
             if path.ends_with("/wait") {
                 std::future::pending::<()>().await;
             }

@@ -76,13 +76,14 @@ pub(crate) struct ShownFlows {
 /// collects only from its own namespace, whose sockets every process in it can list.
 pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
     let sockets = config.sockets.as_ref()?;
-    if sockets.namespaces == Namespaces::Own {
-        return None;
-    }
+    (sockets.namespaces != Namespaces::Own).then(|| only_for_known(&config.admin))
+}
 
+/// The refusal for unknown users who ask about sockets of other namespaces.
+pub(crate) fn only_for_known(admin: &AdminConfig) -> String {
     let who = "sockets of other network namespaces are shown to those who have the token of admin.token_file; and to root, to this \
                daemon's user and to those of admin.socket_users";
-    Some(match &config.admin.socket {
+    match &admin.socket {
         Some(path) => format!(
             "{who}, at a unix socket: curl --unix-socket {} http://localhost/sockets",
             path.display()
@@ -91,7 +92,7 @@ pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
             "{who}, at a unix socket, and there is none. Fix: socket = \"/run/weir/admin.sock\" under [admin]; then curl \
              --unix-socket /run/weir/admin.sock http://localhost/sockets"
         ),
-    })
+    }
 }
 
 /// The admin server's listening sockets.

@@ -2,7 +2,7 @@
 
 use super::flow_pages::on_a_thread;
 use crate::question::{LIMIT_DEFAULT, as_json, moment, with_units};
-use admin::service::{Answer, Asked, Service, Told, pairs};
+use admin::service::{Answer, Asked, Asker, Service, Told, pairs};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,16 +25,20 @@ const LIMITS: Limits = Limits { time: TIME_MAX, rows_max: ROWS_MAX, bytes_max: 8
 
 struct Pages {
     folder: PathBuf,
+    /// The refusal for unknown users who ask about sockets while the store has some of other namespaces.
+    only_for_known: String,
     /// Open readers that are idle.
     readers: Mutex<Vec<Reader>>,
     turns: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
 }
 
-/// The pages of a store, for the admin server.
-pub(super) fn pages(folder: &Path) -> Service {
+/// The pages of a store, for the admin server. `only_for_known` is the refusal for unknown users who ask about sockets while
+/// the store has some of other namespaces.
+pub(super) fn pages(folder: &Path, only_for_known: String) -> Service {
     let pages = Arc::new(Pages {
         folder: folder.to_owned(),
+        only_for_known,
         readers: Mutex::default(),
         turns: Arc::new(Semaphore::new(QUESTIONS_MAX)),
         waiting: Arc::new(Semaphore::new(WAITING_MAX)),
@@ -77,19 +81,29 @@ impl Pages {
                 (Some(named), named.statement(&given.parameters).map_err(|error| refusal(&error))?)
             }
         };
-        let answer = self.ask(&statement).map_err(|error| refusal(&error))?;
+        let is_sensitive = shows_sockets(&asked.path, &asked.query);
+        let reader = self.reader().map_err(|error| refusal(&error))?;
+        if is_sensitive
+            && asked.asker == Asker::Anyone
+            && reader.has_foreign_rows().map_err(|error| refusal(&error))?
+        {
+            self.give_back(reader);
+            return Err(Told::text(403, &self.only_for_known));
+        }
+
+        // A reader that failed is not reused: the store may have been replaced.
+        let answer = reader.ask(&statement, LIMITS).map_err(|error| refusal(&error))?;
+        self.give_back(reader);
         Ok(Told::json(format!("{}\n", as_json(&with_units(answer, named)))))
     }
 
-    fn ask(&self, statement: &str) -> Result<store::Answer, Error> {
+    fn reader(&self) -> Result<Reader, Error> {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let reader = idle.map_or_else(|| Reader::open(&self.folder), Ok)?;
-        let answer = reader.ask(statement, LIMITS);
-        // A reader that failed is not reused: the store may have been replaced.
-        if answer.is_ok() {
-            self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
-        }
-        answer
+        idle.map_or_else(|| Reader::open(&self.folder), Ok)
+    }
+
+    fn give_back(&self, reader: Reader) {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
     }
 }
 

@@ -2,11 +2,15 @@
 
 use crate::support::{WEIR, Weir};
 use ledger::HopKind;
+use record::{ChunkBuilder, SocketRecord};
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::Duration;
 use testkit::{TempDir, get, try_get, wait_for};
 
 /// A configuration with a store that seals at once.
@@ -91,6 +95,53 @@ fn a_daemon_keeps_its_history_and_the_ledger_agrees_with_it() {
     let sums = "SELECT sum(records) FROM sockets_minute WHERE dimension = 'all'";
     let not_listening = "SELECT count(*) FROM sockets WHERE state IS NOT 'listen'";
     assert_eq!(number(&dir, sums), number(&dir, not_listening));
+}
+
+/// A store with one socket of another network namespace, as `namespaces = "all"` leaves it.
+fn leave_a_foreign_row(dir: &TempDir) {
+    let mut writer = store::Writer::open(store::Options {
+        folder: dir.file("history"),
+        keep_age: None,
+        keep_bytes: None,
+        segment_age: Duration::from_secs(3_600),
+        keys_max: 10,
+    })
+    .unwrap();
+    let mut builder = ChunkBuilder::new(1, [0; 16]);
+    builder.record(&SocketRecord {
+        time_unix_ns: Some(sys::clock::realtime_ns()),
+        cookie: Some(1),
+        netns_inode: Some(1),
+        ..SocketRecord::default()
+    });
+    let chunk = builder.cut(None).unwrap();
+    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes))).unwrap();
+}
+
+#[test]
+fn stored_sockets_of_other_namespaces_stay_for_known_users_when_only_own_ones_are_collected() {
+    let dir = TempDir::new();
+    leave_a_foreign_row(&dir);
+    let path = config(&dir);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{text}[admin]\nsocket = \"{}\"\n", dir.text("admin.sock"))).unwrap();
+    let weir = Weir::run(&path);
+
+    let of_sockets = "/query?sql=select+count(*)+as+n+from+sockets";
+    for page in ["/query/connection?cookie=1", of_sockets] {
+        let refused = try_get(weir.admin, page, "*/*").unwrap_err();
+        assert!(refused.contains("403 Forbidden"), "{refused}");
+    }
+    get(weir.admin, "/query/losses", "*/*");
+
+    let mut known = UnixStream::connect(dir.file("admin.sock")).unwrap();
+    let request =
+        format!("GET {of_sockets} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    known.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    known.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    weir.stop();
 }
 
 #[test]

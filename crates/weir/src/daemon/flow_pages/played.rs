@@ -1,7 +1,7 @@
 //! An analysis that has just seen known traffic.
 
 use super::super::flows::Shared;
-use admin::service::{Action, Asked, Body, Service, Told};
+use admin::service::{Action, Asked, Asker, Body, Service, Told};
 use flows::{
     Aggregation, Analysis, Definition, Direction, Engine, Groups, Limits, Measure, Part, Traffic,
 };
@@ -87,8 +87,13 @@ impl Answer {
 
 pub(crate) fn ask(service: &Service, action: Action, target: &str, body: &str) -> Answer {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let asked =
-        Asked { action, path: path.into(), query: query.into(), body: body.as_bytes().to_vec() };
+    let asked = Asked {
+        action,
+        path: path.into(),
+        query: query.into(),
+        body: body.as_bytes().to_vec(),
+        asker: Asker::Anyone,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let Told { status, body, .. } = runtime.block_on(service(asked));
     let bytes = match body {

@@ -1,6 +1,6 @@
 use super::played::{AGENT, definition, get, play, shared};
 use super::*;
-use admin::service::Action;
+use admin::service::{Action, Asker};
 use flows::{Threshold, Watched};
 use std::collections::HashSet;
 use std::time::Instant;
@@ -105,6 +105,7 @@ fn those_who_may_wait_are_few() {
             path: "/flows/events".into(),
             query: "wait=30s".into(),
             body: Vec::new(),
+            asker: Asker::Anyone,
         };
         let mut waiting: Vec<_> = (0..WAITERS_MAX).map(|_| service(asked())).collect();
         for one in &mut waiting {
