@@ -26,8 +26,10 @@ use tokio::sync::watch;
 
 /// Longest wait for the thread to end: answers under way and the last push have one second each, in parallel.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// Threads for pages that block: each query takes one while it runs, while it waits, or for the moment in which it is refused.
-const BLOCKING_THREADS_MAX: usize = 32;
+/// Threads for pages that block. Up to 44 may be taken for long: by 9 lists and 17 rankings of sockets that run or wait, 16 streamed
+/// answers about flows, half of them to scripts, and 2 queries on the store. The others are for answers that take a moment, such
+/// as metrics.
+const BLOCKING_THREADS_MAX: usize = 64;
 /// Time between two checks whether the thread has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
