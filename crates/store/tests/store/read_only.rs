@@ -1,17 +1,14 @@
 //! Statements can only read, and only this store.
 
+mod made_up;
+
 use crate::support::{insert_poll, options};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use store::{Error, Limits, Reader, Writer};
-use testkit::{Random, TempDir};
-
-/// Number of generated statements; by hand, a million.
-fn statements() -> u64 {
-    std::env::var("WEIR_TEST_STATEMENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000)
-}
+use testkit::TempDir;
 
 fn store(dir: &TempDir) -> Reader {
     let mut writer = Writer::open(options(dir.path())).unwrap();
@@ -112,98 +109,4 @@ fn an_answer_has_no_more_rows_than_it_may() {
     };
     assert_eq!(ask(7), (7, true));
     assert_eq!(ask(200), (200, false));
-}
-
-/// Words of generated statements: those that read, those that write, and those in between.
-const WORDS: &[&str] = &[
-    "SELECT",
-    "FROM",
-    "WHERE",
-    "sockets",
-    "closes",
-    "ledger",
-    "segments",
-    "hot_2",
-    "sqlite_schema",
-    "*",
-    ",",
-    "(",
-    ")",
-    "=",
-    "<",
-    ">=",
-    "cookie",
-    "time_unix_ns",
-    "rtt",
-    "1",
-    "-1",
-    "9223372036854775807",
-    "1e300",
-    "''",
-    "x'00'",
-    "NULL",
-    "count(*)",
-    "ORDER BY",
-    "GROUP BY",
-    "LIMIT",
-    "UNION ALL",
-    "WITH RECURSIVE n(x) AS",
-    "JOIN",
-    "ON",
-    "sketch_merge(rtt)",
-    "sketch_quantile(",
-    "zeroblob(",
-    "randomblob(",
-    "printf('%9999999d', 1)",
-    "replace(",
-    "quantile(",
-    "ts(",
-    "INSERT INTO",
-    "VALUES",
-    "UPDATE",
-    "SET",
-    "DELETE FROM",
-    "DROP TABLE",
-    "CREATE TABLE",
-    "CREATE TRIGGER",
-    "ATTACH",
-    "'evil.sqlite'",
-    "AS",
-    "VACUUM INTO",
-    "PRAGMA",
-    "journal_mode",
-    "writable_schema",
-    "BEGIN",
-    "COMMIT",
-    "ROLLBACK",
-    ";",
-    "--",
-    "/*",
-    "\"",
-    "[",
-    "{",
-    "EXPLAIN",
-    "sockets_minute",
-    "NOT",
-    "IN",
-    "EXISTS",
-];
-
-#[test]
-fn made_up_statements_change_nothing_and_end() {
-    let dir = TempDir::new();
-    let reader = store(&dir);
-    let before = files(dir.path());
-    let limits = Limits { time: Duration::from_millis(200), rows_max: 100, ..Limits::default() };
-    let (mut random, mut answered) = (Random(16), 0);
-    for _ in 0..statements() {
-        let count = 1 + random.index(12);
-        let words: Vec<&str> = (0..count).map(|_| WORDS[random.index(WORDS.len())]).collect();
-        // Most begin like a query, so that many get past the parser.
-        let begin = if random.below(4) == 0 { "" } else { "SELECT " };
-        answered += u64::from(reader.ask(&format!("{begin}{}", words.join(" ")), limits).is_ok());
-    }
-    assert!(answered > 0);
-    assert_eq!(files(dir.path()), before);
-    assert!(!Path::new("evil.sqlite").exists());
 }
