@@ -25,6 +25,7 @@ mod lex;
 mod names;
 mod parse;
 mod quantity;
+mod recorded;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use facts::{Facts, Needs, Origin};
 pub use fields::{Field, words};
 pub use names::{Names, NoNames, SystemNames};
 pub use parse::COLUMNS_ONLY;
+pub use recorded::RecordFilter;
 pub use split::{Compiled, Target};
 pub use verdict::Verdict;
 

@@ -84,11 +84,7 @@ fn answer(test: &Test, message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdic
             Verdict::all(is_inside.into_iter().chain(is_port))
         }
         Test::Port(end, test, wanted) => {
-            let holds = |port: u16| match test {
-                PortTest::Equal => port == *wanted,
-                PortTest::AtLeast => port >= *wanted,
-                PortTest::AtMost => port <= *wanted,
-            };
+            let holds = |port| port_holds(*test, port, *wanted);
             Verdict::known(port_of(*end, message, facts).map(holds))
         }
         Test::Autobound => autobound(message, facts),
@@ -152,8 +148,16 @@ fn autobound(message: &SocketMessage<'_>, facts: &Facts<'_>) -> Verdict {
     }
 }
 
+pub(super) fn port_holds(test: PortTest, port: u16, wanted: u16) -> bool {
+    match test {
+        PortTest::Equal => port == wanted,
+        PortTest::AtLeast => port >= wanted,
+        PortTest::AtMost => port <= wanted,
+    }
+}
+
 /// As the kernel compares: an IPv4 prefix contains IPv4-mapped addresses too, an IPv6 prefix contains no IPv4 addresses.
-fn inside(address: IpAddr, prefix: Prefix) -> bool {
+pub(super) fn inside(address: IpAddr, prefix: Prefix) -> bool {
     match (prefix.address, address) {
         (IpAddr::V4(wanted), IpAddr::V4(address)) => {
             same(wanted.to_bits().into(), address.to_bits().into(), 32, prefix.bits)

@@ -2,6 +2,7 @@ mod certain;
 mod compiled;
 mod evaluated;
 mod mistakes;
+mod recorded;
 
 use super::names::{service_in, user_in};
 use super::*;
