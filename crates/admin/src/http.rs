@@ -1,5 +1,6 @@
+use crate::metrics::Exposition;
 use crate::service::{Action, Asked, Asker, Service, Told};
-use crate::{AdminState, Phase, Process, Said, assets, metrics, metrics::Exposition, page};
+use crate::{AdminState, Phase, Process, Said, assets, live, metrics, page};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -31,9 +32,9 @@ struct HandlerCounts {
 }
 
 /// The label values of `handler`: a fixed list, so that unknown paths do not create series.
-const HANDLERS: [&str; 12] = [
-    "/", "/ui/", "/metrics", "/ledger", "/sockets", "/flows", "/query", "/daemon", "/healthz",
-    "/readyz", "rest", "other",
+const HANDLERS: [&str; 13] = [
+    "/", "/ui/", "/metrics", "/ledger", "/sockets", "/flows", "/query", "/records", "/daemon",
+    "/healthz", "/readyz", "rest", "other",
 ];
 
 /// How long a request waits for the daemon to end before it is told that it has not. Shorter than the life of a connection.
@@ -41,6 +42,7 @@ const END_WAIT: Duration = Duration::from_secs(10);
 
 const FLOWS: &str = "/flows";
 const FLOWS_BELOW: &str = "/flows/";
+const RECORDS: &str = "/records";
 const QUERY: &str = "/query";
 const QUERY_BELOW: &str = "/query/";
 
@@ -82,6 +84,7 @@ pub fn router(state: Arc<AdminState>) -> Router {
         .route("/flows/{*below}", get(show_flows))
         .route("/query", get(show_query))
         .route("/query/{*below}", get(show_query))
+        .route(RECORDS, get(live::show))
         .route("/daemon", get(show_daemon))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -148,18 +151,13 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         return (!is_known && !is_open).then(without_token);
     }
 
-    let asks_about_sockets = match &state.query {
-        _ if path == "/sockets" => state.sockets.is_some(),
-        Some(query) if path == QUERY || path.starts_with(QUERY_BELOW) => {
-            (query.shows_sockets)(path, request.uri().query().unwrap_or_default())
-        }
-        _ => false,
-    };
-    if let (true, Some(elsewhere)) = (asks_about_sockets, &state.sockets_elsewhere) {
+    if let (true, Some(elsewhere)) =
+        (asks_about_sockets(state, request.uri()), &state.sockets_elsewhere)
+    {
         return Some((StatusCode::FORBIDDEN, format!("{elsewhere}\n")).into_response());
     }
 
-    let is_telling = matches!(path, "/ledger" | "/sockets" | "/daemon" | FLOWS | QUERY)
+    let is_telling = matches!(path, "/ledger" | "/sockets" | "/daemon" | FLOWS | QUERY | RECORDS)
         || path.starts_with(FLOWS_BELOW)
         || path.starts_with(QUERY_BELOW);
     if is_telling && !is_from_this_machine(state, request) {
@@ -168,6 +166,18 @@ fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
         return Some((StatusCode::FORBIDDEN, text).into_response());
     }
     None
+}
+
+/// Whether a request asks for individual sockets.
+fn asks_about_sockets(state: &AdminState, uri: &Uri) -> bool {
+    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+    let is_query = path == QUERY || path.starts_with(QUERY_BELOW);
+    match (&state.query, &state.records) {
+        _ if path == "/sockets" => state.sockets.is_some(),
+        (Some(history), _) if is_query => (history.shows_sockets)(path, query),
+        (_, Some(records)) if path == RECORDS => (records.shows_sockets)(query),
+        _ => false,
+    }
 }
 
 /// Pages without figures. They and the files of the browser page are served without the token.
@@ -298,6 +308,7 @@ const INDEX: &str = "weir\n\n\
      /sockets?filter=...  TCP sockets of this machine, as `weir sockets` filters them (JSON)\n\
      /flows               sFlow's definitions and what was counted; below it top, agents, interfaces, events (JSON)\n\
      /query               questions to this machine's history; below it their answers, and ?sql=... (JSON)\n\
+     /records?follow      records as they are made, a line of JSON each, with from=, filter=, limit= and for=\n\
      /daemon              its process, and how its last reload went (JSON); ?wait=end waits for its end\n\
      /healthz             200 while the data loops are alive\n\
      /readyz              200 while datagrams are taken\n\

@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod assets;
+mod connection;
 mod health;
 pub mod host;
 mod http;
+mod live;
 pub mod metrics;
 mod page;
 pub mod process;
@@ -19,8 +21,10 @@ pub mod service;
 pub mod statsd;
 mod token;
 
+pub use connection::{Connection, Progress};
 pub use health::{Health, Phase, Said};
 pub use http::{HttpCounts, router};
+pub use live::{Follow, Live, Records};
 pub use metrics::flows::{DefinitionFigures, FlowFigures, FlowSeries, Flows, Unit};
 pub use page::{Page, PageError, Pieces};
 pub use rest::{BODY_BYTES_MAX, Changes, Rest};
@@ -49,7 +53,7 @@ pub struct AdminState {
     pub process: Process,
     /// The address that the server is bound to. On a loopback address, only requests whose Host header names this machine are
     /// answered, so that no web page can read the figures through a domain that it points at 127.0.0.1. On any other address,
-    /// `/ledger`, `/sockets`, `/flows`, `/query` and `/daemon`, which name listeners, targets and peers, are answered only to
+    /// `/ledger`, `/sockets`, `/flows`, `/query`, `/records` and `/daemon`, which name listeners, targets and peers, are answered only to
     /// this machine.
     pub bind: IpAddr,
     /// The token that every client must send, from any address, for anything but `/`, `/ui/`, `/healthz` and `/readyz`; a client
@@ -70,6 +74,8 @@ pub struct AdminState {
     pub flows: Option<Flows>,
     /// Answers `/query` and the paths below it; `None` without a store.
     pub query: Option<Query>,
+    /// Answers `/records`; `None` if this server has no records.
+    pub records: Option<Records>,
     /// Tells requests that are waiting for an answer that the server stops.
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -91,6 +97,7 @@ impl AdminState {
             sockets_elsewhere: None,
             flows: None,
             query: None,
+            records: None,
             stopping: watch::Sender::new(false),
         }
     }

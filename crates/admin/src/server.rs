@@ -4,6 +4,7 @@ mod encrypted;
 #[cfg(feature = "tls")]
 pub use encrypted::serve_tls;
 
+use crate::connection::{Connection, Watched};
 use crate::http::Peer;
 use crate::rest::{self, Rest};
 use crate::{AdminState, HttpCounts, router};
@@ -23,13 +24,13 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Most connections at a time. One more closes the oldest: an honest request takes milliseconds, so the oldest of 64 is idle,
-/// and idle connections cannot keep a health check out.
+/// and idle connections cannot keep a health check out. Live answers do not count: their source limits how many there are.
 pub const CONNECTIONS_MAX: usize = 64;
 /// The same for users who are not allowed, and get a response that says so.
 const STRANGERS_MAX: usize = 8;
 /// Longest time from accepting a connection to the end of the request's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest life of a connection, even with a client that reads slowly. A connection serves one request.
+/// Longest life of a connection, even with a client that reads slowly, unless its answer is live. A connection serves one request.
 pub const CONNECTION_LIFETIME_MAX: Duration = Duration::from_secs(15);
 /// The same for a server with events, for which a client may wait half a minute.
 const EVENT_LIFETIME_MAX: Duration = Duration::from_secs(45);
@@ -194,7 +195,10 @@ async fn serve_accepted(
                         counts.crowded.fetch_add(1, Ordering::Relaxed);
                     }
                     let opening = listener.open(stream, peer);
-                    connections.add(serve_one(opening, router.clone(), lifetime, Arc::clone(&counts)));
+                    let connection = Arc::new(Connection::default());
+                    let limits = Limits { connection: Arc::clone(&connection), lifetime };
+                    let serving = serve_one(opening, router.clone(), limits, Arc::clone(&counts));
+                    connections.add(serving, connection);
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
@@ -210,8 +214,8 @@ async fn serve_accepted(
 
 struct Connections {
     tasks: JoinSet<()>,
-    /// Handles in the order of accepting.
-    handles: VecDeque<AbortHandle>,
+    /// In the order of accepting.
+    handles: VecDeque<(AbortHandle, Arc<Connection>)>,
     most: usize,
 }
 
@@ -220,54 +224,87 @@ impl Connections {
         Connections { tasks: JoinSet::new(), handles: VecDeque::new(), most }
     }
 
-    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
-        self.handles.push_back(self.tasks.spawn(connection));
+    fn add(
+        &mut self,
+        serving: impl Future<Output = ()> + Send + 'static,
+        connection: Arc<Connection>,
+    ) {
+        self.handles.push_back((self.tasks.spawn(serving), connection));
     }
 
     fn forget_ended(&mut self) {
-        self.handles.retain(|handle| !handle.is_finished());
+        self.handles.retain(|(handle, _)| !handle.is_finished());
     }
 
     /// Closes the oldest connection if there are too many. Returns whether it did.
     fn make_room(&mut self) -> bool {
         self.forget_ended();
-        if self.handles.len() < self.most {
+        let counted = |(_, connection): &(AbortHandle, Arc<Connection>)| !connection.is_live();
+        if self.handles.iter().filter(|one| counted(one)).count() < self.most {
             return false;
         }
-        if let Some(oldest) = self.handles.pop_front() {
+        let oldest = self.handles.iter().position(counted);
+        if let Some((oldest, _)) = oldest.and_then(|at| self.handles.remove(at)) {
             oldest.abort();
         }
         true
     }
 }
 
+/// What ends a connection that does not end by itself.
+struct Limits {
+    connection: Arc<Connection>,
+    lifetime: Duration,
+}
+
+impl Limits {
+    /// Waits until the connection has lived too long, which a live answer may, or was cut.
+    async fn over(&self) {
+        let too_long = async {
+            loop {
+                tokio::time::sleep(self.lifetime).await;
+                if !self.connection.is_live() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = too_long => {}
+            () = self.connection.was_cut() => {}
+        }
+    }
+}
+
 async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     opening: impl Future<Output = io::Result<(S, Peer)>> + Send,
     router: axum::Router,
-    lifetime: Duration,
+    limits: Limits,
     counts: Arc<HttpCounts>,
 ) {
+    let connection = Arc::clone(&limits.connection);
     let serving = async {
         // A client that left, or that did not speak TLS, is not our concern.
         let (stream, peer) = match opening.await {
             Ok(opened) => opened,
             Err(error) => return error.kind() == io::ErrorKind::TimedOut,
         };
-        let connection = http1::Builder::new()
+        let stream = Watched { stream, connection: Arc::clone(&connection) };
+        let router = router.layer(Extension(peer)).layer(Extension(connection));
+        let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .keep_alive(false)
-            .serve_connection(
-                TokioIo::new(stream),
-                TowerToHyperService::new(router.layer(Extension(peer))),
-            );
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
         // Nor is one that did not speak HTTP.
-        connection.await.is_err_and(|error| error.is_timeout())
+        served.await.is_err_and(|error| error.is_timeout())
     };
 
-    let is_too_slow = tokio::time::timeout(lifetime, serving).await.unwrap_or(true);
+    let is_too_slow = tokio::select! {
+        is_too_slow = serving => is_too_slow,
+        () = limits.over() => true,
+    };
     if is_too_slow {
         counts.timeouts.fetch_add(1, Ordering::Relaxed);
     }

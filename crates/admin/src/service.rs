@@ -98,7 +98,7 @@ impl IntoResponse for Told {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type))];
         let mut response = (status, content_type, body).into_response();
-        if status == StatusCode::TOO_MANY_REQUESTS {
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

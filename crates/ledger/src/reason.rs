@@ -107,10 +107,10 @@ reasons! {
     AgentLimit = "agent_limit", lost at [Analysis],
         "there are more agents than agents_max of [flows]",
         "raise agents_max of [flows], or deny the sources that send for agents which are none";
-    /// Counted by the target's source filter, or by the collector's filter; exact.
-    Filtered = "filtered", intended at [Target, Poll, Close],
-        "it does not pass the filter: only_sources of a target, filter and states of [sockets]",
-        "intended: change only_sources of the target, or filter or states of [sockets], if it should pass";
+    /// Counted by the target's source filter, by the collector's filter, or by that of a follower (`GET /records`); exact.
+    Filtered = "filtered", intended at [Target, Poll, Close, Sink],
+        "it does not pass the filter: only_sources of a target, filter and states of [sockets], filter of GET /records",
+        "intended: change only_sources of the target, filter or states of [sockets], or filter of the request, if it should pass";
     /// Closes of connections that no poll has seen, of which the kernel's event does not say what the filter asks for; exact.
     Undecided = "undecided", intended at [Close],
         "no poll has seen the connection, and its close event does not say what the filter asks for",
@@ -220,6 +220,11 @@ reasons! {
     TargetRemoved = "target_removed", intended at [Target, Sink],
         "the target or sink was removed by a reload before it had taken it",
         "nothing: the configuration asked for it";
+    /// What a follower (`GET /records`) had still to get when its client left, stopped reading, or had as many records as it asked
+    /// for; exact.
+    FollowerEnded = "follower_ended", intended at [Sink],
+        "the client that followed the records had left, did not read, or had as many as it asked for",
+        "nothing: raise limit of GET /records for more, or read faster";
 }
 
 #[cfg(test)]

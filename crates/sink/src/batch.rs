@@ -150,6 +150,8 @@ pub enum Fate {
     },
     /// The rows cannot be delivered, for a reason that this sink knows: they are not retried.
     Dropped(Reason),
+    /// Nobody can say whether the destination has the rows, and nothing can be tried any more.
+    Uncertain,
     /// A retry may succeed.
     Failed(Failure),
 }

@@ -4,7 +4,7 @@ use crate::batch::{Attempt, Batch, Fate, Outcome, Parts};
 use crate::batcher::{Batcher, Fed};
 use crate::destination::{Connector, Destination, ReadBack};
 use crate::options::BatchLimits;
-use ledger::Trouble;
+use ledger::{Trouble, Way};
 use record::Chunk;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -114,6 +114,12 @@ fn send(
                     return Err(Trouble {
                         what: reason.cause().to_owned(),
                         fix: reason.advice().to_owned(),
+                    });
+                }
+                Fate::Uncertain => {
+                    return Err(Trouble {
+                        what: Way::Uncertain.cause().to_owned(),
+                        fix: Way::Uncertain.advice().to_owned(),
                     });
                 }
                 Fate::Failed(failure) if failure.reason.is_some() => return Err(failure.trouble),

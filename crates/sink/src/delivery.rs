@@ -200,6 +200,10 @@ impl Delivery {
                 self.is_failing = true;
                 self.leave(outcome, now, |_| Exit::Dropped(reason));
             }
+            Fate::Uncertain => {
+                self.is_failing = true;
+                self.leave(outcome, now, |_| Exit::Uncertain);
+            }
             Fate::Failed(failure) => self.failed(outcome.batch, &outcome.parts, failure, now),
         }
     }

@@ -13,6 +13,7 @@ mod files;
 mod flow_pages;
 pub(crate) mod flows;
 mod follow;
+mod followers;
 mod http;
 mod inherited;
 mod link;
@@ -52,6 +53,7 @@ use drops::Drops;
 use files::Files;
 use flow_pages::Exported;
 use flows::{Flows, Shared};
+use followers::{Followers, Why};
 use http::{Bound, Http, Shown, ShownFlows};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
@@ -153,6 +155,7 @@ pub(crate) struct Daemon {
     running: Vec<Running>,
     retiring: Vec<Retiring>,
     sinks: Sinks,
+    followers: Followers,
     collecting: Option<Collecting>,
     flows: Flows,
     mitigations: Arc<Mitigations>,
@@ -220,6 +223,7 @@ impl Daemon {
 
         // Before everything that feeds the sinks.
         let mut sinks = Sinks::start(&config, &names, last_ledger, &ledger)?;
+        let followers = Followers::new(&sinks, &config, &ledger);
         let mitigations = Mitigations::start(&config)?;
         let flows = Flows::start(&config, sinks.of_flows(&mitigations), &ledger)?;
 
@@ -243,6 +247,7 @@ impl Daemon {
             running,
             retiring: Vec::new(),
             sinks,
+            followers,
             collecting: None,
             flows,
             mitigations,
@@ -304,6 +309,7 @@ impl Daemon {
             sockets_elsewhere: http::sockets_elsewhere(&self.config),
             flows: self.shown_flows(),
             query: shown_query(&self.config),
+            records: self.followers.records(),
         };
         self.admin_bound.remove_file(&bound);
         self.admin_bound = bound.try_clone()?;

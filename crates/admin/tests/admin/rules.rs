@@ -94,8 +94,7 @@ fn no_alert_is_about_what_a_setting_asks_for() {
         ("weir_sink_dropped_records_total", HopKind::Sink),
     ] {
         let intended = Reason::at(hop).filter(|reason| reason.is_intended()).map(Reason::label);
-        let selector =
-            format!("{metric}{{reason!~\"{}\"}}", intended.collect::<Vec<_>>().join("|"));
+        let selector = format!("{metric}{{reason!~\"{}\"", intended.collect::<Vec<_>>().join("|"));
         assert!(rules.contains(&selector), "{selector}");
         selectors += rules.matches(&selector).count();
     }

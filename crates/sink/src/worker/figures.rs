@@ -83,7 +83,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
                 let fix = class.advice().to_owned();
                 self.accounts.set_trouble(Some(Trouble { what: says.clone(), fix }));
             }
-            Fate::Dropped(_) => figures.errors.add(1),
+            Fate::Dropped(_) | Fate::Uncertain => figures.errors.add(1),
             Fate::Failed(failure) => {
                 figures.retries.add(1);
                 if failure.reason.is_some() {

@@ -146,6 +146,9 @@ pub(super) fn options(whole: &Config, config: &SocketsConfig) -> anyhow::Result<
     let filter = filter.map_err(|error| {
         Failure::Config.error(format!("the filter of [sockets] cannot be used: {error}"))
     })?;
+    // Without a sink, records are made for followers alone.
+    let takes_any = whole.sinks_from(&Source::Sockets).next().is_some();
+    let unasked = if takes_any { FieldSet::NONE } else { config.field_set() };
     let sinks = whole.sinks_from(&Source::Sockets);
 
     Ok(Options {
@@ -168,7 +171,7 @@ pub(super) fn options(whole: &Config, config: &SocketsConfig) -> anyhow::Result<
         namespaces_max: config.namespaces_max,
         table_entries_max: config.table_entries_max,
         processes: config.processes,
-        fields: sinks.fold(FieldSet::NONE, |all, sink| all.with(&config.fields_of(sink))),
+        fields: sinks.fold(unasked, |all, sink| all.with(&config.fields_of(sink))),
     })
 }
 

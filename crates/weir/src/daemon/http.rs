@@ -16,6 +16,7 @@ use ledger::Ledger;
 use sockets::helper::Allowed;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +31,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// answers about flows, half of them to scripts, and 2 queries on the store. The others are for answers that take a moment, such
 /// as metrics.
 const BLOCKING_THREADS_MAX: usize = 64;
+/// A silent client is asked after this time whether it is still there.
+const LIVENESS_IDLE: Duration = Duration::from_secs(30);
+/// A client whose host acknowledges nothing for this long is gone.
+const LIVENESS_MAX: Duration = Duration::from_secs(120);
 /// Time between two checks whether the thread has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -64,6 +69,8 @@ pub(crate) struct Shown {
     pub(crate) flows: Option<ShownFlows>,
     /// `None` without a store.
     pub(crate) query: Option<admin::Query>,
+    /// Streams of records.
+    pub(crate) records: admin::Records,
 }
 
 /// What the server shows of flows.
@@ -247,6 +254,8 @@ pub(crate) fn rest_address(config: &Config) -> Option<SocketAddr> {
 fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(addr).and_then(|listener| {
         listener.set_nonblocking(true)?;
+        // Connections inherit it: a client that follows records may be silent, and its host may be gone.
+        sys::tcp::set_liveness(listener.as_fd(), LIVENESS_IDLE, LIVENESS_MAX)?;
         Ok(listener)
     });
     bound.map_err(|error| {
@@ -290,6 +299,7 @@ impl Http {
             figures: figures(&flows.shared, &flows.exported),
         });
         state.query.clone_from(&shown.query);
+        state.records = Some(shown.records.clone());
         let rest = shown.flows.as_ref().and_then(|flows| flows.rest.as_ref());
         let rest = rest.zip(bound.rest.as_ref()).map(|((site, changes), listener)| {
             let bind = listener.local_addr().map_or(bind, |addr| addr.ip());

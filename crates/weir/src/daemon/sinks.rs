@@ -122,6 +122,16 @@ impl Sinks {
         &self.sockets
     }
 
+    /// Where rows of flows go.
+    pub(super) fn flows(&self) -> &Fanout {
+        &self.flows
+    }
+
+    /// Where events go.
+    pub(super) fn events(&self) -> &Fanout {
+        &self.events
+    }
+
     /// Where the output of the sFlow analysis goes.
     pub(super) fn of_flows<'a>(&'a self, mitigations: &'a Arc<Mitigations>) -> Outlets<'a> {
         Outlets { rows: &self.flows, events: &self.events, mitigations }

@@ -2,7 +2,7 @@
 
 use super::http::Bound;
 use super::progress::say_folded;
-use super::{Daemon, Ending, Event};
+use super::{Daemon, Ending, Event, Why};
 use crate::exit::{self, Failure};
 use crate::live;
 use admin::{Phase, Said};
@@ -65,6 +65,9 @@ impl Daemon {
             "stopping: sending what was received, for at most {}",
             display_duration(self.config.daemon.drain_grace)
         );
+
+        // First, so that nobody waits for them, and what they have not read is not left behind by this stop.
+        self.followers.end(Why::Stop, || self.service.feed_watchdog_while_busy(Instant::now()));
 
         // Listeners closed by a reload have also refused datagrams; those drops do not belong to this stop.
         let before = self.ledger.snapshot();

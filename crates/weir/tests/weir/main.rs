@@ -22,6 +22,7 @@ mod flows_daemon;
 mod flows_http;
 mod flows_overload;
 mod flows_readers;
+mod followers;
 mod gen_verify_command;
 mod help_command;
 #[cfg(feature = "lab")]

@@ -1,7 +1,7 @@
 //! The second half of a reload: apply the differences.
 
 use super::super::{
-    Daemon, Retiring, Running, Targets, arrange, fingerprint, flows, link, open, watched_names,
+    Daemon, Retiring, Running, Targets, Why, arrange, fingerprint, flows, link, open, watched_names,
 };
 use super::{Admin, Fate, NextCollector, Plan, Step};
 use crate::exit::Failure;
@@ -26,6 +26,9 @@ impl Daemon {
     pub(super) fn apply(&mut self, plan: Plan) {
         let Plan { config, fates, admin, collector, flowing, mitigations, sinks } = plan;
         let grace = config.daemon.drain_grace;
+        // Their streams are of the former configuration, and so is what let them in.
+        self.followers.end(Why::Reload, || self.keep_alive(&[]));
+        self.followers.set_sources(&config);
         let mut report = Report { changes: changes(&self.config, &config), failures: Vec::new() };
         if let NextCollector::Replace(None) = collector {
             // Before its sinks end: they take what the collector makes until then.

@@ -77,7 +77,7 @@ const RATES: Row = Row {
         lines(
             "Dropped, refused, unknown",
             "cps",
-            "By reason and class; docs/metrics.md says what helps against each. not_in_format and target_removed are what settings ask for.",
+            "By reason and class; docs/metrics.md says what helps against each. filtered, not_in_format, target_removed and follower_ended are what settings and clients ask for.",
             &[
                 (
                     "{{sink}} dropped: {{reason}}",
