@@ -6,8 +6,8 @@ use sink::{Secret, SecretSource};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use ureq::http::Uri;
 use ureq::http::header::AUTHORIZATION;
+use ureq::http::{StatusCode, Uri};
 
 /// The default admin address of a daemon.
 const USUAL: &str = "127.0.0.1:9464";
@@ -61,6 +61,50 @@ pub(crate) fn ask_and(
     timeout: Duration,
     begun: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<String> {
+    let (url, status, body) = exchange(daemon, page, timeout, begun)?;
+    if !status.is_success() {
+        let why = body.lines().next().unwrap_or_default();
+        let fix = match status.as_u16() {
+            401 => "name the file that has its token with --token-file",
+            _ => "name the admin address of a daemon of this version with --admin",
+        };
+        return Err(
+            Failure::Unavailable.error(format!("{url} answered {status}: {why}. Fix: {fix}"))
+        );
+    }
+    Ok(body)
+}
+
+/// A daemon's refusal of a request.
+pub(crate) struct Refused {
+    pub(crate) status: u16,
+    /// The reason in the daemon's words, which may be several lines.
+    pub(crate) text: String,
+}
+
+/// As [`ask`], where a refusal is an answer too.
+///
+/// # Errors
+/// No daemon answers within the time.
+pub(crate) fn ask_or_hear_why_not(
+    daemon: &Daemon,
+    page: &str,
+    timeout: Duration,
+) -> anyhow::Result<Result<String, Refused>> {
+    let (_, status, body) = exchange(daemon, page, timeout, || Ok(()))?;
+    Ok(match status.is_success() {
+        true => Ok(body),
+        false => Err(Refused { status: status.as_u16(), text: body }),
+    })
+}
+
+/// The URL that was asked, and the status and the text of the answer.
+fn exchange(
+    daemon: &Daemon,
+    page: &str,
+    timeout: Duration,
+    begun: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<(String, StatusCode, String)> {
     let url = page_url(&daemon.admin, page)?;
     let token = daemon.proof.token_for(&url)?;
     let agent = agent(&url, &daemon.proof, timeout)?;
@@ -76,18 +120,7 @@ pub(crate) fn ask_and(
     }
     let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
     let body = body.map_err(|error| no_answer(&url, &error))?.trim_end().to_owned();
-
-    if !status.is_success() {
-        let why = body.lines().next().unwrap_or_default();
-        let fix = match status.as_u16() {
-            401 => "name the file that has its token with --token-file",
-            _ => "name the admin address of a daemon of this version with --admin",
-        };
-        return Err(
-            Failure::Unavailable.error(format!("{url} answered {status}: {why}. Fix: {fix}"))
-        );
-    }
-    Ok(body)
+    Ok((url, status, body))
 }
 
 /// The address of a daemon's page, for a browser. It has the token behind the `#`, which browsers do not send.

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use testkit::{Peer, TempDir, free_port, need_tool, receiver, wait_for};
+use testkit::{Peer, TempDir, free_port, need_tool, receiver, run, wait_for};
 
 /// A command on a terminal of its own.
 pub(crate) struct Terminal {
@@ -64,6 +64,31 @@ impl Terminal {
                 shown.get(from..).is_some_and(|text| text.contains(mark)).then_some(shown.len())
             },
         )
+    }
+
+    /// The command's process: the shell that `script` starts becomes it.
+    fn command(&self) -> u32 {
+        let script = self.script.0.id();
+        let file = format!("/proc/{script}/task/{script}/children");
+        let children =
+            || std::fs::read_to_string(&file).ok()?.split_whitespace().next()?.parse().ok();
+        wait_for("the command", children)
+    }
+
+    /// Makes the terminal larger or smaller, which the command is told by a signal.
+    pub(crate) fn resize(&mut self, size: (u16, u16)) {
+        let (columns, rows) = (size.0.to_string(), size.1.to_string());
+        let terminal = format!("/proc/{}/fd/0", self.command());
+        let mut stty = Command::new("stty");
+        run(stty.args(["-F", &terminal, "cols", &columns, "rows", &rows]));
+        self.size = size;
+    }
+
+    /// Sends the command a signal by name.
+    pub(crate) fn signal(&self, name: &str) {
+        run(Command::new("sh")
+            .args(["-c", "kill -s \"$0\" \"$1\"", name])
+            .arg(self.command().to_string()));
     }
 
     pub(crate) fn press(&mut self, keys: &str) {

@@ -1,11 +1,30 @@
 //! `weir top` on a terminal, with a daemon.
 
-use crate::support::Weir;
+use crate::support::{WEIR, Weir, generate};
 use crate::terminal::Terminal;
+use ledger::{HopKind, HopSnapshot};
+use std::fs;
+use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use testkit::{Peer, free_port, receiver, wait_for};
+use testkit::{Peer, TempDir, free_port, listen, need_tool, receiver, wait_for};
+use text::grouped;
 
 impl Terminal {
+    /// The row of the screen that has all of these.
+    fn row(&self, marks: &[&str]) -> Option<String> {
+        let screen = screen(&self.shown(), self.size);
+        let row = screen.lines().find(|row| marks.iter().all(|mark| row.contains(mark)));
+        row.map(str::to_owned)
+    }
+
+    /// Waits until the row that has these is as wanted.
+    #[track_caller]
+    fn wait_for_row(&self, marks: &[&str], is_wanted: impl Fn(&str) -> bool) -> String {
+        let describe = || format!("a row with {marks:?}: {}", screen(&self.shown(), self.size));
+        wait_for(describe, || self.row(marks).filter(|row| is_wanted(row)))
+    }
+
     /// Waits until this is on the screen.
     #[track_caller]
     fn wait_for(&self, mark: &str) {
@@ -83,10 +102,10 @@ fn top_shows_a_daemon_that_goes_and_comes_back() {
     let _second = daemon();
     top.wait_for("q quit");
 
-    top.press("\t");
-    top.wait_for("[sinks 0]");
-    top.press("\t\t/nothing like it\r");
-    top.wait_for("filter: nothing like it");
+    top.press("5");
+    top.wait_for("[5 Sinks]");
+    top.press("\t/nothing like it\r");
+    top.wait_for("filter: nothing");
     top.press("?");
     top.wait_for("Shift-Tab");
     top.press("xq");
@@ -99,12 +118,128 @@ fn top_shows_a_daemon_that_goes_and_comes_back() {
 
 #[test]
 fn top_gives_the_terminal_back_when_it_is_told_to_end() {
-    let Some(mut top) = Terminal::start((80, 24), "top --admin 127.0.0.1:1", &[]) else { return };
-    top.wait_for("trying again");
-    top.press("\x03");
-    let (code, text) = top.end();
-    assert_eq!(code, Some(0), "{text:?}");
-    assert!(text.contains("\x1b[?1049l") && !text.contains("^C"), "{text:?}");
+    for by_signal in ["", "TERM", "INT"] {
+        let args = "top --admin 127.0.0.1:1";
+        let Some(mut top) = Terminal::start((80, 24), args, &[]) else { return };
+        top.wait_for("trying again");
+        match by_signal {
+            "" => top.press("\x03"),
+            name => top.signal(name),
+        }
+        let (code, text) = top.end();
+        assert_eq!(code, Some(0), "{by_signal}: {text:?}");
+        for sequence in ["\x1b[?1049l", "\x1b[?25h"] {
+            assert!(text.contains(sequence), "{by_signal}: {sequence:?}: {text:?}");
+        }
+        assert!(!text.contains("^C"), "{text:?}");
+    }
+}
+
+/// A daemon that relays, collects the sockets of one port, analyzes sFlow and keeps a history.
+fn configuration(dir: &TempDir, to: &str, port: u16) -> PathBuf {
+    let text = format!(
+        "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:0\"\n\
+         [[listener.target]]\nname = \"out\"\nto = \"{to}\"\n\
+         [[listener]]\nname = \"sflow\"\nlisten = \"127.0.0.1:0\"\n\
+         [flows]\nfrom = [\"sflow\"]\n[[flow]]\nname = \"pairs\"\nkeys = [\"src\", \"dst\"]\n\
+         [sockets]\ninterval = \"200ms\"\nnamespaces = \"own\"\nfilter = \"sport = :{port} or dport = :{port}\"\n\
+         [[sink]]\nname = \"history\"\nfrom = [\"sockets\"]\nto = \"store:{}\"\nbatch_age = \"50ms\"\n",
+        dir.text("history")
+    );
+    let path = dir.file("weir.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn every_count_of_top_is_that_of_the_ledger_and_its_sockets_are_those_of_weir_sockets() {
+    let (_receiver, to) = receiver();
+    let (dir, near) = (TempDir::new(), listen(([127, 0, 0, 1], 0).into()));
+    let port = near.local_addr().unwrap().port();
+    let weir = Weir::run(&configuration(&dir, &to, port));
+    let sent = generate(&["--to", weir.listen(), "--count", "12345"]);
+    weir.wait_for(|ledger| {
+        let target = ledger.hop(HopKind::Target, "in", Some("out")).unwrap();
+        target.received.count == sent.all() && target.in_flight.count == 0
+    });
+    let args = format!("top --interval 50ms --admin {}", weir.admin);
+    let Some(mut top) = Terminal::start((200, 60), &args, &[]) else { return };
+
+    // Records are made all the time, so the row is compared with a ledger of the same moment.
+    for (kind, origin, target) in [
+        (HopKind::Socket, "in", None),
+        (HopKind::Target, "in", Some("out")),
+        (HopKind::Sink, "sockets", Some("history")),
+    ] {
+        let name = target.map_or(" in ".to_owned(), |target| format!(" {origin} → {target} "));
+        for page in if kind == HopKind::Sink { &["1", "5"][..] } else { &["1"] } {
+            top.press(page);
+            top.wait_for(&format!("[{page} "));
+            let is_equal = |row: &str| {
+                let ledger = weir.ledger();
+                let hop = ledger.hop(kind, origin, target).unwrap();
+                counts(hop).iter().all(|count| row.contains(count.as_str()))
+            };
+            top.wait_for_row(&[&name], is_equal);
+        }
+    }
+
+    let _far = TcpStream::connect(near.local_addr().unwrap()).unwrap();
+    let _accepted = near.accept().unwrap();
+    top.press(&format!("2/dport = :{port}\r"));
+    let row = top.wait_for_row(&[&format!(":{port} "), "ESTAB"], |_| true);
+    let table = sockets(port);
+    let cells = table.lines().find(|line| line.contains(&format!(":{port}"))).unwrap();
+    for cell in cells.split("  ").map(str::trim).filter(|cell| !cell.is_empty()) {
+        assert!(row.contains(cell), "{cell:?} of {cells:?} in {row:?}");
+    }
+    if need_tool("ss") {
+        let filter = format!("dport = :{port}");
+        let ss = Command::new("ss").args(["-tinH", &filter]).output().unwrap();
+        let ss = String::from_utf8(ss.stdout).unwrap();
+        for word in ss.split_whitespace().filter(|word| word.starts_with("127.0.0.1:")) {
+            assert!(row.contains(&format!(" {word} ")), "{word} of {ss} in {row:?}");
+        }
+    }
+    top.press("q");
+    assert_eq!(top.end().0, Some(0));
+}
+
+/// The counts of a hop that does not lose, with all their digits.
+fn counts(hop: &HopSnapshot) -> [String; 3] {
+    let counts = [hop.received, hop.delivered, hop.in_flight];
+    counts.map(|amount| format!(" {} ", grouped(amount.count)))
+}
+
+/// What `weir sockets` says of the sockets to this port.
+fn sockets(port: u16) -> String {
+    let filter = format!("dport = :{port}");
+    let columns = "state,local,peer,rtt,min_rtt,cwnd";
+    let output =
+        Command::new(WEIR).args(["sockets", "--columns", columns, &filter]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn top_says_why_sockets_are_for_others_and_refuses_a_terminal_that_cannot_show_it() {
+    let dir = TempDir::new();
+    let path = dir.file("weir.toml");
+    let text = "[sockets]\nnamespaces = \"all\"\n[[sink]]\nname = \"none\"\nfrom = [\"sockets\"]\nto = \"null:\"\n";
+    fs::write(&path, text).unwrap();
+    let weir = Weir::run(&path);
+    let args = format!("top --interval 50ms --admin {}", weir.admin);
+    let Some(mut top) = Terminal::start((120, 40), &args, &[("NO_COLOR", "1")]) else { return };
+    top.wait_for("[1 Overview]");
+    top.press("2");
+    top.wait_for("sockets of other network namespaces are shown to those who have the token");
+    top.press("q");
+    let (_, text) = top.end();
+    assert!(!text.contains("\x1b[31m") && !text.contains("\x1b[38;5;1m"), "{text:?}");
+
+    let (code, text) = Terminal::start((80, 24), &args, &[("TERM", "dumb")]).unwrap().end();
+    assert_eq!(code, Some(64), "{text}");
+    assert!(text.contains("weir top --once") && !text.contains('\x1b'), "{text}");
 }
 
 #[test]
@@ -117,6 +252,7 @@ fn top_once_prints_a_frame_and_without_a_terminal_top_says_so() {
     let text = String::from_utf8(once.stdout).unwrap();
     assert_eq!(once.status.code(), Some(0), "{text}");
     assert!(text.contains("ok") && text.contains(&format!("in → udp://{to}")), "{text}");
+    assert!(text.contains("\nOverview\n"), "{text}");
 
     let live = run(&["top", "--admin", &weir.url()]);
     assert_eq!(live.status.code(), Some(64));

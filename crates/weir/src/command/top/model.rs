@@ -1,47 +1,13 @@
 //! The state of the screen and what keys do to it, without a terminal.
 
-use super::feed::Answer;
-use super::figures::{Row, State, Tab, rows};
+use super::answers::{Close, Flows, Place, Sockets, Told, quantile};
+use super::feed::News;
+use super::figures::{Row, State, elapsed_ms, rows, totals};
+use super::lines::{Line, Stretch};
+use super::wanted::{Page, Wanted};
+use ledger::Snapshot;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet, VecDeque};
-
-/// Rates kept for each row: one minute of them at one per second.
-const HISTORY: usize = 60;
-
-/// The sort orders of rows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sort {
-    Trouble,
-    Name,
-    In,
-    Out,
-    Lost,
-    Inside,
-    Oldest,
-}
-
-impl Sort {
-    const ALL: [Sort; 7] =
-        [Sort::Trouble, Sort::Name, Sort::In, Sort::Out, Sort::Lost, Sort::Inside, Sort::Oldest];
-
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Sort::Trouble => "trouble",
-            Sort::Name => "name",
-            Sort::In => "in",
-            Sort::Out => "out",
-            Sort::Lost => "lost",
-            Sort::Inside => "inside",
-            Sort::Oldest => "oldest",
-        }
-    }
-
-    fn next(self) -> Sort {
-        let at = Sort::ALL.iter().position(|&sort| sort == self).unwrap_or_default();
-        Sort::ALL[(at + 1) % Sort::ALL.len()]
-    }
-}
+use std::collections::{HashMap, HashSet};
 
 /// What keys currently do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +16,15 @@ pub(super) enum Mode {
     /// The filter is being typed.
     Filter,
     Help,
+    /// The page is explained in words.
+    Words,
+}
+
+/// Whether what the daemon says is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pace {
+    Live,
+    Paused,
 }
 
 /// Whether to continue.
@@ -59,252 +34,316 @@ pub(super) enum Next {
     Quit,
 }
 
-type Key = (&'static str, String);
+/// How a page is looked at.
+#[derive(Clone, Default)]
+pub(super) struct View {
+    /// Its place among the page's sorts, and among its groups.
+    sort: usize,
+    group: usize,
+    pub(super) filter: String,
+    /// The filter that the daemon is asked with: the typed one once it is complete.
+    asked: String,
+    /// Rows above the first one shown.
+    pub(super) scrolled: usize,
+}
+
+/// The time over which figures go into lines, and the figures that are not of one row.
+#[derive(Default)]
+pub(super) struct Lines {
+    pub(super) of_hops: HashMap<Place, Line>,
+    pub(super) of_sockets: HashMap<u64, Line>,
+    pub(super) arrived: Line,
+    pub(super) lost: Line,
+    pub(super) median_rtt: Line,
+    pub(super) p99_rtt: Line,
+}
+
+/// Longest time for which an answer about sockets stands in a line.
+const ANSWER_MS_MAX: u64 = 2_000;
 
 /// Everything that a frame is drawn from.
 pub(super) struct Model {
     pub(super) admin: String,
-    pub(super) latest: Option<Answer>,
+    pub(super) ledger: Option<Box<Snapshot>>,
     /// The error of the last request, if it failed.
     pub(super) failure: Option<String>,
-    pub(super) tab: Tab,
-    pub(super) sort: Sort,
-    pub(super) filter: String,
+    pub(super) page: Page,
+    views: [View; Page::ALL.len()],
     pub(super) mode: Mode,
-    /// Rows above the first one shown.
-    pub(super) scrolled: usize,
-    rows: Vec<Row>,
-    history: HashMap<Key, VecDeque<u64>>,
+    pub(super) pace: Pace,
+    /// Lines above the first one shown of the help or the words.
+    pub(super) read: usize,
+    pub(super) rows: Vec<Row>,
+    pub(super) sockets: Option<(Wanted, Told<Box<Sockets>>)>,
+    pub(super) closes: Option<Told<Vec<Close>>>,
+    pub(super) flows: Option<Told<Flows>>,
+    pub(super) lines: Lines,
 }
 
 impl Model {
     pub(super) fn new(admin: &str) -> Model {
         Model {
             admin: admin.to_owned(),
-            latest: None,
+            ledger: None,
             failure: None,
-            tab: Tab::Listeners,
-            sort: Sort::Trouble,
-            filter: String::new(),
+            page: Page::Overview,
+            views: Default::default(),
             mode: Mode::Rows,
-            scrolled: 0,
+            pace: Pace::Live,
+            read: 0,
             rows: Vec::new(),
-            history: HashMap::new(),
+            sockets: None,
+            closes: None,
+            flows: None,
+            lines: Lines::default(),
         }
     }
 
-    /// Takes an answer or an error. After an error the figures stay as they are until the daemon is back.
-    pub(super) fn take(&mut self, answer: Result<Answer, String>) {
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(failure) => return self.failure = Some(failure),
-        };
-        self.failure = None;
-        self.rows = rows(self.latest.as_ref(), &answer);
-        self.latest = Some(answer);
-
-        for row in &self.rows {
-            let Some(rate) = row.delivered.or(row.received) else { continue };
-            let history = self.history.entry((row.what, row.name.clone())).or_default();
-            history.push_back(rate as u64);
-            if history.len() > HISTORY {
-                history.pop_front();
+    /// Takes what the daemon says. While the screen is paused, only its failures are shown.
+    pub(super) fn take(&mut self, news: News) {
+        match news {
+            News::Ledger(Err(failure)) => self.failure = Some(failure),
+            News::Ledger(Ok(ledger)) => {
+                self.failure = None;
+                if self.pace == Pace::Live {
+                    self.take_ledger(ledger);
+                }
+            }
+            _ if self.pace == Pace::Paused => {}
+            News::Sockets(wanted, sockets) => self.take_sockets(wanted, sockets),
+            News::Closes(closes) => self.closes = Some(closes),
+            News::Flows(flows) => self.flows = Some(flows),
+            News::Past(past) => {
+                self.lines.arrived.recall(past.arrived);
+                self.lines.lost.recall(past.lost);
+                for (place, stored) in past.delivered {
+                    self.lines.of_hops.entry(place).or_default().recall(stored);
+                }
+            }
+            // The history has those of all sockets.
+            News::RoundTrips(_) if !self.wanted().filter.is_empty() => {}
+            News::RoundTrips([median, p99]) => {
+                self.lines.median_rtt.recall(median);
+                self.lines.p99_rtt.recall(p99);
             }
         }
-        let there: HashSet<_> = self.rows.iter().map(|row| (row.what, &*row.name)).collect();
-        self.history.retain(|(what, name), _| there.contains(&(*what, &**name)));
     }
 
-    /// Rates of the last minute, newest last.
-    pub(super) fn history(&self, row: &Row) -> Vec<u64> {
-        let of = self.history.get(&(row.what, row.name.clone()));
-        of.into_iter().flatten().copied().collect()
+    fn take_ledger(&mut self, ledger: Box<Snapshot>) {
+        let before = self.ledger.as_deref();
+        let elapsed_ms = elapsed_ms(before, &ledger);
+        self.rows = rows(before, &ledger);
+
+        if let Some(before) = before.filter(|_| elapsed_ms > 0) {
+            let end_ms = ledger.taken_at_unix_ms;
+            let stretch =
+                |value| Stretch { begin_ms: end_ms.saturating_sub(elapsed_ms), end_ms, value };
+            for row in &self.rows {
+                let Some(rate) = row.delivered else { continue };
+                self.lines.of_hops.entry(row.place.clone()).or_default().see(stretch(rate));
+            }
+            let lines = [&mut self.lines.arrived, &mut self.lines.lost];
+            for ((line, before), now) in lines.into_iter().zip(totals(before)).zip(totals(&ledger))
+            {
+                let grown = now.saturating_sub(before) as f64;
+                line.see(stretch(grown * 1e3 / elapsed_ms as f64));
+            }
+        }
+        let there: HashSet<&Place> = self.rows.iter().map(|row| &row.place).collect();
+        self.lines.of_hops.retain(|place, _| there.contains(place));
+        self.ledger = Some(ledger);
     }
 
-    /// The number of rows in a tab.
-    pub(super) fn count(&self, tab: Tab) -> usize {
-        self.rows.iter().filter(|row| row.tab == tab).count()
+    fn take_sockets(&mut self, wanted: Wanted, sockets: Told<Box<Sockets>>) {
+        // An answer to what is no longer asked is late.
+        if wanted != self.wanted() {
+            return;
+        }
+        if self.sockets.as_ref().is_some_and(|(asked, _)| asked.filter != wanted.filter) {
+            // Other sockets have other round-trip times.
+            self.lines.median_rtt = Line::default();
+            self.lines.p99_rtt = Line::default();
+        }
+        if let Ok(sockets) = &sockets {
+            self.see_round_trips(sockets);
+        }
+        self.sockets = Some((wanted, sockets));
     }
 
-    /// The worst state in a tab.
-    pub(super) fn worst(&self, tab: Tab) -> State {
-        let states = self.rows.iter().filter(|row| row.tab == tab).map(|row| row.state);
-        states.max().unwrap_or(State::Ok)
+    fn see_round_trips(&mut self, sockets: &Sockets) {
+        let end_ms = sockets.time_unix_ns.parse::<u64>().unwrap_or(0) / 1_000_000;
+        let before = self.sockets.as_ref().and_then(|(_, told)| told.as_ref().ok());
+        let before = before.and_then(|one| one.time_unix_ns.parse::<u64>().ok());
+        let latest_ms = before.unwrap_or(0) / 1_000_000;
+        let begin_ms = latest_ms.max(end_ms.saturating_sub(ANSWER_MS_MAX));
+        let stretch = |us: u64| Stretch { begin_ms, end_ms, value: us as f64 };
+
+        let lines = [&mut self.lines.median_rtt, &mut self.lines.p99_rtt];
+        for (line, share) in lines.into_iter().zip([0.5, 0.99]) {
+            if let Some(us) = quantile(&sockets.rtt_us, share) {
+                line.see(stretch(us));
+            }
+        }
+        let mut of_sockets = std::mem::take(&mut self.lines.of_sockets);
+        for socket in &sockets.sockets {
+            let Some((cookie, us)) = socket.cookie.zip(socket.rtt_us) else { continue };
+            let mut line = of_sockets.remove(&cookie).unwrap_or_default();
+            line.see(stretch(us));
+            self.lines.of_sockets.insert(cookie, line);
+        }
     }
 
-    /// The rows of the current tab that pass the filter, in sort order.
-    pub(super) fn shown(&self) -> Vec<&Row> {
-        let wanted = self.filter.to_lowercase();
-        let passes = |row: &&Row| {
-            let texts = [&*row.name, row.what, row.state.label(), &*row.reason];
-            row.tab == self.tab && texts.iter().any(|text| text.to_lowercase().contains(&wanted))
+    pub(super) fn view(&self) -> &View {
+        &self.views[self.page.number()]
+    }
+
+    fn view_mut(&mut self) -> &mut View {
+        &mut self.views[self.page.number()]
+    }
+
+    /// How the page is sorted, and by what it is grouped; the words on the screen.
+    pub(super) fn sort(&self) -> &'static str {
+        self.page.sorts()[self.view().sort].0
+    }
+
+    /// The group that the daemon knows; empty for none.
+    pub(super) fn group(&self) -> &'static str {
+        self.page.groups()[self.view().group].1
+    }
+
+    /// The word for it; `None` for no group.
+    pub(super) fn group_word(&self) -> Option<&'static str> {
+        let chosen = self.view().group;
+        (chosen > 0).then(|| self.page.groups()[chosen].0)
+    }
+
+    /// What the daemon is asked for.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted {
+            page: self.page,
+            sort: self.page.sorts()[self.view().sort].1,
+            group: self.group(),
+            filter: self.view().asked.clone(),
+        }
+    }
+
+    /// The worst state of a page's rows.
+    pub(super) fn worst(&self, page: Page) -> State {
+        let of_page = |row: &&Row| match page {
+            Page::Overview => true,
+            Page::Sinks => row.is_of_sinks(),
+            Page::Tcp | Page::Closes | Page::Flows => false,
         };
-        let mut shown: Vec<&Row> = self.rows.iter().filter(passes).collect();
-        shown.sort_by(|a, b| order(self.sort, a, b));
-        shown
+        self.rows.iter().filter(of_page).map(|row| row.state).max().unwrap_or(State::Ok)
     }
 
-    /// Handles a key. `page` is the number of rows on the screen.
-    pub(super) fn key(&mut self, key: KeyEvent, page: usize) -> Next {
+    /// The time at the end of all lines.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.taken_at_unix_ms)
+    }
+
+    pub(super) fn turn_to(&mut self, page: Page) {
+        self.page = page;
+    }
+
+    /// Handles a key. `shown` has the number of all rows, and of those on the screen.
+    pub(super) fn key(&mut self, key: KeyEvent, shown: (usize, usize)) -> Next {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Next::Quit;
         }
         match self.mode {
-            Mode::Rows => return self.key_of_rows(key.code, page),
-            Mode::Help => self.mode = Mode::Rows,
+            Mode::Rows => return self.key_of_rows(key.code, shown),
+            Mode::Help | Mode::Words => self.key_of_words(key.code),
             Mode::Filter => self.key_of_filter(key.code),
         }
         Next::GoOn
     }
 
-    fn key_of_rows(&mut self, code: KeyCode, page: usize) -> Next {
-        let last = self.shown().len().saturating_sub(page);
-        let scrolled = self.scrolled;
+    fn key_of_rows(&mut self, code: KeyCode, shown: (usize, usize)) -> Next {
         match code {
             KeyCode::Char('q') => return Next::Quit,
-            KeyCode::Char('?') | KeyCode::Char('h') => self.mode = Mode::Help,
+            KeyCode::Char('?' | 'h') => self.read_words(Mode::Help),
+            KeyCode::Char('e') => self.read_words(Mode::Words),
             KeyCode::Char('/') => self.mode = Mode::Filter,
-            KeyCode::Char('s') => self.sort = self.sort.next(),
-            KeyCode::Esc => self.filter.clear(),
-            KeyCode::Tab => self.turn_to([Tab::Sinks, Tab::Flows, Tab::Listeners]),
-            KeyCode::BackTab => self.turn_to([Tab::Flows, Tab::Listeners, Tab::Sinks]),
-            KeyCode::Up => self.scrolled = scrolled.saturating_sub(1),
-            KeyCode::Down => self.scrolled = (scrolled + 1).min(last),
-            KeyCode::PageUp => self.scrolled = scrolled.saturating_sub(page),
-            KeyCode::PageDown => self.scrolled = (scrolled + page).min(last),
-            KeyCode::Home => self.scrolled = 0,
-            KeyCode::End => self.scrolled = last,
-            _ => {}
+            KeyCode::Char('s') => self.sort_by_next(1),
+            KeyCode::Char('S') => self.sort_by_next(self.page.sorts().len() - 1),
+            KeyCode::Char('g') => {
+                let count = self.page.groups().len();
+                let view = self.view_mut();
+                view.group = (view.group + 1) % count;
+                view.scrolled = 0;
+            }
+            KeyCode::Char('p') => {
+                self.pace = if self.pace == Pace::Live { Pace::Paused } else { Pace::Live };
+            }
+            KeyCode::Char(digit @ '1'..='5') => {
+                self.turn_to(Page::ALL[(digit as usize - '1' as usize).min(4)]);
+            }
+            KeyCode::Tab => self.turn_to(self.page.further(1)),
+            KeyCode::BackTab => self.turn_to(self.page.further(Page::ALL.len() - 1)),
+            KeyCode::Esc => self.clear_filter(),
+            code => self.scroll(code, shown),
         }
         Next::GoOn
     }
 
-    /// Switches to another tab. `after` has the tabs that follow listeners, sinks and flows.
-    fn turn_to(&mut self, after: [Tab; 3]) {
-        self.tab = match self.tab {
-            Tab::Listeners => after[0],
-            Tab::Sinks => after[1],
-            Tab::Flows => after[2],
+    fn scroll(&mut self, code: KeyCode, (all, page): (usize, usize)) {
+        let last = all.saturating_sub(page);
+        let scrolled = &mut self.view_mut().scrolled;
+        *scrolled = match code {
+            KeyCode::Up => scrolled.saturating_sub(1),
+            KeyCode::Down => *scrolled + 1,
+            KeyCode::PageUp => scrolled.saturating_sub(page),
+            KeyCode::PageDown => *scrolled + page,
+            KeyCode::Home => 0,
+            KeyCode::End => last,
+            _ => *scrolled,
         };
-        self.scrolled = 0;
+        *scrolled = (*scrolled).min(last);
+    }
+
+    fn sort_by_next(&mut self, by: usize) {
+        let count = self.page.sorts().len();
+        let view = self.view_mut();
+        view.sort = (view.sort + by) % count;
+        view.scrolled = 0;
+    }
+
+    fn read_words(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.read = 0;
+    }
+
+    fn key_of_words(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Up => self.read = self.read.saturating_sub(1),
+            KeyCode::Down => self.read += 1,
+            _ => self.mode = Mode::Rows,
+        }
     }
 
     fn key_of_filter(&mut self, code: KeyCode) {
-        self.scrolled = 0;
+        let view = self.view_mut();
+        view.scrolled = 0;
         match code {
-            KeyCode::Enter => self.mode = Mode::Rows,
-            KeyCode::Esc => {
-                self.filter.clear();
+            KeyCode::Enter => {
+                view.asked.clone_from(&view.filter);
                 self.mode = Mode::Rows;
             }
-            KeyCode::Backspace => drop(self.filter.pop()),
-            KeyCode::Char(typed) => self.filter.push(typed),
+            KeyCode::Esc => self.clear_filter(),
+            KeyCode::Backspace => drop(view.filter.pop()),
+            KeyCode::Char(typed) => view.filter.push(typed),
             _ => {}
         }
     }
-}
 
-/// Largest first, except for names; equal rows stay in the daemon's order.
-fn order(sort: Sort, a: &Row, b: &Row) -> Ordering {
-    let rate = |of: Option<f64>| of.unwrap_or(-1.0);
-    match sort {
-        Sort::Name => a.name.cmp(&b.name),
-        Sort::Trouble => (b.state.cmp(&a.state))
-            .then(rate(b.lost).total_cmp(&rate(a.lost)))
-            .then(b.lost_total.cmp(&a.lost_total)),
-        Sort::In => rate(b.received).total_cmp(&rate(a.received)),
-        Sort::Out => rate(b.delivered).total_cmp(&rate(a.delivered)),
-        Sort::Lost => b.lost_total.cmp(&a.lost_total),
-        Sort::Inside => b.inside.cmp(&a.inside),
-        Sort::Oldest => b.oldest_ms.cmp(&a.oldest_ms),
+    fn clear_filter(&mut self) {
+        let view = self.view_mut();
+        view.filter.clear();
+        view.asked.clear();
+        self.mode = Mode::Rows;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::command::top::figures::tests::answer;
-
-    fn model() -> Model {
-        let mut model = Model::new("127.0.0.1:9464");
-        for second in 1..4 {
-            model.take(Ok(answer(second)));
-        }
-        model
-    }
-
-    fn press(model: &mut Model, codes: &[KeyCode]) -> Next {
-        let mut keys = codes.iter().map(|&code| model.key(code.into(), 2));
-        keys.find(|&next| next == Next::Quit).unwrap_or(Next::GoOn)
-    }
-
-    fn names(model: &Model) -> Vec<&str> {
-        model.shown().iter().map(|row| &*row.name).collect()
-    }
-
-    #[test]
-    fn trouble_comes_first_and_s_turns_to_the_next_order() {
-        let mut model = model();
-        let states: Vec<State> = model.shown().iter().map(|row| row.state).collect();
-        assert_eq!(states, [State::Stuck, State::Losing, State::Lost, State::Ok]);
-        press(&mut model, &[KeyCode::Char('s')]);
-        assert_eq!(model.sort, Sort::Name);
-        assert_eq!(names(&model)[0], "syslog");
-        press(&mut model, &[KeyCode::Char('s'); 6]);
-        assert_eq!(model.sort, Sort::Trouble);
-    }
-
-    #[test]
-    fn a_filter_is_typed_kept_and_cleared() {
-        let mut model = model();
-        let typed =
-            [KeyCode::Char('/'), KeyCode::Char('Q'), KeyCode::Char('u'), KeyCode::Char('x')];
-        press(&mut model, &typed);
-        assert!(names(&model).is_empty() && model.mode == Mode::Filter);
-        press(&mut model, &[KeyCode::Backspace, KeyCode::Char('e'), KeyCode::Enter]);
-        assert_eq!((names(&model).len(), model.mode), (1, Mode::Rows), "queue_full is a reason");
-        press(&mut model, &[KeyCode::Esc]);
-        assert_eq!(names(&model).len(), 4);
-    }
-
-    #[test]
-    fn scrolling_ends_at_both_ends_and_another_tab_begins_at_its_top() {
-        let mut model = model();
-        press(&mut model, &[KeyCode::PageDown, KeyCode::PageDown, KeyCode::Down]);
-        assert_eq!(model.scrolled, 2, "two of four rows are below");
-        press(&mut model, &[KeyCode::Up]);
-        assert_eq!(model.scrolled, 1);
-        press(&mut model, &[KeyCode::Tab]);
-        assert_eq!(
-            (model.tab, model.scrolled, names(&model)),
-            (Tab::Sinks, 0, vec!["syslog → kafka"])
-        );
-        press(&mut model, &[KeyCode::Tab, KeyCode::Tab, KeyCode::BackTab]);
-        assert_eq!(model.tab, Tab::Flows);
-    }
-
-    #[test]
-    fn q_quits_but_not_while_it_is_typed_and_control_c_always_does() {
-        let mut model = model();
-        assert_eq!(press(&mut model, &[KeyCode::Char('/'), KeyCode::Char('q')]), Next::GoOn);
-        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(model.key(control_c, 2), Next::Quit);
-        assert_eq!(press(&mut model, &[KeyCode::Enter, KeyCode::Char('q')]), Next::Quit);
-    }
-
-    #[test]
-    fn a_daemon_that_is_away_leaves_its_figures() {
-        let mut model = model();
-        model.take(Err("no daemon answers".to_owned()));
-        assert_eq!((model.failure.as_deref(), names(&model).len()), (Some("no daemon answers"), 4));
-        model.take(Ok(answer(9)));
-        assert_eq!(model.failure, None);
-    }
-
-    #[test]
-    fn the_history_is_a_minute() {
-        let mut model = Model::new("");
-        (1..100).for_each(|second| model.take(Ok(answer(second))));
-        assert_eq!(model.history(model.shown()[3]), [1_000; 60]);
-    }
-}
+mod tests;
