@@ -1,4 +1,5 @@
 -- title: What was lost, where and why, most first
+-- of: one machine
 -- parameters: since until limit
 -- column lost: datagrams or records
 -- column lost_bytes: bytes

@@ -6,20 +6,20 @@
 -- column high_us: µs
 -- column samples: samples
 WITH RECURSIVE
-bands (low_us, high_us) AS (
-    SELECT 0, 64
+-- Two bands per octave, from 64 µs to 34 s: each edge is twice the one before the last.
+bands (low_us, high_us, next_us) AS (
+    SELECT CAST(0 AS BIGINT), CAST(64 AS BIGINT), CAST(96 AS BIGINT)
     UNION ALL
-    SELECT high_us, CASE WHEN high_us & (high_us - 1) = 0 THEN high_us / 2 * 3 ELSE high_us / 3 * 4 END
+    SELECT high_us, next_us, high_us * 2
     FROM bands
     WHERE high_us < 33554432
 ),
 spans AS (
-    SELECT time_unix_ns / {span} * {span} AS bucket_unix_ns, sketch_merge(rtt) AS rtts
-    FROM {rollup}
-    WHERE dimension = 'all' AND time_unix_ns >= {first} AND time_unix_ns < {until}
+    SELECT time_unix_ns - time_unix_ns % {span} AS bucket_unix_ns, {merged rtt} AS rtts
+    FROM {sums all}
     GROUP BY bucket_unix_ns
 )
-SELECT bucket_unix_ns, {span} AS width_ns, low_us, high_us, sketch_between(rtts, low_us, high_us) AS samples
+SELECT bucket_unix_ns, {span} AS width_ns, low_us, high_us, {between rtts low_us high_us} AS samples
 FROM spans CROSS JOIN bands
-WHERE sketch_between(rtts, low_us, high_us) > 0
+WHERE {between rtts low_us high_us} > 0
 ORDER BY bucket_unix_ns, low_us

@@ -219,6 +219,21 @@ impl Config {
         config.filter(|_| errors.is_empty()).ok_or(errors)
     }
 
+    /// Reads the address of a sink with options, which have the names of its keys: `clickhouse://host:8123/weir?user=weir`.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn sink_from_address(flag: &str, text: &str) -> Result<Sink, Vec<ConfigError>> {
+        // Not with its text, which may have a password before an @.
+        let report = Report::new(flag);
+        let (address, options) = split_options(text);
+        let table = document::from_options(SinkConfig::to.name, address, &options);
+        table.report_duplicates(&report, SinkConfig::to.section);
+        let sink = sink::read_of_sockets(&report, &table, "sink");
+        let (errors, _) = report.into_parts();
+        sink.filter(|_| errors.is_empty()).ok_or(errors)
+    }
+
     /// The sinks that take records from this source.
     pub fn sinks_from<'c>(&'c self, source: &'c Source) -> impl Iterator<Item = &'c SinkConfig> {
         self.sinks.iter().filter(move |sink| sink.from.contains(source))

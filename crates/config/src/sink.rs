@@ -411,6 +411,11 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<SinkConf
 
 /// Reads a `sink` section inside `[sockets]` only for its mistakes.
 pub(crate) fn check_old(report: &Report, table: &Table) {
+    read_of_sockets(report, table, "sockets.sink");
+}
+
+/// Reads a section that may leave out its source.
+pub(crate) fn read_of_sockets(report: &Report, table: &Table, place: &str) -> Option<Sink> {
     let mut table = table.clone();
     if table.get(SinkConfig::from.name).is_none() {
         let sockets = Item { line: table.line, value: Value::Text(COLLECTOR_NAME.to_owned()) };
@@ -421,7 +426,7 @@ pub(crate) fn check_old(report: &Report, table: &Table) {
             borrowed: None,
         });
     }
-    read(report, &table, "sockets.sink".to_owned());
+    read(report, &table, place.to_owned()).map(|placed| placed.thing.to)
 }
 
 /// Whether a sink of this document, valid or not, names this listener as its source.

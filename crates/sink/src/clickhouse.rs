@@ -6,6 +6,8 @@
 #[cfg(feature = "http")]
 mod answers;
 #[cfg(feature = "http")]
+mod ask;
+#[cfg(feature = "http")]
 mod columns;
 #[cfg(feature = "http")]
 mod insert;
@@ -13,7 +15,10 @@ mod insert;
 mod tables;
 
 #[cfg(feature = "http")]
-pub use insert::clickhouse;
+pub use {
+    ask::{AskError, AskErrorKind, AskLimits, Asker, Lines},
+    insert::clickhouse,
+};
 
 use crate::http::Compression;
 use crate::secret::{Login, TlsOptions};

@@ -85,7 +85,7 @@ mod worker;
 pub use accounts::SpoolFound;
 pub use check::{Step, check};
 #[cfg(feature = "http")]
-pub use clickhouse::clickhouse;
+pub use clickhouse::{AskError, AskErrorKind, AskLimits, Asker, Lines, clickhouse};
 pub use clickhouse::{ClickHouseOptions, Duplicates, Insertion, MissingTables};
 pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,

@@ -16,6 +16,7 @@
 
 mod catalog;
 mod checkpoint;
+mod dialect;
 mod error;
 mod foreign;
 mod functions;
@@ -33,8 +34,9 @@ mod table;
 mod tables;
 mod writer;
 
+pub use dialect::ClickHouse;
 pub use error::Error;
-pub use named::{NAMED, Named, Parameters, expand};
+pub use named::{NAMED, Named, Parameters, expand, expand_for};
 pub use query::{Answer, Column, Limits, Reader, Value};
 pub use schema::SCHEMA_VERSION;
 pub use sketch::Sketch;

@@ -1,10 +1,15 @@
 //! Named queries: the files in `queries/`, their headers, and the expansion of their macros.
 //!
-//! A file begins with lines `-- title: …`, `-- parameters: …` and `-- column NAME: UNIT`; the statement follows. In the
-//! statement, `{since}` and `{until}` are times in nanoseconds, and `{limit}`, `{cookie}` and `{namespace}` are numbers.
-//! `{rollup}` is the table of minutes or, for long ranges, of hours, `{span}` a width in nanoseconds that fits its rows, and
-//! `{bucket}` one that fits the ledger's.
+//! A file begins with lines `-- title: …`, `-- parameters: …` and `-- column NAME: UNIT`; the statement follows. One with
+//! `-- of: one machine` cannot be asked of a fleet. A statement is written once, for this machine's store and for ClickHouse.
+//!
+//! `{since}` and `{until}` are times in nanoseconds, and `{limit}`, `{cookie}` and `{namespace}` are numbers. `{span}` is a width
+//! in nanoseconds that fits the rows of sums, and `{bucket}` one that fits the ledger's. The others differ between the engines:
+//! `{sockets}`, `{closes}`, `{polls}` and `{flows}` are tables; `{sums DIMENSION}` has the rows of sums in the range, by minute or, for long
+//! ranges, by hour; `{p50 rtt}`, `{p90 rtt}`, `{p99 rtt}`, `{samples rtt}` and `{merged rtt}` ask their sketches, and
+//! `{between MERGED LOW HIGH}` a merged one. `{host}` is the host and a comma where the rows of many hosts are in one table.
 
+use crate::dialect::{ClickHouse, Dialect, Range};
 use crate::error::Error;
 use crate::query::Column;
 
@@ -98,6 +103,11 @@ impl Named {
         self.text.lines().filter_map(column)
     }
 
+    /// Whether only one machine's store can answer it.
+    pub fn is_of_one_machine(&self) -> bool {
+        self.head("of").any(|of| of == "one machine")
+    }
+
     fn head(&self, key: &'static str) -> impl Iterator<Item = &'static str> {
         let value = move |line: &'static str| {
             let line = line.strip_prefix("-- ")?.strip_prefix(key)?;
@@ -106,45 +116,103 @@ impl Named {
         self.text.lines().filter_map(value)
     }
 
-    /// The statement with these parameters filled in.
+    /// The statement for a store, with these parameters filled in.
     ///
     /// # Errors
     /// A parameter that it needs is missing.
     pub fn statement(&self, parameters: &Parameters) -> Result<String, Error> {
-        let body: Vec<&str> = self.text.lines().filter(|line| !line.starts_with("-- ")).collect();
+        self.check(parameters)?;
+        Ok(expand(&self.body(), parameters))
+    }
+
+    /// The statement for a fleet's tables, with these parameters filled in.
+    ///
+    /// # Errors
+    /// A parameter that it needs is missing, or only one machine's store can answer it.
+    pub fn statement_for(
+        &self,
+        tables: &ClickHouse,
+        parameters: &Parameters,
+    ) -> Result<String, Error> {
+        if self.is_of_one_machine() {
+            return Err(Error::Statement(format!(
+                "{} is about the ledger, which each machine keeps for itself. Fix: ask the machine: weir query {}, without --at",
+                self.name, self.name
+            )));
+        }
+        self.check(parameters)?;
+        Ok(expand_for(tables, &self.body(), parameters))
+    }
+
+    fn body(&self) -> String {
+        let lines: Vec<&str> = self.text.lines().filter(|line| !line.starts_with("-- ")).collect();
+        lines.join("\n")
+    }
+
+    fn check(&self, parameters: &Parameters) -> Result<(), Error> {
         if self.parameters().any(|name| name == "cookie") && parameters.cookie.is_none() {
             return Err(Error::Statement(format!(
                 "{} needs a connection. Fix: add --cookie NUMBER, as `weir sockets --json` or recent-closes has it",
                 self.name
             )));
         }
-        Ok(expand(&body.join("\n"), parameters))
+        Ok(())
     }
 }
 
-/// Replaces the macros in a statement.
+/// Replaces the macros in a statement for a store.
 pub fn expand(statement: &str, parameters: &Parameters) -> String {
+    replace(Dialect::Sqlite, statement, parameters)
+}
+
+/// Replaces the macros in a statement for a fleet's tables.
+pub fn expand_for(tables: &ClickHouse, statement: &str, parameters: &Parameters) -> String {
+    replace(Dialect::ClickHouse(tables), statement, parameters)
+}
+
+/// Replaces the macros in a statement. Other text in braces stays as it is.
+fn replace(dialect: Dialect<'_>, statement: &str, parameters: &Parameters) -> String {
+    let (mut text, mut rest) = (String::with_capacity(statement.len()), statement);
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        let inside = after.split_once('}');
+        match inside.and_then(|(name, _)| value_of(dialect, name, parameters)) {
+            Some(value) => {
+                text.push_str(&value);
+                rest = inside.map_or("", |(_, after)| after);
+            }
+            None => {
+                text.push('{');
+                rest = after;
+            }
+        }
+    }
+    text + rest
+}
+
+/// The text for a macro; `None` if there is no such macro.
+fn value_of(dialect: Dialect<'_>, name: &str, parameters: &Parameters) -> Option<String> {
     let Parameters { since_unix_ns, until_unix_ns, limit, cookie, namespace } = *parameters;
     let range_ns = until_unix_ns.saturating_sub(since_unix_ns);
     let is_long = range_ns > MINUTES_MAX_NS;
     let (rollup, rollup_ns) =
         if is_long { ("sockets_hour", HOUR_NS) } else { ("sockets_minute", MINUTE_NS) };
 
-    let mut text = statement.to_owned();
-    for (name, value) in [
-        ("{since}", since_unix_ns),
-        ("{until}", until_unix_ns),
-        ("{limit}", limit.into()),
-        ("{cookie}", cookie.unwrap_or_default()),
-        ("{namespace}", namespace.unwrap_or_default()),
-        ("{bucket}", width_ns(range_ns, 0)),
-        ("{span}", width_ns(range_ns, rollup_ns)),
-        // Includes the row of the minute or hour that was in progress at `since`.
-        ("{first}", since_unix_ns / rollup_ns * rollup_ns),
-    ] {
-        text = text.replace(name, &value.to_string());
-    }
-    text.replace("{rollup}", rollup)
+    let number = match name {
+        "since" => since_unix_ns,
+        "until" => until_unix_ns,
+        "limit" => limit.into(),
+        "cookie" => cookie.unwrap_or_default(),
+        "namespace" => namespace.unwrap_or_default(),
+        "bucket" => width_ns(range_ns, 0),
+        "span" => width_ns(range_ns, rollup_ns),
+        _ => {
+            let words: Vec<&str> = name.split(' ').collect();
+            let range = Range { since_unix_ns, until_unix_ns, rollup_ns, rollup };
+            return dialect.text(&words, &range);
+        }
+    };
+    Some(number.to_string())
 }
 
 /// The smallest width that divides a range into at most [`POINTS`] and is at least `min_ns`.
@@ -172,6 +240,8 @@ mod tests {
 
     #[test]
     fn every_file_says_what_it_answers_and_has_no_macro_that_is_not_known() {
+        let tables =
+            ClickHouse { database: "weir".into(), table_prefix: String::new(), host: None };
         let parameters = Parameters {
             since_unix_ns: 1,
             until_unix_ns: 2,
@@ -183,10 +253,50 @@ mod tests {
             assert!(!named.title().is_empty(), "{}", named.name);
             let statement = named.statement(&parameters).unwrap();
             assert!(!statement.contains(['{', '}', ';']), "{statement}");
+            if !named.is_of_one_machine() {
+                let statement = named.statement_for(&tables, &parameters).unwrap();
+                assert!(!statement.contains(['{', '}', ';']), "{statement}");
+            }
             for name in named.parameters() {
                 assert!(["since", "until", "limit", "cookie", "namespace"].contains(&name));
             }
         }
+    }
+
+    #[test]
+    fn the_ledger_is_not_asked_of_a_fleet() {
+        let tables =
+            ClickHouse { database: "weir".into(), table_prefix: String::new(), host: None };
+        let parameters = Parameters {
+            since_unix_ns: 0,
+            until_unix_ns: 1,
+            limit: 1,
+            cookie: None,
+            namespace: None,
+        };
+        let losses = Named::find("losses").unwrap();
+        let refused = losses.statement_for(&tables, &parameters).unwrap_err().to_string();
+        assert!(refused.contains("weir query losses, without --at"), "{refused}");
+        for named in NAMED {
+            let is_about_ledger = named.body().contains("FROM ledger");
+            assert_eq!(named.is_of_one_machine(), is_about_ledger, "{}", named.name);
+        }
+    }
+
+    #[test]
+    fn what_is_no_macro_stays_as_it_is() {
+        let parameters = Parameters {
+            since_unix_ns: 1,
+            until_unix_ns: 2,
+            limit: 3,
+            cookie: None,
+            namespace: None,
+        };
+        let check = |text: &str, expected: &str| assert_eq!(expand(text, &parameters), expected);
+        check("SELECT {since}, '{x}', {limit}", "SELECT 1, '{x}', 3");
+        check("'{' || {until} || '}'", "'{' || 2 || '}'");
+        check("{{since}}", "{1}");
+        check("{p99 a", "{p99 a");
     }
 
     #[test]

@@ -63,6 +63,13 @@ pub struct Column {
     pub unit: String,
 }
 
+impl Column {
+    /// A column with this name, and the unit that the name has in the field reference or ends with.
+    pub fn named(name: &str) -> Column {
+        Column { name: name.to_owned(), unit: unit_of(name).to_owned() }
+    }
+}
+
 /// The answer to a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -225,8 +232,7 @@ fn told(error: rusqlite::Error, limits: Limits) -> Error {
 }
 
 fn columns_of(statement: &Statement<'_>) -> Vec<Column> {
-    let column = |name: &str| Column { name: name.to_owned(), unit: unit_of(name).to_owned() };
-    statement.column_names().map(column).collect()
+    statement.column_names().map(Column::named).collect()
 }
 
 /// The unit of the field with this name, or otherwise the unit that the name ends with.

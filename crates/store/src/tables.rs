@@ -38,6 +38,11 @@ const CLOSE_NAMES: &[&str] = &[
     "sndbuf_limited_us",
 ];
 
+/// The fields of `closes`.
+pub(crate) fn close_columns() -> Vec<&'static Field> {
+    fields(CLOSE_NAMES)
+}
+
 /// An SQLite table for rows of one kind.
 pub(crate) struct Rows {
     pub(crate) name: &'static str,
@@ -98,7 +103,7 @@ impl Rows {
 
     /// Closing records.
     pub(crate) fn closes() -> Rows {
-        Rows::new("closes", fields(CLOSE_NAMES))
+        Rows::new("closes", close_columns())
     }
 
     /// Rows of this kind, with all fields.

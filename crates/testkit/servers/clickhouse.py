@@ -5,7 +5,7 @@ usage: clickhouse.py PORT FOLDER SCHEMAS [CERTIFICATE KEY]. Tables are kept in F
 """
 import base64, gzip, http.server, io, json, os, re, ssl, sys, threading, urllib.parse
 
-import pyarrow
+import chdb, pyarrow
 from chdb import session
 
 PORT, FOLDER, SCHEMAS = int(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
@@ -47,6 +47,18 @@ def decoded(body, coding):
 
 def quoted(text):
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def read_only_answer_of(query, settings, database, form):
+    """The answer's body. It has a connection of its own, because nobody takes `readonly` back."""
+    connection = chdb.connect(FOLDER)
+    try:
+        connection.query(f"USE `{database}`")
+        for name, value in sorted(settings.items(), key=lambda setting: setting[0] == "readonly"):
+            connection.query(f"SET {name} = {quoted(value)}")
+        return connection.query(query.rstrip(" ;\n"), form).bytes(), 0
+    finally:
+        connection.close()
 
 
 def answer_of(query, body, arguments, form):
@@ -124,6 +136,8 @@ class Request(http.server.BaseHTTPRequestHandler):
         form = arguments.get("default_format", self.headers.get("X-ClickHouse-Format", "TabSeparated"))
 
         with ONE_AT_A_TIME:
+            if settings.get("readonly", "0") != "0":
+                return read_only_answer_of(query, settings, database, form)
             try:
                 ENGINE.query(f"USE `{database}`")
                 for name, value in settings.items():

@@ -35,5 +35,5 @@ pub use netns::Netns;
 pub use process::{OwnProgram, Peer, Process, run, signal};
 pub use random::Random;
 pub use routers::{BgpProgram, Routers};
-pub use scale::{datagrams, outage, rows};
+pub use scale::{datagrams, history_rows, outage, rows};
 pub use wait::{DEADLINE, LOOK_INTERVAL, What, wait_for, wait_for_up_to, within};

@@ -9,6 +9,11 @@ pub fn rows() -> u64 {
     number("WEIR_TEST_ROWS", 100_000)
 }
 
+/// How many rows a test inserts into a store and a database: `WEIR_TEST_ROWS`, or 20,000, because a store in a debug build is slow.
+pub fn history_rows() -> u64 {
+    number("WEIR_TEST_ROWS", 20_000)
+}
+
 /// How many datagrams a test sends through several sockets of one address: `WEIR_TEST_DATAGRAMS`, or `usual`.
 pub fn datagrams(usual: u64) -> u64 {
     number("WEIR_TEST_DATAGRAMS", usual)

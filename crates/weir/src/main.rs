@@ -11,6 +11,8 @@ mod daemon;
 mod documented;
 mod event_text;
 mod exit;
+#[cfg(all(feature = "store", feature = "http"))]
+mod fleet;
 mod flow_json;
 mod live;
 mod log;

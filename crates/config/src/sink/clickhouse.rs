@@ -13,6 +13,8 @@ use crate::reader::Reader;
 use ::sink::BatchLimits;
 #[cfg(feature = "http")]
 use ::sink::{ClickHouseOptions, Connector, Duplicates, Insertion, MissingTables};
+#[cfg(feature = "http")]
+use record::FieldSet;
 use std::fmt;
 #[cfg(feature = "http")]
 use std::io;
@@ -88,19 +90,14 @@ impl ClickHouseSink {
     }
 }
 
-impl Kind for ClickHouseSink {
-    fn values(&self) -> Values {
-        let tls = self.tls.iter().flat_map(Tls::values);
-        let shared = self.credentials.values().into_iter().chain(tls).chain(self.requests.values());
-        shared.chain(ClickHouseSink::values(self)).collect()
-    }
-
-    #[cfg(feature = "http")]
-    fn open(&self, given: &Opening) -> io::Result<Connector> {
+#[cfg(feature = "http")]
+impl ClickHouseSink {
+    /// What its client needs, with all fields.
+    pub fn options(&self) -> ClickHouseOptions {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let host = &self.url.hosts[0];
         let database = Some(self.url.path.as_str()).filter(|path| !path.is_empty());
-        Ok(::sink::clickhouse(ClickHouseOptions {
+        ClickHouseOptions {
             url: format!("{scheme}://{host}"),
             database: database.unwrap_or("default").to_owned(),
             table_prefix: self.table_prefix.clone().unwrap_or_default(),
@@ -108,7 +105,7 @@ impl Kind for ClickHouseSink {
             tls: self.tls.as_ref().map(Tls::options).unwrap_or_default(),
             request_timeout: self.requests.timeout,
             compression: self.requests.compression,
-            fields: given.fields.unwrap_or(record::FieldSet::ALL),
+            fields: FieldSet::ALL,
             missing_tables: match self.creates_tables {
                 true => MissingTables::Created,
                 false => MissingTables::Awaited,
@@ -121,7 +118,21 @@ impl Kind for ClickHouseSink {
                 true => Insertion::Gathered,
                 false => Insertion::AtOnce,
             },
-        }))
+        }
+    }
+}
+
+impl Kind for ClickHouseSink {
+    fn values(&self) -> Values {
+        let tls = self.tls.iter().flat_map(Tls::values);
+        let shared = self.credentials.values().into_iter().chain(tls).chain(self.requests.values());
+        shared.chain(ClickHouseSink::values(self)).collect()
+    }
+
+    #[cfg(feature = "http")]
+    fn open(&self, given: &Opening) -> io::Result<Connector> {
+        let fields = given.fields.unwrap_or(FieldSet::ALL);
+        Ok(::sink::clickhouse(ClickHouseOptions { fields, ..self.options() }))
     }
 
     /// Few large inserts: a server merges small ones, and refuses inserts when merging falls behind.

@@ -20,14 +20,18 @@ pub(super) const UNKNOWN_DATABASE: u32 = 81;
 /// The error code in an answer, if there is one. An error that occurs after the start of a 200 response is in the body
 /// (<https://clickhouse.com/docs/interfaces/http#http_response_codes_caveats>).
 pub(super) fn code_of(answer: &Answer) -> Option<u32> {
-    let header = answer.headers.get("x-clickhouse-exception-code");
-    let header = header.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    header.filter(|code| *code != 0).or_else(|| {
+    code_of_header(answer).or_else(|| {
         let text = String::from_utf8_lossy(&answer.body);
         let (_, rest) = text.split_once("Code: ")?;
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok()
     })
+}
+
+/// The error code in the head of an answer, if there is one. Rows may contain what looks like one.
+pub(super) fn code_of_header(answer: &Answer) -> Option<u32> {
+    let header = answer.headers.get("x-clickhouse-exception-code")?;
+    header.to_str().ok()?.trim().parse().ok().filter(|code| *code != 0)
 }
 
 /// The fate of an insert. Codes and names are those of `src/Common/ErrorCodes.cpp`.

@@ -288,19 +288,7 @@ impl Server {
         database: &str,
         settings: &[(&str, &str)],
     ) -> Result<RequestBuilder, Failure> {
-        let mut url = self.url.clone();
-        url.query_pairs_mut().append_pair("database", database).extend_pairs(settings);
-        let mut request = self.client.request(Method::POST, url);
-
-        let Login { user, .. } = &self.options.login;
-        let password = self.options.login.password().map_err(no_secret)?;
-        if let Some(user) = user {
-            request = request.header("X-ClickHouse-User", user);
-        }
-        if let Some(password) = password {
-            request = request.header("X-ClickHouse-Key", secret_value(password.reveal())?);
-        }
-        Ok(request)
+        request(&self.client, &self.url, &self.options.login, (database, settings))
     }
 
     fn table(&self, kind: RowKind) -> String {
@@ -310,6 +298,26 @@ impl Server {
     fn quoted_table(&self, kind: RowKind) -> String {
         format!("{}.{}", quoted(&self.options.database), quoted(&self.table(kind)))
     }
+}
+
+/// A request to a database, with these settings and the login.
+pub(super) fn request(
+    client: &Client,
+    url: &Url,
+    login: &Login,
+    (database, settings): (&str, &[(&str, &str)]),
+) -> Result<RequestBuilder, Failure> {
+    let mut url = url.clone();
+    url.query_pairs_mut().append_pair("database", database).extend_pairs(settings);
+    let mut request = client.request(Method::POST, url);
+
+    if let Some(user) = &login.user {
+        request = request.header("X-ClickHouse-User", user);
+    }
+    if let Some(password) = login.password().map_err(no_secret)? {
+        request = request.header("X-ClickHouse-Key", secret_value(password.reveal())?);
+    }
+    Ok(request)
 }
 
 /// An identifier, quoted for SQL.

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 /// Timeout for connecting, including name resolution and TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much of an answer to read: it is for people, or describes the result of an insert.
+/// How much to read of an answer that is for people, or describes the result of an insert.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// How much of an answer to show people.
@@ -74,21 +74,33 @@ impl Client {
         &self.address
     }
 
-    /// Sends a request, and reads the whole answer.
+    /// Sends a request, and reads the answer.
     ///
     /// # Errors
     /// There is no answer, or only part of one.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Answer, Failure> {
+        self.send_up_to(request, ANSWER_BYTES_MAX).await
+    }
+
+    /// The same, and reads at most `bytes_max` of the answer.
+    ///
+    /// # Errors
+    /// There is no answer, or only part of one.
+    pub(crate) async fn send_up_to(
+        &self,
+        request: RequestBuilder,
+        bytes_max: usize,
+    ) -> Result<Answer, Failure> {
         let mut response = request.send().await.map_err(|error| self.failed(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
 
         let mut body = Vec::new();
-        while body.len() < ANSWER_BYTES_MAX
+        while body.len() < bytes_max
             && let Some(piece) = response.chunk().await.map_err(|error| self.failed(&error))?
         {
             body.extend_from_slice(&piece);
         }
-        body.truncate(ANSWER_BYTES_MAX);
+        body.truncate(bytes_max);
         Ok(Answer { status, headers, body })
     }
 

@@ -1,5 +1,7 @@
-//! `weir query`: SQL on this machine's history.
+//! `weir query`: SQL on this machine's history, or on a fleet's.
 
+#[cfg_attr(not(feature = "http"), path = "query/no_at.rs")]
+mod at;
 mod print;
 
 use crate::daemon::served_store;
@@ -12,7 +14,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use store::{Error, Limits, NAMED, Named, Parameters, Reader, expand, socket_columns};
+use store::{
+    Answer, ClickHouse, Error, Limits, NAMED, Named, Parameters, Reader, expand, expand_for,
+    socket_columns,
+};
 use text::units::{display_duration, parse_duration};
 
 /// The folder of the quickstart's history.
@@ -21,11 +26,11 @@ const QUICKSTART_FOLDER: &str = "weir-data/history";
 /// The time that `--around` adds before and after.
 const AROUND: Duration = Duration::from_secs(15 * 60);
 
-/// Ask this machine's history: by name, or in SQL
+/// Ask this machine's history, or a fleet's: by name, or in SQL
 ///
-/// Without a question it lists those that have a name. Reads the files of a sink `store:/folder`, whether a daemon runs or not, and can
-/// change nothing. In SQL, {since}, {until} and {limit} stand for the flags. The data goes to standard output, how many rows there were
-/// and how long it took to standard error.
+/// Without a question it lists those that have a name. Reads the files of a sink `store:/folder`, whether a daemon runs or not, or with
+/// --at the tables that the sinks of many hosts fill in ClickHouse; it can change neither. In SQL, {since}, {until} and {limit} stand for
+/// the flags. The data goes to standard output, how many rows there were and how long it took to standard error.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A question's name, a SELECT, or - for standard input
@@ -37,6 +42,12 @@ pub(crate) struct Args {
     /// The store; else the one that the configuration names, else weir-data/history
     #[arg(long, value_name = "FOLDER", env = "WEIR_STORE")]
     store: Option<PathBuf>,
+    /// A fleet's ClickHouse: its address, with the keys of a sink as options, or the name of a sink in the configuration
+    #[arg(long, value_name = "ADDRESS|NAME", conflicts_with = "store")]
+    at: Option<String>,
+    /// One host of the fleet; else all of them
+    #[arg(long, value_name = "NAME", requires = "at")]
+    host: Option<String>,
     /// The configuration that names the store
     #[arg(short, long, value_name = "FILE", env = "WEIR_CONFIG", default_value = "weir.toml")]
     config: PathBuf,
@@ -86,12 +97,20 @@ struct Question {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.schema {
-        return exit::print_and_end(&schema(), ExitCode::SUCCESS);
+        return match &args.at {
+            Some(at) => at::schema(args, at),
+            None => exit::print_and_end(&schema(), ExitCode::SUCCESS),
+        };
     }
     let Some(text) = text_of(args)? else {
-        return exit::print_and_end(&list(), ExitCode::SUCCESS);
+        let is_asked = |named: &&Named| args.at.is_none() || !named.is_of_one_machine();
+        let list = list(NAMED.iter().filter(is_asked));
+        return exit::print_and_end(&list, ExitCode::SUCCESS);
     };
-    let question = question(args, &text)?;
+    if let Some(at) = &args.at {
+        return at::run(args, at, args.host.as_deref(), &text);
+    }
+    let question = question(args, &text, None)?;
     let reader = Reader::open(&folder(args)?).map_err(failed)?;
 
     if args.explain {
@@ -104,7 +123,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
     let limits = Limits { time: args.timeout, rows_max: args.max_rows, ..Limits::default() };
     let answer = reader.ask(&question.statement, limits).map_err(failed)?;
-    let answer = with_units(answer, question.named);
+    finish(args, answer, question.named)
+}
+
+/// Prints an answer.
+fn finish(args: &Args, answer: Answer, named: Option<&Named>) -> anyhow::Result<ExitCode> {
+    let answer = with_units(answer, named);
     let format = if args.json { Format::Json } else { args.format };
     let code = exit::print_and_end(&print::answer(&answer, format), ExitCode::SUCCESS)?;
     super::sockets::tell(format_args!("{}", print::footer(&answer)));
@@ -128,11 +152,16 @@ fn text_of(args: &Args) -> anyhow::Result<Option<String>> {
     }
 }
 
-fn question(args: &Args, text: &str) -> anyhow::Result<Question> {
+/// The question for this machine's store, or for a fleet's tables.
+fn question(args: &Args, text: &str, fleet: Option<&ClickHouse>) -> anyhow::Result<Question> {
     let parameters = parameters(args)?;
     let is_word = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     if !is_word {
-        return Ok(Question { named: None, statement: expand(text, &parameters) });
+        let statement = match fleet {
+            Some(tables) => expand_for(tables, text, &parameters),
+            None => expand(text, &parameters),
+        };
+        return Ok(Question { named: None, statement });
     }
     let Some(named) = Named::find(text) else {
         let nearest = NAMED
@@ -143,7 +172,11 @@ fn question(args: &Args, text: &str) -> anyhow::Result<Question> {
             "no question is called {text}; did you mean {nearest}? `weir query` lists them, and SQL begins with SELECT"
         )));
     };
-    let statement = named.statement(&parameters).map_err(|error| Failure::Usage.error(error))?;
+    let statement = match fleet {
+        Some(tables) => named.statement_for(tables, &parameters),
+        None => named.statement(&parameters),
+    };
+    let statement = statement.map_err(|error| Failure::Usage.error(error))?;
     Ok(Question { named: Some(named), statement })
 }
 
@@ -206,10 +239,10 @@ fn failed(error: Error) -> anyhow::Error {
 }
 
 /// The list of named queries.
-fn list() -> String {
+fn list<'n>(all: impl Iterator<Item = &'n Named>) -> String {
     let width = NAMED.iter().map(|named| named.name.len()).max().unwrap_or_default();
     let mut text = String::new();
-    for named in NAMED {
+    for named in all {
         let flags: Vec<String> = named.parameters().map(|name| format!("--{name}")).collect();
         let _ = writeln!(text, "{:width$}  {}", named.name, named.title());
         let _ = writeln!(text, "{:width$}    {}", "", flags.join(" "));

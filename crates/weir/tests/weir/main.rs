@@ -16,6 +16,8 @@ mod documents;
 mod egress_port;
 mod examples;
 mod files;
+#[cfg(all(feature = "store", feature = "http"))]
+mod fleet;
 mod flow_events;
 mod flows_command;
 mod flows_daemon;
