@@ -48,6 +48,7 @@ named! {
     "worst-peers",
     "worst-services",
     "worst-units",
+    "completeness",
     "connection",
     "closes-by-end",
     "recent-closes",

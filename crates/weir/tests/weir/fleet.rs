@@ -177,6 +177,14 @@ fn a_fleet_is_asked_as_a_whole_and_can_only_be_read() {
     let has = |host: &str| units["rows"].as_array().unwrap().iter().any(|row| row[0] == host);
     assert!(has(HOST) && has(OTHER_HOST), "{units}");
 
+    let complete = scene.ask_fleet(&[&["completeness", "--host", HOST], &range[..]].concat());
+    assert_eq!(complete["columns"][5]["name"], "missing");
+    assert_eq!(
+        (&complete["row_count"], &complete["rows"][0][5]),
+        (&1.into(), &1.into()),
+        "{complete}"
+    );
+
     // In ClickHouse's own dialect, with the macros of the files.
     let own =
         "SELECT host, uniqExact(cookie) AS connections FROM {sockets} GROUP BY host ORDER BY host";
