@@ -421,7 +421,8 @@ impl World {
                 *expected.rejected.entry(*class as u8).or_default() += amount;
             }
             Fate::Dropped(reason) => *expected.dropped.entry(*reason as u8).or_default() += amount,
-            Fate::Failed(_) => {}
+            // The simulated store leaves nothing uncertain by itself.
+            Fate::Failed(_) | Fate::Uncertain => {}
         }
         for row in rows {
             self.maybe_rows -= u64::from(self.rows[row].is_maybe);
