@@ -277,15 +277,20 @@ impl Daemon {
         };
 
         daemon.start_prepared()?;
-        daemon.health.config_applied(&fingerprint(&daemon.config));
-        daemon.health.set_phase(Phase::Ready);
-        daemon.observe(Instant::now());
+        daemon.become_ready();
         daemon.start_http(bound)?;
         daemon.hold_drops();
         daemon.pipes.feed(input, sender)?;
         // Last: a program that starts after this daemon may send to it at once.
         daemon.service.ready();
         Ok(daemon)
+    }
+
+    /// Data flows under the configuration: from now on the health page says so.
+    fn become_ready(&mut self) {
+        self.health.config_applied(&fingerprint(&self.config));
+        self.health.set_phase(Phase::Ready);
+        self.observe(Instant::now());
     }
 
     /// Asks the service manager to keep the drop counts of the sockets it owns, if there are any.
