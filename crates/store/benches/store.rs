@@ -9,6 +9,7 @@ mod support;
 
 use record::{ChunkBuilder, RowKind, SocketRecord};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use store::{Limits, NAMED, Options, Parameters, Reader, Stepped, Writer};
 use sys::clock::process_cpu_ns;
@@ -164,6 +165,25 @@ fn sizes(folder: &Path) -> impl Iterator<Item = u64> {
         .map(|about| about.len())
 }
 
+/// The time from nothing to the answer of a question to the sums, with no page of the database in memory. `None` if the system
+/// cannot be asked to forget them.
+fn ask_cold(folder: &Path, parameters: &Parameters) -> Option<Duration> {
+    let mut forget = Command::new("dd");
+    forget.arg(format!("if={}", folder.join("history.sqlite").display()));
+    forget
+        .args(["iflag=nocache", "count=0", "status=none"])
+        .status()
+        .ok()?
+        .success()
+        .then_some(())?;
+    let began = Instant::now();
+    let reader = Reader::open(folder).expect("it was written");
+    let statement = NAMED.iter().find(|named| named.name == "worst-peers")?.statement(parameters);
+    let statement = statement.expect("it has its parameters");
+    reader.ask(&statement, Limits::default()).expect("it is answered");
+    Some(began.elapsed())
+}
+
 fn ask_all(folder: &Path, polls: u64) {
     let parameters = Parameters {
         since_unix_ns: START_NS,
@@ -177,6 +197,9 @@ fn ask_all(folder: &Path, polls: u64) {
     let named = NAMED
         .iter()
         .map(|named| (named.name, named.statement(&parameters).expect("it has its parameters")));
+    if let Some(took) = ask_cold(folder, &parameters) {
+        println!("worst-peers with a cold cache, opening included: {took:?}");
+    }
     for (name, statement) in named.chain([("group all raw rows by unit", group.to_owned())]) {
         let reader = Reader::open(folder).expect("it was written");
         let mut times =
