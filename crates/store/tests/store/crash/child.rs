@@ -1,5 +1,7 @@
 //! The process that is killed. It goes through one phase again and again, and says when it is in it and what is stored.
 
+#![expect(clippy::print_stdout, reason = "the test that kills it reads what it says")]
+
 use crate::support::{SECOND_NS, START_NS, insert_poll, options};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
