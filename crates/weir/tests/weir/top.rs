@@ -152,6 +152,56 @@ fn configuration(dir: &TempDir, to: &str, port: u16) -> PathBuf {
 }
 
 #[test]
+fn every_page_of_top_shows_what_the_daemon_says_at_any_size() {
+    let (_receiver, to) = receiver();
+    let (dir, near) = (TempDir::new(), listen(([127, 0, 0, 1], 0).into()));
+    let port = near.local_addr().unwrap().port();
+    let weir = Weir::run(&configuration(&dir, &to, port));
+    let args = format!("top --interval 50ms --admin {}", weir.admin);
+    let Some(mut top) = Terminal::start((80, 24), &args, &[]) else { return };
+    let far = TcpStream::connect(near.local_addr().unwrap()).unwrap();
+    let accepted = near.accept().unwrap();
+    let from = far.local_addr().unwrap().port();
+
+    top.wait_for("[1 Overview]");
+    top.press("2/rtt > 1 apple\r");
+    top.wait_for("filter: `1` lacks its unit");
+    top.wait_for("        ^ ");
+    top.press("\x1b");
+    top.wait_for("sockets pass");
+    top.press(&format!("/dport = :{port}\r"));
+    top.wait_for_row(&[&format!(":{from} "), &format!(":{port} ")], |_| true);
+    top.press("ggg");
+    top.wait_for("counted by port of the peer");
+    top.wait_for_row(&[&format!("{port}   ")], |row| row.starts_with(&port.to_string()));
+
+    top.press("3");
+    top.wait_for("ended since the start");
+    drop((far, accepted));
+    top.wait_for_row(&[&format!(":{from} "), &format!(":{port} "), "close"], |_| true);
+    top.press("g");
+    top.wait_for("this host closed it in order");
+    top.press("\t");
+    top.wait_for("[4 Flows]");
+    top.wait_for("0 agents");
+    top.press("g");
+    top.wait_for("lost inside");
+    top.press("\tp");
+    top.wait_for("PAUSED");
+    for size in [(60, 15), (200, 60), (120, 40)] {
+        top.resize(size);
+        let rows = usize::from(size.1);
+        let at_the_end = |screen: &str| screen.lines().nth(rows - 1).unwrap().contains("q quit");
+        let describe = || format!("the keys in row {rows}: {}", screen(&top.shown(), top.size));
+        wait_for(describe, || at_the_end(&screen(&top.shown(), top.size)).then_some(()));
+    }
+    top.press("pe");
+    top.wait_for("The same as text: weir ledger");
+    top.press("xq");
+    assert_eq!(top.end().0, Some(0));
+}
+
+#[test]
 fn every_count_of_top_is_that_of_the_ledger_and_its_sockets_are_those_of_weir_sockets() {
     let (_receiver, to) = receiver();
     let (dir, near) = (TempDir::new(), listen(([127, 0, 0, 1], 0).into()));
@@ -184,17 +234,19 @@ fn every_count_of_top_is_that_of_the_ledger_and_its_sockets_are_those_of_weir_so
         }
     }
 
-    let _far = TcpStream::connect(near.local_addr().unwrap()).unwrap();
+    let far = TcpStream::connect(near.local_addr().unwrap()).unwrap();
     let _accepted = near.accept().unwrap();
-    top.press(&format!("2/dport = :{port}\r"));
+    // Another connection of this machine may have one of the two ports.
+    let filter = format!("sport = :{} and dport = :{port}", far.local_addr().unwrap().port());
+    top.press(&format!("2/{filter}\r"));
+    top.wait_for("1 socket passes");
     let row = top.wait_for_row(&[&format!(":{port} "), "ESTAB"], |_| true);
-    let table = sockets(port);
+    let table = sockets(&filter);
     let cells = table.lines().find(|line| line.contains(&format!(":{port}"))).unwrap();
     for cell in cells.split("  ").map(str::trim).filter(|cell| !cell.is_empty()) {
         assert!(row.contains(cell), "{cell:?} of {cells:?} in {row:?}");
     }
     if need_tool("ss") {
-        let filter = format!("dport = :{port}");
         let ss = Command::new("ss").args(["-tinH", &filter]).output().unwrap();
         let ss = String::from_utf8(ss.stdout).unwrap();
         for word in ss.split_whitespace().filter(|word| word.starts_with("127.0.0.1:")) {
@@ -211,12 +263,11 @@ fn counts(hop: &HopSnapshot) -> [String; 3] {
     counts.map(|amount| format!(" {} ", grouped(amount.count)))
 }
 
-/// What `weir sockets` says of the sockets to this port.
-fn sockets(port: u16) -> String {
-    let filter = format!("dport = :{port}");
+/// What `weir sockets` says of the sockets that pass.
+fn sockets(filter: &str) -> String {
     let columns = "state,local,peer,rtt,min_rtt,cwnd";
     let output =
-        Command::new(WEIR).args(["sockets", "--columns", columns, &filter]).output().unwrap();
+        Command::new(WEIR).args(["sockets", "--columns", columns, filter]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

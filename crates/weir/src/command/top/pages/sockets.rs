@@ -76,7 +76,8 @@ fn words(of: &Sockets, group: Option<&str>) -> String {
         Some(group) => format!("counted by {group}"),
         None => format!("{} of them below", grouped(of.sockets.len() as u64)),
     };
-    let mut words = format!("{} sockets pass in {namespaces}, {below}", grouped(of.matched));
+    let pass = if of.matched == 1 { "socket passes" } else { "sockets pass" };
+    let mut words = format!("{} {pass} in {namespaces}, {below}", grouped(of.matched));
     if of.namespaces_failed > 0 {
         let failed = plural(of.namespaces_failed, "namespace", "namespaces");
         words.push_str(&format!("; {failed} could not be read"));
