@@ -70,9 +70,9 @@ fn socket(
         run_id: Some(7),
         host: Some(host),
         src_address: Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))),
-        src_port: Some(if connection % 2 == 0 { 443 } else { 50_000 }),
+        src_port: Some(if connection.is_multiple_of(2) { 443 } else { 50_000 }),
         dst_address: peer_of(connection),
-        dst_port: (connection % 11 > 0).then_some(4_000 + (connection % 7) as u16),
+        dst_port: (!connection.is_multiple_of(11)).then_some(4_000 + (connection % 7) as u16),
         role: match connection % 3 {
             0 => Some(ConnectionRole::ACCEPTOR),
             1 => Some(ConnectionRole::OPENER),
