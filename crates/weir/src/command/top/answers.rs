@@ -259,7 +259,7 @@ pub(super) struct Past {
     pub(super) lost: Vec<Stretch>,
 }
 
-/// Reads `ledger-rates`.
+/// Reads `ledger-rates`, whose newest rows come first: where it ends at its limit, it is the oldest that are missing.
 pub(super) fn past(answer: &str) -> serde_json::Result<Past> {
     let mut past = Past::default();
     rows(answer, |row| {
@@ -274,10 +274,13 @@ pub(super) fn past(answer: &str) -> serde_json::Result<Past> {
             _ => {}
         }
     })?;
+    for line in past.delivered.values_mut().chain([&mut past.arrived, &mut past.lost]) {
+        line.reverse();
+    }
     Ok(past)
 }
 
-/// Adds to the figure of the same time. They come in the order of time.
+/// Adds to the figure of the same time, which came just before.
 fn add(all: &mut Vec<Stretch>, stretch: Stretch) {
     match all.last_mut().filter(|last| last.begin_ms == stretch.begin_ms) {
         Some(last) => last.value += stretch.value,
@@ -334,14 +337,17 @@ mod tests {
     #[test]
     fn history_becomes_rates() {
         let answer = r#"{"columns":[{"name":"bucket_unix_ns"},{"name":"width_ns"},{"name":"hop"},{"name":"origin"},{"name":"target"},{"name":"way"},{"name":"amount"}],
-            "rows":[["1795627000000000000",10000000000,"socket","in","","received",500],
+            "rows":[["1795627010000000000",10000000000,"socket","in","","received",10],
+                    ["1795627000000000000",10000000000,"socket","in","","received",500],
                     ["1795627000000000000",10000000000,"socket","other","","received",500],
                     ["1795627000000000000",10000000000,"target","in","old","dropped",20],
                     ["1795627000000000000",10000000000,"egress","in","old","delivered",480]]}"#;
         let past = past(answer).unwrap();
         let begin_ms = 1_795_627_000_000;
         let stretch = |value| [Stretch { begin_ms, end_ms: begin_ms + 10_000, value }];
-        assert_eq!((&*past.arrived, &*past.lost), (&stretch(100.0)[..], &stretch(2.0)[..]));
+        let later = Stretch { begin_ms: begin_ms + 10_000, end_ms: begin_ms + 20_000, value: 1.0 };
+        assert_eq!(past.arrived, [stretch(100.0)[0], later], "oldest first");
+        assert_eq!(past.lost, stretch(2.0));
         let place = ("egress".to_owned(), "in".to_owned(), "old".to_owned());
         assert_eq!(past.delivered[&place], stretch(48.0));
     }

@@ -144,7 +144,7 @@ pub(super) fn flows() -> News {
 pub(super) fn past() -> News {
     let columns = ["bucket_unix_ns", "width_ns", "hop", "origin", "target", "way", "amount"];
     let columns: Vec<Json> = columns.iter().map(|name| json!({ "name": name })).collect();
-    let rows = (0..90_u64).flat_map(|at| {
+    let rows = (0..90_u64).rev().flat_map(|at| {
         let begin_ns = ((BEGIN_MS - 900_000 + at * 10_000) * 1_000_000).to_string();
         let count = 5_000 + at * 50;
         let row = |hop: &str, target: &str, way: &str, amount: u64| {
