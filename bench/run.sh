@@ -89,6 +89,11 @@ view_long() {
     CHROMIUM=$(command -v chromium) unshare --net sh -c 'ip link set lo up; exec weir-node bench/view/long.cjs "$@"' sh "$weir" "$@"
 }
 
+# What `weir top` costs, page by page.
+top() {
+    bench/top/run.py "$weir" "$@"
+}
+
 # One flow over several sockets of one address: even, in order, nothing lost; with a thread that is stopped, and while sockets come and go.
 group() {
     local run
@@ -104,6 +109,7 @@ case ${args[0]:-} in
     group) group ;;
     view) view "${args[@]:1}" ;;
     view-long) view_long "${args[@]:1}" ;;
+    top) top "${args[@]:1}" ;;
     flows) flows ;;
     sinks) sinks "${args[@]:1}" ;;
     quic) quic "${args[@]:1}" ;;

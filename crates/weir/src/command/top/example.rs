@@ -84,7 +84,7 @@ pub(super) fn sockets(wanted: &Wanted, count: u64, matched: u64) -> News {
             "rtt_us": 1_234_567 / (at + 1), "rttvar_us": 120, "min_rtt_us": 35, "snd_cwnd_segments": 10 + at,
             "total_retrans_segments": at % 3, "bytes_sent": 1_u64 << (at % 50), "bytes_received": 200, "bytes_retrans": at,
             "send_queue": 0, "receive_queue": 4096, "busy_time_us": 100, "rwnd_limited_us": at % 100,
-            "delivery_rate_bytes_per_sec": 12_500_000, "systemd_unit": if at % 2 == 0 { HOSTILE } else { "nginx.service" },
+            "delivery_rate_bytes_per_sec": 12_500_000, "systemd_unit": if at.is_multiple_of(2) { HOSTILE } else { "nginx.service" },
         })
     };
     let group = |key: &str| json!({ "key": key, "sockets": matched / 2, "bytes_sent": "1000000", "bytes_received": "5", "bytes_retrans": "10000", "rtt_us_max": 1_234_567 });
