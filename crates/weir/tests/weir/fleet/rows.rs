@@ -30,9 +30,10 @@ const BATCH: u64 = 5_000;
 
 /// This many rows of sockets, and a tenth as many of flows.
 pub(super) fn chunks(host: &'static str, count: u64) -> impl Iterator<Item = Chunk> {
+    // One stream for a host: a database takes rows with the same number of the same stream for copies.
+    let mut builder = ChunkBuilder::new(host.len() as u64, [0; 16]);
     (0..count.div_ceil(BATCH)).map(move |batch| {
         let mut random = Random(batch);
-        let mut builder = ChunkBuilder::new(7, [0; 16]);
         for number in batch * BATCH..count.min((batch + 1) * BATCH) {
             let time_unix_ns = START_NS - 100 * SECOND_NS + number * (SPREAD_NS / count);
             // A few records are lost on the way.
