@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Options of other programs that appear in the documents.
 const OPTIONS_OF_OTHERS: &str = "active-connections api-hosts app-specific bench build-arg check data-urlencode database debug \
-     dport features idle-connections max-msg-size mem-queue-size multiquery network no-clobber nocapture now only \
+     dport features get idle-connections max-msg-size mem-queue-size multiquery network no-buffer no-clobber nocapture now only \
      read-only reconnect release rm set set-file short skip-tokens sync-every system target test time unix-socket uuid";
 
 /// Words that start like metric names but are something else: tags, columns, tables, files.
@@ -17,7 +17,7 @@ const NO_METRICS: &str = "weir_check weir_kafka weir_0 weir_store weir_version";
 
 /// Variables of the environment that are read, and those that the build, the tests and deployments have.
 const VARIABLES: &str = "WEIR_CONFIG WEIR_ADMIN WEIR_ADMIN_LISTEN WEIR_TOKEN_FILE WEIR_CA_FILE WEIR_LOG_LEVEL WEIR_LOG_FORMAT WEIR_DRAIN_GRACE WEIR_COMMIT WEIR_NEWCOMERS \
-     WEIR_LINK_CRASHES WEIR_SIM_SEEDS";
+     WEIR_LINK_CRASHES WEIR_SIM_SEEDS WEIR_TEST_KILLS";
 
 /// Words with a former meaning or name, each with its current one.
 const FORMER: &[(&str, &str)] = &[
@@ -220,6 +220,7 @@ fn pages() -> BTreeSet<String> {
     };
     let mut pages: BTreeSet<String> =
         of("crates/admin/src/http.rs", ".route(\"").into_iter().collect();
+    pages.extend(of("crates/admin/src/http.rs", "const RECORDS: &str = \""));
     let below = of("crates/weir/src/daemon/flow_pages.rs", "\"/flows/");
     pages.extend(below.into_iter().map(|page| format!("/flows/{page}")));
     pages
