@@ -15,7 +15,7 @@ use sys::poll::{Interest, PollSet};
 use sys::recv::Wait;
 
 /// How long a socket that is to leave its group must be silent. Anything that was on its way to it when the others took over has
-/// arrived by then.
+/// arrived by then, even where the kernel could not be asked to finish it.
 const SILENCE: Duration = Duration::from_millis(20);
 
 /// Whether a member's thread holds datagrams.

@@ -20,6 +20,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sys::clock::{Clock, monotonic_ns};
+use sys::gro;
 use sys::recv::{ReceiveBatch, Stamps};
 use sys::socket::{Balance, Joining};
 
@@ -334,6 +335,9 @@ impl Listener {
             _ => sys::socket::gather(self.socket.as_fd())
                 .map_err(self.failed("gathering datagrams at one socket"))?,
         }
+        // A datagram whose socket was chosen before may still be on its way to it, for as long as the host keeps that processor
+        // from running. Where the kernel cannot be asked to finish those, a leaving socket's silence is all there is.
+        let _ = gro::settle();
 
         for member in &self.members[count..] {
             member.state.is_leaving.store(true, Ordering::Release);
