@@ -106,7 +106,8 @@ fn a_stop_under_load_delivers_everything_or_names_the_rest() {
     let left = target.dropped_for(Reason::Shutdown).count;
     assert_eq!(left, 0, "ten seconds are enough: {}", ended.said);
     assert_eq!(ended.code, Some(0), "{}", ended.said);
-    let named = format!("refused: {refused} datagrams that arrived at in");
+    let datagrams = text::plural(refused, "datagram", "datagrams");
+    let named = format!("refused: {datagrams} that arrived at in");
     assert_eq!(ended.said.contains(&named), refused > 0, "{}", ended.said);
     // Nobody has the first datagram after the port was left: the answer to it fails the next call.
     let unseen = sent.checked_sub(at_socket.received.count);
