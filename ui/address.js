@@ -9,10 +9,11 @@
  * @property {string} sort A column, preceded by `-` for descending order.
  * @property {string} pick The selected item of the page: a connection, a definition of flows.
  * @property {string} sql
+ * @property {string} host Of a fleet: the host that is shown; all of them if empty.
  */
 
 /** @type {Address} */
-const DEFAULTS = { page: "overview", range: "15m", filter: "", group: "", sort: "", pick: "", sql: "" };
+const DEFAULTS = { page: "overview", range: "15m", filter: "", group: "", sort: "", pick: "", sql: "", host: "" };
 
 /** The selectable ranges, in seconds. */
 export const RANGES = new Map([["15m", 900], ["1h", 3600], ["6h", 21600], ["24h", 86400]]);
@@ -41,12 +42,13 @@ export function link(change) {
 }
 
 /**
- * A link to another page, which keeps only the range.
+ * A link to another page, which keeps only the range and the host.
  * @param {string} page
  * @param {Partial<Address>} [more]
  */
 export function pageLink(page, more = {}) {
-  return link({ ...DEFAULTS, range: read().range, page, ...more });
+  const { range, host } = read();
+  return link({ ...DEFAULTS, range, host, page, ...more });
 }
 
 /** @type {() => void} */

@@ -1,5 +1,8 @@
 // Requests to the server of this page. Nothing is requested elsewhere, and nothing is changed.
 
+/** Whether this page looks at a fleet, through `weir view`, and not at one daemon. */
+export const isFleet = document.documentElement.dataset["view"] === "fleet";
+
 /** The server refused the request. */
 export class Refused extends Error {
   /**
@@ -62,7 +65,9 @@ export async function ask(path, { signal, timeoutMs = TIMEOUT_MS } = {}) {
  */
 export function why(error) {
   if (error instanceof Refused) return error.message;
-  if (error instanceof DOMException && error.name === "TimeoutError") return "the daemon takes long to answer";
-  if (error instanceof TypeError) return "the daemon cannot be reached";
+  if (error instanceof DOMException && error.name === "TimeoutError") return `${SERVER} takes long to answer`;
+  if (error instanceof TypeError) return `${SERVER} cannot be reached`;
   return String(error);
 }
+
+const SERVER = isFleet ? "weir view" : "the daemon";

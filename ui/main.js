@@ -1,7 +1,7 @@
 // The frame around the pages: selects the page, reads the ledger once a second, and shows whether the daemon answers.
 
 import { RANGES, go, link, listen, pageLink, read as readAddress } from "./address.js";
-import { Refused, ask, keepToken, takeToken, why } from "./answers.js";
+import { Refused, ask, isFleet, keepToken, takeToken, why } from "./answers.js";
 import { h, replace } from "./dom.js";
 import { clock, lasting } from "./figures.js";
 import { Looks } from "./history.js";
@@ -16,6 +16,7 @@ import { poll } from "./poller.js";
  * @property {import("./address.js").Address} address
  * @property {Looks} looks
  * @property {() => import("./ledger.js").Words} words
+ * @property {(level: string, parts: import("./dom.js").Part[]) => void} say Sets the line above the page.
  * @property {(listener: OnLedger) => () => void} onLedger Calls the listener at once if there is a ledger, and for each later one.
  *
  * @typedef {{start: (root: Element, context: Context) => () => void}} Page The exports of a page's module; `start` returns the function that stops the page.
@@ -24,7 +25,7 @@ import { poll } from "./poller.js";
 const LEDGER_EVERY_MS = 1_000;
 
 /** The pages; each module is loaded when its page is first shown. @type {Record<string, {title: string, load: () => Promise<Page>}>} */
-const PAGES = {
+const DAEMON_PAGES = {
   overview: { title: "Overview", load: () => import("./overview.js") },
   sockets: { title: "TCP sockets", load: () => import("./sockets.js") },
   closes: { title: "Closes", load: () => import("./closes.js") },
@@ -32,6 +33,14 @@ const PAGES = {
   sinks: { title: "Sinks", load: () => import("./sinks.js") },
   query: { title: "Query", load: () => import("./query.js") },
 };
+
+/** @type {typeof DAEMON_PAGES} */
+const FLEET_PAGES = {
+  fleet: { title: "Fleet", load: () => import("./fleet.js") },
+  query: { title: "Query", load: () => import("./query.js") },
+};
+
+const [PAGES, FIRST] = isFleet ? [FLEET_PAGES, "fleet"] : [DAEMON_PAGES, "overview"];
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -99,7 +108,7 @@ async function show() {
   endPage();
   endPage = () => {};
   const address = readAddress();
-  const name = Object.hasOwn(PAGES, address.page) ? address.page : "overview";
+  const name = Object.hasOwn(PAGES, address.page) ? address.page : FIRST;
   const page = /** @type {typeof PAGES[string]} */ (PAGES[name]);
   document.title = `${page.title} · Weir`;
   replace(nav, Object.entries(PAGES).map(([one, { title }]) =>
@@ -108,13 +117,14 @@ async function show() {
   replace(controls, h("label", null, "last ", h("select", { id: "range", change: (/** @type {Event} */ event) =>
     go(link({ range: /** @type {HTMLSelectElement} */ (event.target).value })) }, options)));
   replace(main, h("h1", null, page.title));
+  if (isFleet) say("", ["Fleet"]);
   const asked = (shows += 1);
   const { start } = await page.load();
   // The user may have opened another page meanwhile.
-  if (asked === shows) endPage = start(main, { address, looks, words: () => words ?? {}, onLedger });
+  if (asked === shows) endPage = start(main, { address, looks, words: () => words ?? {}, say, onLedger });
 }
 
 takeToken();
 listen(show);
 show();
-poll(LEDGER_EVERY_MS, look);
+if (!isFleet) poll(LEDGER_EVERY_MS, look);

@@ -1,7 +1,7 @@
-// Queries on the history of this machine: SQL, and named queries.
+// Queries on the history of this machine, or of a fleet: SQL, and named queries.
 
 import { note, link } from "./address.js";
-import { Refused, ask, why } from "./answers.js";
+import { Refused, ask, isFleet, why } from "./answers.js";
 import { fill, h, lines, panel, replace } from "./dom.js";
 import { grouped, plural } from "./figures.js";
 import { askStore, namedPath, noHistory, sqlPath } from "./history.js";
@@ -9,13 +9,16 @@ import { replaceTable, table } from "./table.js";
 
 /** @typedef {import("./main.js").Context} Context */
 
-const EXAMPLE = "select origin, target, reason, sum(count) as lost from ledger where way = 'dropped' group by origin, target, reason order by lost desc";
+const EXAMPLE = isFleet
+  ? "select host, count() as closed from {closes} group by host order by closed desc"
+  : "select origin, target, reason, sum(count) as lost from ledger where way = 'dropped' group by origin, target, reason order by lost desc";
 const ROWS = "1000";
 
 /** @param {Element} root @param {Context} context */
 export function start(root, context) {
   const { address } = context;
   const ended = new AbortController();
+  const ofHost = address.host ? { host: address.host } : {};
   const asked = panel({ id: "ask", title: "What do you want to know?", className: "wide" });
   const answered = panel({ id: "answer", title: "Answer", className: "wide" });
   const said = h("p", { class: "said", role: "status" });
@@ -25,7 +28,7 @@ export function start(root, context) {
   const run = () => {
     const sql = statement.value.trim();
     note({ sql, pick: "" });
-    if (sql) show(sqlPath(sql, { limit: ROWS }));
+    if (sql) show(sqlPath(sql, { limit: ROWS, ...ofHost }));
   };
   fill(asked.body, h("form", { submit: (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -49,8 +52,8 @@ export function start(root, context) {
   }
 
   list(named, ended.signal);
-  if (address.sql) show(sqlPath(address.sql, { limit: ROWS }));
-  else if (address.pick) show(namedPath(address.pick, { since: address.range }));
+  if (address.sql) show(sqlPath(address.sql, { limit: ROWS, ...ofHost }));
+  else if (address.pick) show(namedPath(address.pick, { since: address.range, ...ofHost }));
   return () => {
     ended.abort();
     asked.stop();

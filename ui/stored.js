@@ -19,15 +19,16 @@ export const sources = (name, parameters) => [["JSON", namedPath(name, parameter
  * @param {string} about.title
  * @param {string} about.name The name of the query.
  * @param {string} about.range
+ * @param {string} [about.host] Of a fleet: the only host.
  */
-export function storedPanel({ id, title, name, range }) {
-  const parameters = { since: range, limit: ROWS };
+export function storedPanel({ id, title, name, range, host }) {
+  const parameters = { since: range, limit: ROWS, ...(host && { host }) };
   const shown = panel({ id, title, className: "wide", links: sources(name, parameters) });
   const stop = poll(STORE_EVERY_MS, async (signal) => {
     try {
       const answer = await askStore(namedPath(name, parameters), signal);
       shown.lacks(missing(answer));
-      shown.show(() => (answer ? replaceTable(shown.body, answerTable(answer, title)) : replace(shown.body, h("p", null, "This daemon keeps no history. ", h("a", { href: pageLink("query") }, "What turns one on"), "."))));
+      shown.show(() => (answer ? replaceTable(shown.body, answerTable(answer, `Rows of the answer: ${title}`)) : replace(shown.body, h("p", null, "This daemon keeps no history. ", h("a", { href: pageLink("query") }, "What turns one on"), "."))));
     } catch (error) {
       if (!signal.aborted) shown.show(() => replace(shown.body, h("p", { class: "mistake" }, why(error))));
     }
@@ -43,14 +44,15 @@ export function storedPanel({ id, title, name, range }) {
 
 /** @param {import("./history.js").Answer} answer @param {string} caption */
 function answerTable(answer, caption) {
+  // What a row is about is a name, even if it has only digits: a port. Of a fleet, the host comes first.
+  const names = answer.columns[0]?.name === "host" ? 2 : 1;
   return table({
     caption,
     rows: answer.rows,
     empty: "Nothing in this range.",
     columns: answer.columns.map(({ name }, at) => ({
-      name, title: inWords(name), isName: at === 0, isNumber: at > 0 && answer.rows.every((row) => row[at] === null || isNumber(row[at])),
-      // What a row is about is a name, even if it has only digits: a port.
-      cell: (/** @type {unknown[]} */ row) => (at === 0 ? String(row[0] ?? "–") : figure(name, row[at])),
+      name, title: inWords(name), isName: at === 0, isNumber: at >= names && answer.rows.every((row) => row[at] === null || isNumber(row[at])),
+      cell: (/** @type {unknown[]} */ row) => (at < names ? String(row[at] ?? "–") : figure(name, row[at])),
       tip: (/** @type {unknown[]} */ row) => (name.endsWith("_bytes") && isNumber(row[at]) ? `${row[at]} bytes` : undefined),
     })),
   });

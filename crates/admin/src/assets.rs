@@ -1,6 +1,7 @@
 //! The browser page from `ui/`: plain modules, embedded unchanged, so that a build needs no other tool and the reviewed files
 //! are the ones that run. They contain no figures and are served to everyone, like `/healthz`.
 
+use crate::View;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -22,8 +23,9 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const JSON: &str = "application/json";
 const SVG: &str = "image/svg+xml";
 
-/// The name of the page itself.
+/// The names of the page itself.
 const SHELL: &str = "index.html";
+const FLEET_SHELL: &str = "fleet.html";
 
 struct Asset {
     name: &'static str,
@@ -41,6 +43,7 @@ macro_rules! files {
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     let mut assets = files! {
         "index.html": HTML,
+        "fleet.html": HTML,
         "icon.svg": SVG,
         "style.css": CSS,
         "panels.css": CSS,
@@ -52,6 +55,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "connection.js": SCRIPT,
         "dom.js": SCRIPT,
         "figures.js": SCRIPT,
+        "fleet.js": SCRIPT,
         "flows.js": SCRIPT,
         "heat.js": SCRIPT,
         "history.js": SCRIPT,
@@ -106,9 +110,13 @@ impl Asset {
 }
 
 /// The page, for clients that ask for HTML (browsers). `None` for all others, which get text.
-pub(crate) fn shell(asked: &HeaderMap) -> Option<Response> {
+pub(crate) fn shell(view: View, asked: &HeaderMap) -> Option<Response> {
     let accept = asked.get(header::ACCEPT).and_then(|value| value.to_str().ok())?;
-    accept.contains("text/html").then(|| find(SHELL, asked)).flatten()
+    let name = match view {
+        View::Daemon => SHELL,
+        View::Fleet => FLEET_SHELL,
+    };
+    accept.contains("text/html").then(|| find(name, asked)).flatten()
 }
 
 /// Serves one of the files by name.

@@ -1,6 +1,6 @@
 use crate::metrics::Exposition;
 use crate::service::{Action, Asked, Asker, Service, Told};
-use crate::{AdminState, Phase, Process, Said, assets, live, metrics, page};
+use crate::{AdminState, Phase, Process, Said, View, assets, fleet, live, metrics, page};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -74,6 +74,17 @@ impl HttpCounts {
 
 /// The admin server's routes. All of them only read: GET and HEAD.
 pub fn router(state: Arc<AdminState>) -> Router {
+    let routes = match state.view {
+        View::Daemon => daemon_routes(),
+        View::Fleet => fleet::routes(),
+    };
+    routes
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))
+        .with_state(state)
+}
+
+fn daemon_routes() -> Router<Arc<AdminState>> {
     Router::new()
         .route("/", get(index))
         .route("/ui/{name}", get(assets::show))
@@ -88,9 +99,6 @@ pub fn router(state: Arc<AdminState>) -> Router {
         .route("/daemon", get(show_daemon))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .fallback(not_found)
-        .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))
-        .with_state(state)
 }
 
 /// Refuses requests that must not be answered, counts every request, and sets the headers of every response.
@@ -298,7 +306,7 @@ pub(crate) enum Peer {
 /// The page for a browser; for all other clients, the list of paths.
 async fn index(headers: HeaderMap) -> Response {
     let vary = [(header::VARY, "accept")];
-    assets::shell(&headers).unwrap_or_else(|| (vary, INDEX).into_response())
+    assets::shell(View::Daemon, &headers).unwrap_or_else(|| (vary, INDEX).into_response())
 }
 
 const INDEX: &str = "weir\n\n\
@@ -362,7 +370,7 @@ async fn show_flows(State(state): State<Arc<AdminState>>, request: Request) -> R
     told(&state, &flows.pages, asked(&state, &request)).await
 }
 
-async fn show_query(State(state): State<Arc<AdminState>>, request: Request) -> Response {
+pub(crate) async fn show_query(State(state): State<Arc<AdminState>>, request: Request) -> Response {
     let Some(query) = &state.query else {
         let text = "no history here: the configuration has no sink to a store. Fix: add a [[sink]] with from = [\"sockets\"] and \
                     to = \"store:/var/lib/weir/history\"\n";

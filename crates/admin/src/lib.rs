@@ -1,6 +1,6 @@
 //! A running relay's HTTP server for `/metrics`, `/ledger`, `/healthz` and `/readyz`, and the same figures pushed as StatsD.
 //!
-//! All of these addresses are read-only. A [`Rest`] is served at an address of its own and may change the definitions of flows.
+//! All of these addresses are read-only. A server of a [`View::Fleet`] shows a fleet's history instead of a daemon. A [`Rest`] is served at an address of its own and may change the definitions of flows.
 //! The figures come from the [`ledger`], from [`Health`] (which the daemon updates) and from the kernel's files (which explain
 //! losses before the socket).
 
@@ -8,6 +8,7 @@
 
 mod assets;
 mod connection;
+mod fleet;
 mod health;
 pub mod host;
 mod http;
@@ -43,6 +44,8 @@ use tokio::sync::watch;
 
 /// Everything that the admin server shows.
 pub struct AdminState {
+    /// What it is about.
+    pub view: View,
     /// The hops.
     pub ledger: Arc<Ledger>,
     /// Whether the data loops are alive, and which configuration they run. The daemon updates it.
@@ -84,6 +87,7 @@ impl AdminState {
     /// The state of a server that is bound to `bind`.
     pub fn new(ledger: Arc<Ledger>, health: Arc<Health>, bind: IpAddr) -> AdminState {
         AdminState {
+            view: View::Daemon,
             ledger,
             health,
             build: Build::default(),
@@ -103,7 +107,16 @@ impl AdminState {
     }
 }
 
-/// The history in a store.
+/// What a server shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum View {
+    /// A running daemon, with all that [`AdminState`] holds.
+    Daemon,
+    /// The history of many hosts: what [`AdminState::query`] answers, and the page.
+    Fleet,
+}
+
+/// The history in a store, or that of a fleet.
 #[derive(Clone)]
 pub struct Query {
     /// Answers requests.

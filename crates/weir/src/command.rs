@@ -27,6 +27,8 @@ pub(crate) mod top;
 pub(crate) mod ui;
 pub(crate) mod verify;
 pub(crate) mod version;
+#[cfg(feature = "store")]
+pub(crate) mod view;
 
 #[cfg(not(feature = "lab"))]
 pub(crate) use no_lab as lab;

@@ -34,6 +34,8 @@ mod troubles;
 mod ways;
 
 #[cfg(feature = "store")]
+pub(crate) use flow_pages::on_a_thread;
+#[cfg(feature = "store")]
 pub(crate) use http::served_store;
 pub(crate) use progress::{say, say_folded};
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};

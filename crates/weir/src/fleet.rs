@@ -1,5 +1,7 @@
 //! Questions to a fleet's ClickHouse: its address, and its answers in the form of the store's.
 
+pub(crate) mod pages;
+
 use crate::exit::Failure;
 use config::{Config, Sink};
 use serde_json::Value as Json;

@@ -25,12 +25,12 @@ mod screen;
 mod usage;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-#[cfg(feature = "store")]
-use command::query;
 use command::{
     completions, config, doctor, flows, r#gen, help, hop, lab, ledger, man, mitigate,
     namespace_helper, relay, reload, run, sink, sockets, stop, top, ui, verify, version,
 };
+#[cfg(feature = "store")]
+use command::{query, view};
 use screen::{Color, Room};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -67,6 +67,8 @@ enum Command {
     Verify(verify::Args),
     #[cfg(feature = "store")]
     Query(query::Args),
+    #[cfg(feature = "store")]
+    View(view::Args),
     Reload(reload::Args),
     Stop(stop::Args),
     Completions(completions::Args),
@@ -123,6 +125,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Verify(args) => verify::run(args),
         #[cfg(feature = "store")]
         Command::Query(args) => query::run(args),
+        #[cfg(feature = "store")]
+        Command::View(args) => view::run(args),
         Command::Reload(args) => reload::run(args),
         Command::Stop(args) => stop::run(args),
         Command::Completions(args) => completions::run(args),

@@ -1,5 +1,7 @@
 //! Queries to a store, as commands and pages take them: moments, and answers as JSON.
 
+pub(crate) mod pages;
+
 use serde_json::{Value as Json, json};
 use std::time::Duration;
 use store::{Answer, Named, Value};

@@ -1,20 +1,13 @@
 //! `GET /query` and the pages below it: the history in this daemon's store, as JSON.
 
-use super::flow_pages::on_a_thread;
-use crate::question::{LIMIT_DEFAULT, as_json, moment, with_units};
-use admin::service::{Answer, Asked, Asker, Service, Told, pairs};
-use serde_json::{Value as Json, json};
+use crate::question::pages::{Given, Turns, list};
+use crate::question::{as_json, with_units};
+use admin::service::{Asked, Asker, Service, Told};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use store::{Error, Limits, NAMED, Named, Parameters, Reader};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use store::{Error, Limits, NAMED, Named, Reader};
 
-/// Queries that run at the same time: each reads files, next to the data loops.
-const QUESTIONS_MAX: usize = 2;
-/// Queries that may wait for their turn.
-const WAITING_MAX: usize = 32;
 /// Time limit of a query. Together with the wait it stays below the lifetime of a connection
 /// ([`admin::CONNECTION_LIFETIME_MAX`]).
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -29,38 +22,17 @@ struct Pages {
     only_for_known: String,
     /// Open readers that are idle.
     readers: Mutex<Vec<Reader>>,
-    turns: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
 }
 
 /// The pages of a store, for the admin server. `only_for_known` is the refusal for unknown users who ask about sockets while
 /// the store has some of other namespaces.
 pub(super) fn pages(folder: &Path, only_for_known: String) -> Service {
-    let pages = Arc::new(Pages {
-        folder: folder.to_owned(),
-        only_for_known,
-        readers: Mutex::default(),
-        turns: Arc::new(Semaphore::new(QUESTIONS_MAX)),
-        waiting: Arc::new(Semaphore::new(WAITING_MAX)),
-    });
-    Arc::new(move |asked| answer(Arc::clone(&pages), asked))
-}
-
-fn answer(pages: Arc<Pages>, asked: Asked) -> Answer {
-    Box::pin(async move {
-        let Ok(_waiting) = Arc::clone(&pages.waiting).try_acquire_owned() else {
-            return Told::text(429, "too many questions wait");
-        };
-        let turn = timeout(TIME_MAX, Arc::clone(&pages.turns).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
-            return Told::text(503, "other questions take all the time that there is; ask again");
-        };
-        on_a_thread(move || {
-            // The thread holds the permit: if the client leaves, no other query starts before this one has ended.
-            let _turn = turn;
-            pages.told(&asked)
-        })
-        .await
+    let pages =
+        Arc::new(Pages { folder: folder.to_owned(), only_for_known, readers: Mutex::default() });
+    let turns = Arc::new(Turns::new(TIME_MAX));
+    Arc::new(move |asked| {
+        let (pages, turns) = (Arc::clone(&pages), Arc::clone(&turns));
+        Box::pin(async move { turns.take(move || pages.told(&asked)).await })
     })
 }
 
@@ -68,9 +40,12 @@ impl Pages {
     fn told(&self, asked: &Asked) -> Result<Told, Told> {
         let now = sys::clock::realtime_ns();
         let given = Given::read(&asked.query, now).map_err(|why| Told::text(400, &why))?;
+        if given.host.is_some() {
+            return Err(Told::text(400, "\"host\" is for a fleet: this history is of one host"));
+        }
         let name = asked.path.strip_prefix("/query").unwrap_or_default().trim_matches('/');
         let (named, statement) = match (name, &given.sql) {
-            ("", None) => return Ok(Told::json(format!("{}\n", list()))),
+            ("", None) => return Ok(Told::json(format!("{}\n", list(NAMED.iter())))),
             ("", Some(sql)) => (None, store::expand(sql, &given.parameters)),
             (_, Some(_)) => {
                 return Err(Told::text(400, "a question has a name or is SQL, not both"));
@@ -105,55 +80,6 @@ impl Pages {
     fn give_back(&self, reader: Reader) {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
     }
-}
-
-/// The parameters of a request.
-struct Given {
-    sql: Option<String>,
-    parameters: Parameters,
-}
-
-impl Given {
-    fn read(query: &str, now: u64) -> Result<Given, String> {
-        let parameters = Parameters {
-            since_unix_ns: now.saturating_sub(crate::question::SINCE_DEFAULT.as_nanos() as u64),
-            until_unix_ns: now,
-            limit: LIMIT_DEFAULT,
-            cookie: None,
-            namespace: None,
-        };
-        let mut given = Given { sql: None, parameters };
-        for (name, value) in pairs(query)? {
-            let parameters = &mut given.parameters;
-            match name.as_str() {
-                "sql" => given.sql = Some(value),
-                "since" => parameters.since_unix_ns = moment(&value, now)?,
-                "until" => parameters.until_unix_ns = moment(&value, now)?,
-                "limit" => parameters.limit = number(&name, &value)?,
-                "cookie" => parameters.cookie = Some(number(&name, &value)?),
-                "namespace" => parameters.namespace = Some(number(&name, &value)?),
-                other => {
-                    return Err(format!(
-                        "\"{}\" is not a parameter; they are since, until, limit, cookie, namespace and sql",
-                        other.escape_debug()
-                    ));
-                }
-            }
-        }
-        Ok(given)
-    }
-}
-
-fn number<N: std::str::FromStr>(name: &str, text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("{name}: \"{}\" is not such a number", text.escape_debug()))
-}
-
-fn list() -> Json {
-    let named = NAMED.iter().map(|named| {
-        let parameters: Vec<&str> = named.parameters().collect();
-        json!({ "name": named.name, "title": named.title(), "parameters": parameters })
-    });
-    json!({ "queries": named.collect::<Vec<_>>() })
 }
 
 fn refusal(error: &Error) -> Told {

@@ -1,6 +1,7 @@
 //! A fleet's history in a real ClickHouse: each named question has the answer that this machine's store gives about the same rows.
 
 mod rows;
+mod view;
 
 use crate::support::WEIR;
 use rows::{END_NS, HOST, LONG_SINCE_NS, OTHER_HOST, START_NS};
@@ -36,7 +37,7 @@ impl Scene {
             keys_max: 1_000,
         })
         .unwrap();
-        let sink = Sink::open(scene.sink()).unwrap();
+        let sink = Sink::open(sink(server, &scene.database)).unwrap();
         let fanout = Fanout::default();
         fanout.attach(&sink);
 
@@ -52,31 +53,6 @@ impl Scene {
         let left = sink.wait(Instant::now() + Duration::from_secs(300));
         assert!(left.is_zero(), "{left:?}");
         Some(scene)
-    }
-
-    fn sink(&self) -> SinkOptions {
-        let to = ClickHouseOptions {
-            url: format!("http://{}", self.server),
-            database: self.database.clone(),
-            table_prefix: "net_".to_owned(),
-            login: Login::default(),
-            tls: TlsOptions::default(),
-            request_timeout: Duration::from_secs(60),
-            compression: Compression::Zstd,
-            fields: record::FieldSet::ALL,
-            missing_tables: MissingTables::Created,
-            duplicates: Duplicates::Removed,
-            insertion: Insertion::AtOnce,
-        };
-        SinkOptions {
-            name: "fleet".into(),
-            origin: "sockets".into(),
-            queue: QueueOptions { bytes_max: 1 << 30, ..QueueOptions::default() },
-            batch: BatchLimits { rows: 50_000, bytes: 32 << 20, age: Duration::from_millis(200) },
-            delivery: DeliveryOptions { in_flight_max: 2, ..DeliveryOptions::default() },
-            spool: None,
-            connector: sink::clickhouse(to),
-        }
     }
 
     fn at(&self) -> String {
@@ -111,6 +87,32 @@ impl Scene {
         let output = self.run(&[args, patience].concat());
         assert!(output.stdout.is_empty(), "{args:?}");
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// What fills a database.
+fn sink(server: SocketAddr, database: &str) -> SinkOptions {
+    let to = ClickHouseOptions {
+        url: format!("http://{}", server),
+        database: database.to_owned(),
+        table_prefix: "net_".to_owned(),
+        login: Login::default(),
+        tls: TlsOptions::default(),
+        request_timeout: Duration::from_secs(60),
+        compression: Compression::Zstd,
+        fields: record::FieldSet::ALL,
+        missing_tables: MissingTables::Created,
+        duplicates: Duplicates::Removed,
+        insertion: Insertion::AtOnce,
+    };
+    SinkOptions {
+        name: "fleet".into(),
+        origin: "sockets".into(),
+        queue: QueueOptions { bytes_max: 1 << 30, ..QueueOptions::default() },
+        batch: BatchLimits { rows: 50_000, bytes: 32 << 20, age: Duration::from_millis(200) },
+        delivery: DeliveryOptions { in_flight_max: 2, ..DeliveryOptions::default() },
+        spool: None,
+        connector: sink::clickhouse(to),
     }
 }
 

@@ -25,13 +25,13 @@ const SCRIPT_MAX: Duration = Duration::from_secs(300);
 static BROWSER: Mutex<()> = Mutex::new(());
 
 /// Waits for the browser, if there is one.
-fn browser() -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn browser() -> Option<MutexGuard<'static, ()>> {
     let tools = ["chromium", "weir-node"];
     tools.into_iter().all(need_tool).then(|| BROWSER.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Starts a script with a question, which it gets as its argument.
-fn drive(script: &str, question: &Value) -> Process {
+pub(crate) fn drive(script: &str, question: &Value) -> Process {
     let folder = testkit::root().join("crates/weir/tests/weir/view");
     let mut command = Command::new(find_tool("weir-node").unwrap());
     command.arg(folder.join(script)).arg(question.to_string());
@@ -40,7 +40,7 @@ fn drive(script: &str, question: &Value) -> Process {
 }
 
 /// Runs a script to its end. Its answer is JSON. It visits many pages, and each of its steps has a deadline of its own.
-fn answer(mut script: Process) -> Value {
+pub(crate) fn answer(mut script: Process) -> Value {
     wait_for_up_to(SCRIPT_MAX, "the end of a script", || (!script.is_running()).then_some(()));
     let (status, text) = script.finish();
     assert!(status.success(), "{text}{}", script.said());
@@ -48,7 +48,7 @@ fn answer(mut script: Process) -> Value {
 }
 
 /// Where pictures are left for people to look at.
-fn pictures() -> PathBuf {
+pub(crate) fn pictures() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("view");
     fs::create_dir_all(&folder).unwrap();
     folder

@@ -30,12 +30,21 @@ const BATCH: u64 = 5_000;
 
 /// This many rows of sockets, and a tenth as many of flows.
 pub(super) fn chunks(host: &'static str, count: u64) -> impl Iterator<Item = Chunk> {
+    chunks_from(START_NS, host, count)
+}
+
+/// The same, from 100 s before `start_ns` on, over less than an hour.
+pub(super) fn chunks_from(
+    start_ns: u64,
+    host: &'static str,
+    count: u64,
+) -> impl Iterator<Item = Chunk> {
     // One stream for a host: a database takes rows with the same number of the same stream for copies.
-    let mut builder = ChunkBuilder::new(host.len() as u64, [0; 16]);
+    let mut builder = ChunkBuilder::new(run_of(host), [0; 16]);
     (0..count.div_ceil(BATCH)).map(move |batch| {
         let mut random = Random(batch);
         for number in batch * BATCH..count.min((batch + 1) * BATCH) {
-            let time_unix_ns = START_NS - 100 * SECOND_NS + number * (SPREAD_NS / count);
+            let time_unix_ns = start_ns - 100 * SECOND_NS + number * (SPREAD_NS / count);
             // A few records are lost on the way.
             if number % 1_999 != 1_000 {
                 builder.record(&socket(&mut random, (host, number), time_unix_ns));
@@ -68,7 +77,7 @@ fn socket(
         time_unix_ns: Some(time_unix_ns),
         cookie: Some(1_000 + connection),
         sequence: Some(number),
-        run_id: Some(7),
+        run_id: Some(run_of(host)),
         host: Some(host),
         src_address: Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))),
         src_port: Some(if connection.is_multiple_of(2) { 443 } else { 50_000 }),
@@ -106,6 +115,11 @@ fn socket(
     }
 }
 
+/// Hosts whose names differ in length have different runs.
+fn run_of(host: &str) -> u64 {
+    host.len() as u64
+}
+
 /// The totals of a poll whose last record has this number.
 fn totals(
     random: &mut Random,
@@ -116,7 +130,7 @@ fn totals(
         time_unix_ns: Some(time_unix_ns),
         poll: Some(number / 500),
         host: Some(host),
-        run_id: Some(7),
+        run_id: Some(run_of(host)),
         next_sequence: Some(number + 1),
         poll_ns: Some(1_000_000),
         sockets_dropped_other: Some(random.below(2)),
@@ -169,7 +183,7 @@ fn flow(
         begin_unix_ns: Some(time_unix_ns - SECOND_NS),
         end_unix_ns: Some(time_unix_ns),
         sequence: Some(number),
-        run_id: Some(7),
+        run_id: Some(run_of(host)),
         host: Some(host),
         definition: Some("pairs"),
         key: Some(Tags::new(&key)),

@@ -1,6 +1,7 @@
 // A Chromium without a window, and what every page must hold: no violation of its policy, no error, no question to another host.
 
 const assert = require("node:assert/strict");
+const fs = require("node:fs");
 const path = require("node:path");
 const { chromium } = require("playwright-core");
 
@@ -85,4 +86,24 @@ async function picture(page, name) {
   await page.screenshot({ path: path.join(question.pictures, `${name}.png`), clip: { x: 0, y: 0, width, height } });
 }
 
-module.exports = { answers, assert, cells, digits, main, picture, until };
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+/** Holds a page to WCAG 2.2 AA; returns how many rules it passed. */
+async function obeys(page, context, what) {
+  // Runs in a world of its own, which the page's policy does not reach.
+  const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+  const session = await context.newCDPSession(page);
+  const { frameTree } = await session.send("Page.getFrameTree");
+  const { executionContextId } = await session.send("Page.createIsolatedWorld", { frameId: frameTree.frame.id, worldName: "axe" });
+  const run = (expression) => session.send("Runtime.evaluate", { contextId: executionContextId, expression, awaitPromise: true, returnByValue: true });
+  await run(axe);
+  const { result, exceptionDetails } = await run(`axe.run({ runOnly: ${JSON.stringify(RULES)} }).then(({ violations, passes }) => ({
+    passes: passes.length,
+    violations: violations.map(({ id, nodes }) => id + ": " + nodes.slice(0, 3).map((node) => node.html.slice(0, 200) + " " + node.failureSummary).join(" | ")),
+  }))`);
+  assert.equal(exceptionDetails, undefined);
+  assert.deepEqual(result.value.violations, [], what);
+  return result.value.passes;
+}
+
+module.exports = { answers, assert, cells, digits, main, obeys, picture, until };
