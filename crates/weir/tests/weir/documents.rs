@@ -25,6 +25,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("weir ledger --admin https", "needs a certificate; remote.rs makes one"),
     ("weir ui --admin https", "needs a certificate; remote.rs makes one"),
     ("weir query", "needs a history; query_command.rs makes one"),
+    ("weir view", "needs a ClickHouse; fleet/view.rs has one"),
     (
         "weir config check /etc/weir/conf.d",
         "needs that folder; sources.rs of crate config makes some",
