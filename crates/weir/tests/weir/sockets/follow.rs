@@ -140,7 +140,8 @@ fn connections_are_shown_as_they_end() {
                 assert_eq!(record["record_kind"], "close", "{record}");
                 assert_eq!(record["sequence"], shown, "a gap is a record that is missing");
                 shown += 1;
-                let its = ["src_port", "dst_port"].map(|port| record[port].as_u64().unwrap());
+                // Another test's socket that never was connected has no port there.
+                let its = ["src_port", "dst_port"].map(|port| record[port].as_u64().unwrap_or(0));
                 found.insert(its, record);
                 if its == ports {
                     break;
