@@ -1,6 +1,7 @@
 //! A running relay's HTTP server for `/metrics`, `/ledger`, `/healthz` and `/readyz`, and the same figures pushed as StatsD.
 //!
-//! All of these addresses are read-only. A server of a [`View::Fleet`] shows a fleet's history instead of a daemon. A [`Rest`] is served at an address of its own and may change the definitions of flows.
+//! All of these addresses are read-only. A server of a [`View::Fleet`] shows a fleet's history instead of a daemon. A [`Rest`] is
+//! served at an address of its own and may change the definitions of flows.
 //! The figures come from the [`ledger`], from [`Health`] (which the daemon updates) and from the kernel's files (which explain
 //! losses before the socket).
 
