@@ -7,11 +7,11 @@ use record::{FieldSet, PollTotals, SocketRecord};
 use sink::UdpOptions;
 use sink::receive::{Received, Receiver, ReceiverOptions, StreamReport};
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use sys::socket::{LocalAddress, SendOptions, local_address, mem_info};
-use testkit::{DEADLINE, run, skip, wait_for};
+use testkit::{DEADLINE, free_port, run, skip, wait_for};
 
 fn source_to(remote: SocketAddr) -> Source {
     let udp = UdpOptions { remote: remote.into(), send: SendOptions::default() };
@@ -128,9 +128,7 @@ fn the_same_over_ipv6() {
 
 #[test]
 fn what_a_port_of_this_host_refuses_is_counted_one_by_one() {
-    let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let remote = closed.local_addr().unwrap();
-    drop(closed);
+    let remote = (Ipv4Addr::LOCALHOST, free_port()).into();
     let mut source = source_to(remote);
     let meter = source.meters().remove(0);
     let mut next = 0;
