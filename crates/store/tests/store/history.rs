@@ -4,7 +4,8 @@ use crate::support::{
     SECOND_NS, START_NS, ask, chunk, close, insert, insert_poll, number, open, options, record,
 };
 use ledger::{Amount, HopBuilder, HopKind, Reason, Snapshot};
-use record::RowKind;
+use record::{RowKind, SocketRecord};
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 use store::{Error, NAMED, Named, Options, Parameters, Reader, Value, Writer};
@@ -97,6 +98,63 @@ fn sums_of_minutes_and_hours_are_those_of_the_rows() {
         2
     );
     assert_eq!(number(dir.path(), "SELECT count(*) FROM sockets_hour WHERE dimension = 'all'"), 1);
+}
+
+/// Rows of 90 minutes, whose round-trip times lie between 8 µs and 8 s, as many in each octave.
+fn spread_round_trips(writer: &mut Writer) {
+    let mut seed = 1_u64;
+    let mut draw = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (8.0 * ((seed >> 32) as f64 / f64::from(u32::MAX) * 20.0).exp2()) as u32
+    };
+    for minute in 0..90 {
+        let records: Vec<_> = (0..300)
+            .map(|connection| {
+                let rtt_us = Some(draw());
+                SocketRecord { rtt_us, ..record(minute * 60, connection) }
+            })
+            .collect();
+        assert!(insert(writer, &records).unreadable.is_empty());
+    }
+}
+
+#[test]
+fn every_quantile_of_every_key_is_within_a_sixteenth_of_that_of_its_rows() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    spread_round_trips(&mut writer);
+
+    let mut of_unit: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for row in ask(dir.path(), "SELECT systemd_unit, rtt_us FROM sockets").rows {
+        let [Value::Text(unit), Value::Integer(rtt_us)] = row.as_slice() else { panic!("{row:?}") };
+        of_unit.entry(unit.clone()).or_default().push(*rtt_us);
+    }
+    of_unit.values_mut().for_each(|all| all.sort_unstable());
+    assert_eq!(of_unit.values().map(Vec::len).collect::<Vec<_>>(), [9_000; 3]);
+
+    for table in ["sockets_minute", "sockets_hour"] {
+        for percent in [50, 75, 90, 95, 99] {
+            let told = ask(
+                dir.path(),
+                &format!(
+                    "SELECT unit, sketch_quantile(sketch_merge(rtt), {percent} / 100.0)
+                     FROM {table} WHERE dimension = 'unit' GROUP BY unit ORDER BY unit"
+                ),
+            );
+            assert_eq!(told.rows.len(), of_unit.len());
+            for (row, (unit, all)) in told.rows.iter().zip(&of_unit) {
+                let [Value::Text(key), Value::Real(told)] = row.as_slice() else {
+                    panic!("{row:?}")
+                };
+                let exact = all[all.len() * percent / 100 - 1] as f64;
+                assert_eq!(key, unit);
+                assert!(
+                    (told - exact).abs() <= exact / 16.0,
+                    "{table}, {unit}, {percent} %: {told}, exact {exact}"
+                );
+            }
+        }
+    }
 }
 
 #[test]
