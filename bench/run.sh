@@ -9,6 +9,7 @@
 #   make bench BENCH_ARGS=flows         decoding sFlow beside other decoders, and the highest rate of weir flows, 2 minutes
 #   make bench BENCH_ARGS=view          what the page costs browser and daemon, with 10,000 sockets, 5 minutes
 #   make bench BENCH_ARGS=view-long     whether both stay as they are with 100,000 sockets, half an hour; as root
+#   make bench BENCH_ARGS=memory        what memory a daemon keeps with 60,000 sockets and a history, 20 minutes; as root
 #   make bench BENCH_ARGS=group         one flow of a million datagrams over several sockets, five times each way, 10 minutes
 #   make bench BENCH_ARGS=sinks         each kind of sink beside other clients, a million rows and a minute's outage, 45 minutes
 set -euo pipefail
@@ -89,6 +90,12 @@ view_long() {
     CHROMIUM=$(command -v chromium) unshare --net sh -c 'ip link set lo up; exec weir-node bench/view/long.cjs "$@"' sh "$weir" "$@"
 }
 
+# What memory a daemon keeps, with sockets in a network namespace of its own.
+memory() {
+    scripts/install-tools.sh view
+    unshare --net sh -c 'ip link set lo up; exec weir-node bench/view/memory.cjs "$@"' sh "$weir" "$@"
+}
+
 # What `weir top` costs, page by page.
 top() {
     bench/top/run.py "$weir" "$@"
@@ -109,6 +116,7 @@ case ${args[0]:-} in
     group) group ;;
     view) view "${args[@]:1}" ;;
     view-long) view_long "${args[@]:1}" ;;
+    memory) memory "${args[@]:1}" ;;
     top) top "${args[@]:1}" ;;
     flows) flows ;;
     sinks) sinks "${args[@]:1}" ;;

@@ -3,15 +3,12 @@
 //
 // A daemon collects SOCKETS and keeps a history. Three tabs are open: the overview, the TCP page, and a TCP page that believes itself hidden.
 
-const { connections, cpuOf, get, launch, memoryOf, pause, run, startDaemon } = require("./rig.cjs");
-const fs = require("node:fs");
+const { connections, cpuOf, get, launch, memoryOf, pause, run, startDaemon, status } = require("./rig.cjs");
 
 const [weir, count = "100000", minutes = "30"] = process.argv.slice(2);
 const EVERY_MINUTES = 2;
 /** Of all connections, ten times a second. */
 const TALKING = 100;
-
-const status = (pid, name) => Number(new RegExp(`^${name}:\\s+(\\d+)`, "m").exec(fs.readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
 
 run(async () => {
   await connections(Number(count), TALKING);

@@ -36,6 +36,9 @@ function cpuOf(root) {
   return processes.filter(({ pid }) => family.has(pid)).reduce((sum, { ticks }) => sum + ticks, 0) / 100;
 }
 
+/** A size in `/proc/PID/status`, in MiB. */
+const status = (pid, name) => Number(new RegExp(`^${name}:\\s+(\\d+)`, "m").exec(fs.readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
+
 async function shareOf(pid, seconds) {
   const [before, began] = [cpuOf(pid), performance.now()];
   await pause(seconds * 1000);
@@ -110,4 +113,4 @@ function run(main) {
   });
 }
 
-module.exports = { connections, cpuOf, get, launch, median, memoryOf, pause, run, shareOf, start, startDaemon };
+module.exports = { connections, cpuOf, get, launch, median, memoryOf, pause, run, shareOf, start, startDaemon, status };

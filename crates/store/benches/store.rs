@@ -21,6 +21,8 @@ const POLL_SECONDS: u64 = 10;
 const POLLS_SEALED: u64 = 30;
 
 fn main() {
+    // As the daemon does.
+    sys::memory::return_large_blocks();
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let (sockets, polls, paced_polls) = if is_bench { (10_000, 360, 60) } else { (100, 6, 2) };
     let polls = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(polls);

@@ -36,7 +36,7 @@
 //! The CPU:
 //!
 //! - [`cpus`]: which CPUs a thread runs on.
-//! - [`prefetch`], [`memory`]: prefetching, and huge pages.
+//! - [`prefetch`], [`memory`]: prefetching, huge pages, and what the allocator keeps.
 //! - [`mapped`]: memory that outlives the process.
 //!
 //! With the feature `kafka`, `kafka`: the one thing that librdkafka knows and its safe bindings do not expose.

@@ -1,4 +1,21 @@
-//! Huge pages.
+//! Huge pages, and what the allocator keeps.
+
+/// Blocks of this size and more, in bytes, go back to the kernel when they are freed.
+#[cfg(target_env = "gnu")]
+const RETURNED_BYTES_MIN: i32 = 1 << 20;
+
+/// Has the allocator return large blocks to the kernel as soon as they are freed (`M_MMAP_THRESHOLD`, mallopt(3)).
+///
+/// By default glibc raises that size up to 32 MiB with each larger block that is freed, and keeps such blocks in the arena of
+/// the thread that asked for them: a buffer of some megabytes that is needed once a minute then stays resident, in as many
+/// arenas as there are threads. Does nothing with other allocators: that of musl returns them by itself.
+pub fn return_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes integers. It returns 0 for a value that it refuses, and then changes nothing.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, RETURNED_BYTES_MIN)
+    };
+}
 
 /// Asks for huge pages for a vector's allocation. Reports nothing: the kernel may have none. Call it when the capacity has grown,
 /// before the memory is written to. For memory that is read in random order, a page of 2 MiB saves the page-table walk that each

@@ -181,6 +181,7 @@ pub(crate) struct Daemon {
 /// # Errors
 /// It cannot start with this configuration; the message says what to do.
 pub(crate) fn run(setup: Setup) -> anyhow::Result<ExitCode> {
+    sys::memory::return_large_blocks();
     let mut daemon = Daemon::start(setup)?;
     while daemon.turn() {}
     daemon.stop()
