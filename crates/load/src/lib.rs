@@ -24,6 +24,7 @@ pub mod verify;
 mod address;
 mod latency;
 mod random;
+mod rate;
 mod timeline;
 
 pub use address::Address;

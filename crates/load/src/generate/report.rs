@@ -2,6 +2,7 @@ use super::Options;
 use super::sender::Sender;
 use crate::LatencyReport;
 use crate::latency::Latencies;
+use crate::rate::per_sec;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -134,20 +135,18 @@ pub(super) fn collect(
 
     let sent_datagrams = targets.iter().map(|t| t.sent_datagrams).sum();
     let sent_bytes = targets.iter().map(|t| t.sent_bytes).sum();
-    let elapsed_seconds = elapsed.as_secs_f64();
-    let per_sec = |n: u64| if elapsed_seconds > 0.0 { n as f64 / elapsed_seconds } else { 0.0 };
 
     Report {
         run: format!("{run:016x}"),
-        elapsed_seconds,
+        elapsed_seconds: elapsed.as_secs_f64(),
         sent_datagrams,
         sent_bytes,
         heartbeats: targets.iter().map(|t| t.heartbeats).sum(),
         heartbeat_bytes: targets.iter().map(|t| t.heartbeat_bytes).sum(),
         failed_datagrams: targets.iter().map(|t| t.failed.total()).sum(),
         slots_behind: senders.iter().map(|sender| sender.slots_behind).sum(),
-        datagrams_per_sec: per_sec(sent_datagrams),
-        bits_per_sec: per_sec(sent_bytes) * 8.0,
+        datagrams_per_sec: per_sec(sent_datagrams, sent_datagrams, elapsed),
+        bits_per_sec: per_sec(sent_bytes, sent_datagrams, elapsed) * 8.0,
         lateness: lateness.report(),
         process_cpu_seconds: sys::clock::process_cpu_ns() as f64 / 1e9,
         targets,

@@ -2,6 +2,7 @@ use super::listener::Bound;
 use super::tracker::Tracker;
 use super::{ListenerReport, Options, Progress};
 use crate::Timeline;
+use crate::rate::per_sec;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -223,8 +224,6 @@ impl Finished {
             None => false,
         };
 
-        let elapsed_seconds = self.elapsed.as_secs_f64();
-        let per_sec = |n: u64| if elapsed_seconds > 0.0 { n as f64 / elapsed_seconds } else { 0.0 };
         ListenerReport {
             listen: self.listen,
             clean: faults == 0 && counts.received > 0 && !waited_in_vain,
@@ -234,9 +233,9 @@ impl Finished {
             receive_errors: self.receive_errors,
             receive_buffer_asked_bytes: options.receive_buffer_bytes,
             receive_buffer_bytes: self.receive_buffer_bytes,
-            elapsed_seconds,
-            datagrams_per_sec: per_sec(counts.received),
-            bits_per_sec: per_sec(counts.bytes) * 8.0,
+            elapsed_seconds: self.elapsed.as_secs_f64(),
+            datagrams_per_sec: per_sec(counts.received, counts.received, self.elapsed),
+            bits_per_sec: per_sec(counts.bytes, counts.received, self.elapsed) * 8.0,
             latency: self.tracker.latencies.report(),
             thread_cpu_seconds: self.thread_cpu.as_secs_f64(),
             timeline: self.timeline,
