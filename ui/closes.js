@@ -123,6 +123,7 @@ function recentTable(rows) {
   return table({
     caption: "The connections that ended last",
     rows,
+    isLong: true,
     empty: "No connection ended in this range.",
     columns: [
       { name: "time", title: "ended", isName: true, cell: (row) => clock(milliseconds(row["time_unix_ns"])) },

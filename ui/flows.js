@@ -109,6 +109,7 @@ function topTable({ definition, flows }) {
   return table({
     caption: `Heaviest flows of ${definition.name}`,
     rows,
+    isLong: true,
     attributes: (row) => ({ "data-samples": String(row.samples) }),
     columns: [
       { name: "flow", title: "flow", isName: true, cell: (row) => (row.other ? "other: lighter ones, and those that have ended" : h("span", { class: "mono" }, inWords(row.key, definition.keys))) },
@@ -136,7 +137,7 @@ function showDrops(body, drops) {
   const rows = drops.flatMap(({ definition, flows }) => flows.slice(0, definition.top).map((/** @type {any} */ flow) => ({ definition, flow })));
   if (drops.length === 0) return replace(body, h("p", null, "No definition counts dropped frames. With traffic = \"dropped\", a [[flow]] does."));
   replaceTable(body, table({
-    caption: "Dropped frames", rows, empty: "No agent reports that it drops frames.",
+    caption: "Dropped frames", rows, isLong: true, empty: "No agent reports that it drops frames.",
     columns: [
       { name: "definition", title: "definition", cell: ({ definition }) => definition.name },
       { name: "flow", title: "what was dropped", isName: true, cell: ({ definition, flow }) => h("span", { class: "mono" }, inWords(flow.key, definition.keys)) },
@@ -161,7 +162,7 @@ function agentTable(agents) {
   const share = (/** @type {number | null | undefined} */ value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(2)}%`);
   const worst = (/** @type {any} */ agent, /** @type {string} */ name) => agent.samplers.reduce((/** @type {number | null} */ most, /** @type {any} */ one) => (one[name] === null ? most : Math.max(most ?? 0, one[name])), null);
   return table({
-    caption: "Agents", rows: agents.slice(0, 200), empty: "No agent was heard.",
+    caption: "Agents", rows: agents.slice(0, 200), isLong: true, empty: "No agent was heard.",
     columns: [
       { name: "agent", title: "agent", isName: true, cell: (agent) => `${agent.address}/${agent.sub_agent}` },
       { name: "datagrams", title: "datagrams", isNumber: true, cell: (agent) => grouped(agent.datagrams) },
@@ -181,7 +182,7 @@ function interfaceTable(interfaces) {
   };
   const both = (/** @type {any} */ rates, /** @type {string} */ name) => `${rate(rates?.in, name, perSecond)} / ${rate(rates?.out, name, perSecond)}`;
   return table({
-    caption: "Interfaces of agents, by their counters", rows: interfaces.slice(0, 200), empty: "No agent has sent counters.",
+    caption: "Interfaces of agents, by their counters", rows: interfaces.slice(0, 200), isLong: true, empty: "No agent has sent counters.",
     columns: [
       { name: "interface", title: "interface", isName: true, cell: (one) => `${one.agent} ${one.index}` },
       { name: "in", title: "in", isNumber: true, cell: ({ rates }) => rate(rates?.in, "bits_per_s", bitsPerSecond) },

@@ -80,6 +80,7 @@ const needsMore = (named) => named.name === "connection";
 const answerTable = (answer) => table({
   caption: "Rows of the answer",
   rows: answer.rows,
+  isLong: true,
   empty: "No rows.",
   columns: answer.columns.map(({ name, unit }, at) => ({
     name, title: unit ? `${name} (${unit})` : name,

@@ -9,7 +9,7 @@ import { drawHeat } from "./heat.js";
 import { Seen } from "./history.js";
 import { poll } from "./poller.js";
 import { storedPanel } from "./stored.js";
-import { inSight, replaceTable, table } from "./table.js";
+import { replaceTable, table } from "./table.js";
 
 /** @typedef {import("./main.js").Context} Context */
 
@@ -49,22 +49,6 @@ export function start(root, context) {
   fill(root, form(address), said, h("div", { class: "panels" }, [...Object.values(panels), ...stored].map((one) => one.root)));
   /** @type {Seen<import("./heat.js").Column>} */
   const columns = new Seen();
-  /** @type {any} */
-  let latest = null;
-  let drawn = "";
-  const ended = new AbortController();
-  const draw = () => {
-    const sight = inSight(panels.sockets.body, latest.sockets.length);
-    drawn = `${sight.first} ${sight.last}`;
-    replaceTable(panels.sockets.body, socketTable(latest, address, sight));
-  };
-  // In the phase of capturing, the window hears its own scrolling and the table's.
-  addEventListener("scroll", () => {
-    if (!latest) return;
-    const { first, last } = inSight(panels.sockets.body, latest.sockets.length);
-    if (`${first} ${last}` !== drawn) draw();
-  }, { capture: true, passive: true, signal: ended.signal });
-
   const stop = poll(EVERY_MS, async (signal) => {
     try {
       const answer = await ask(path(address), { signal, timeoutMs: 8_000 });
@@ -75,15 +59,13 @@ export function start(root, context) {
       panels.sockets.head.querySelector("a")?.setAttribute("href", path(address));
       panels.heat.show(() => drawHeat(panels.heat.body, columns.all, { title: "Round-trip times", fromMs: Math.min(columns.all[0]?.timeMs ?? 0, timeMs - 30_000), toMs: timeMs + EVERY_MS }));
       panels.groups.show(() => replaceTable(panels.groups.body, groupTable(answer, address)));
-      latest = answer;
-      panels.sockets.show(draw);
+      panels.sockets.show(() => replaceTable(panels.sockets.body, socketTable(answer, address)));
     } catch (error) {
       if (!signal.aborted) replace(said, refusal(error));
     }
   });
   return () => {
     stop();
-    ended.abort();
     for (const one of [...Object.values(panels), ...stored]) one.stop();
   };
 }
@@ -123,6 +105,7 @@ function groupTable(answer, address) {
   return table({
     caption: `Sockets by ${by}`,
     rows,
+    isLong: true,
     empty: "No socket passes.",
     columns: [
       { name: "name", title: by, isName: true, cell: (row) => row.name },
@@ -143,12 +126,12 @@ const together = (a, b) => ({
   rtt_us_max: Math.max(a.rtt_us_max, b.rtt_us_max),
 });
 
-/** @param {any} answer @param {import("./address.js").Address} address @param {ReturnType<typeof inSight>} sight */
-function socketTable(answer, address, { first, last, hidden }) {
+/** @param {any} answer @param {import("./address.js").Address} address */
+function socketTable(answer, address) {
   return table({
     caption: "Sockets",
-    rows: answer.sockets.slice(first, last),
-    hidden,
+    rows: answer.sockets,
+    isLong: true,
     empty: "No socket passes.",
     sort: address.sort || "-rtt_us",
     onSort: (sort) => {

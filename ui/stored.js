@@ -49,6 +49,7 @@ function answerTable(answer, caption) {
   return table({
     caption,
     rows: answer.rows,
+    isLong: true,
     empty: "Nothing in this range.",
     columns: answer.columns.map(({ name }, at) => ({
       name, title: inWords(name), isName: at === 0, isNumber: at >= names && answer.rows.every((row) => row[at] === null || isNumber(row[at])),

@@ -21,38 +21,64 @@ import { h } from "./dom.js";
 
 /**
  * @template Row
- * @param {object} what
- * @param {string} what.caption
- * @param {Column<Row>[]} what.columns
- * @param {Row[]} what.rows
- * @param {(row: Row) => Record<string, string | undefined>} [what.attributes]
- * @param {string} [what.sort] A column's name, preceded by `-` for descending order.
- * @param {(sort: string) => void} [what.onSort]
- * @param {string} [what.empty]
- * @param {Hidden} [what.hidden]
+ * @typedef {object} Table
+ * @property {string} caption
+ * @property {Column<Row>[]} columns
+ * @property {Row[]} rows
+ * @property {(row: Row) => Record<string, string | undefined>} [attributes]
+ * @property {string} [sort] A column's name, preceded by `-` for descending order.
+ * @property {(sort: string) => void} [onSort]
+ * @property {string} [empty]
+ * @property {boolean} [isLong] May have many rows, all of the same height: `replaceTable` makes elements for those in sight alone.
  */
-export function table({ caption, columns, rows, attributes = () => ({}), sort = "", onSort, empty = "Nothing.", hidden }) {
-  const head = columns.map((column) => header(column, sort, onSort));
-  const body = rows.map((row) => h("tr", attributes(row), columns.map((column) =>
-    h(column.isName ? "th" : "td", { class: classes(column), scope: column.isName ? "row" : undefined, title: column.tip?.(row) }, column.cell(row)))));
-  if (hidden) {
-    body.forEach((row, at) => row.setAttribute("aria-rowindex", String(hidden.before + at + 2)));
-    if (hidden.before > 0) body.unshift(spacer(hidden.before * hidden.rowPx, columns.length));
-    if (hidden.after > 0) body.push(spacer(hidden.after * hidden.rowPx, columns.length));
-  }
-  const count = hidden && hidden.before + rows.length + hidden.after + 1;
-  const nothing = h("tr", null, h("td", { colspan: columns.length, class: "empty" }, empty));
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    h("table", { "aria-rowcount": count }, h("caption", { class: "unseen" }, caption),
-      h("thead", null, h("tr", null, head)), h("tbody", null, rows.length ? body : nothing)));
-}
+
+/** The long tables whose rows are still to be made. @type {WeakMap<Element, Table<any>>} */
+const unmade = new WeakMap();
 
 /**
- * @typedef {object} Hidden Rows of a long table that are out of sight and have no elements.
- * @property {number} before
- * @property {number} after
- * @property {number} rowPx
+ * @template Row
+ * @param {Table<Row>} what
  */
+export function table(what) {
+  const { caption, columns, rows, sort = "", onSort, empty = "Nothing.", isLong } = what;
+  const head = columns.map((column) => header(column, sort, onSort));
+  const nothing = h("tr", null, h("td", { colspan: columns.length, class: "empty" }, empty));
+  const body = h("tbody", null, rows.length === 0 ? nothing : isLong ? [] : makeRows(what));
+  const made = h("div", { class: isLong ? "scroll long" : "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    h("table", { "aria-rowcount": isLong && rows.length + 1 }, h("caption", { class: "unseen" }, caption), h("thead", null, h("tr", null, head)), body));
+  if (isLong && rows.length > 0) unmade.set(made, what);
+  return made;
+}
+
+/** @param {Table<any>} what */
+const makeRows = ({ columns, rows, attributes = () => ({}) }) => rows.map((row) => h("tr", attributes(row), columns.map((column) =>
+  h(column.isName ? "th" : "td", { class: classes(column), scope: column.isName ? "row" : undefined, title: column.tip?.(row) }, column.cell(row)))));
+
+/** The long tables on the page, by what they are in. @type {Map<Element, {what: Table<any>, sight: Sight}>} */
+const long = new Map();
+
+/** @param {Element} into @param {HTMLElement} made @param {Table<any>} what @param {Sight} sight */
+function makeRowsInSight(into, made, what, sight) {
+  const { first, last, rowPx } = sight;
+  const rows = makeRows({ ...what, rows: what.rows.slice(first, last) });
+  rows.forEach((row, at) => row.setAttribute("aria-rowindex", String(first + at + 2)));
+  if (first > 0) rows.unshift(spacer(first * rowPx, what.columns.length));
+  if (last < what.rows.length) rows.push(spacer((what.rows.length - last) * rowPx, what.columns.length));
+  made.querySelector("tbody")?.replaceChildren(...rows);
+  long.set(into, { what, sight });
+}
+
+/** Shows other rows where others came in sight. */
+function look() {
+  for (const [into, { what, sight }] of long) {
+    const { first, last } = inSight(into, what.rows.length);
+    if (!into.isConnected) long.delete(into);
+    else if (first !== sight.first || last !== sight.last) replaceTable(into, table(what));
+  }
+}
+
+// In the phase of capturing, the window hears its own scrolling and the tables'.
+addEventListener("scroll", look, { capture: true, passive: true });
 
 /** Space for rows without elements. @param {number} px @param {number} columns */
 function spacer(px, columns) {
@@ -61,35 +87,41 @@ function spacer(px, columns) {
   return h("tr", { "aria-hidden": "true" }, cell);
 }
 
-/** Rows rendered above and below the visible ones, so that a short scroll shows no gap. */
-const SPARE = 2;
+/** Rows rendered above and below the visible ones, so that scrolling shows no gap. */
+const SPARE = 1;
 const ROW_PX = 29;
 /** Of the window's height, as in the style sheet. */
-const TALLEST = 0.8;
+const TALLEST = 0.7;
 
 // Paper shows every row.
 let isOnPaper = false;
-addEventListener("beforeprint", () => { isOnPaper = true; });
-addEventListener("afterprint", () => { isOnPaper = false; });
+for (const event of ["beforeprint", "afterprint"]) {
+  addEventListener(event, () => {
+    isOnPaper = event === "beforeprint";
+    look();
+  });
+}
+
+/** @typedef {{first: number, last: number, rowPx: number}} Sight From the first row in sight up to, without, the last. */
 
 /**
- * Which rows of the table in `body` are visible, in the table's own window and in the browser's.
- * @param {Element} body
+ * Which rows of the table in `into` are visible, in the table's own window and in the browser's.
+ * @param {Element} into
  * @param {number} count
+ * @returns {Sight}
  */
-export function inSight(body, count) {
-  const scroller = body.querySelector(":scope > .scroll");
-  const row = body.querySelector("tbody tr:not([aria-hidden])");
+function inSight(into, count) {
+  const scroller = into.querySelector(":scope > .scroll");
+  const row = scroller?.querySelector("tbody tr:not([aria-hidden])");
   const rowPx = (row instanceof HTMLElement && row.offsetHeight) || ROW_PX;
-  if (isOnPaper) return { first: 0, last: count, hidden: { before: 0, after: 0, rowPx } };
+  if (isOnPaper) return { first: 0, last: count, rowPx };
 
-  const { top } = (scroller ?? body).getBoundingClientRect();
+  const { top } = (scroller ?? into).getBoundingClientRect();
   const [above, below] = [Math.max(0, -top), Math.max(0, Math.min(innerHeight - top, innerHeight * TALLEST))];
   const scrolled = scroller?.scrollTop ?? 0;
   const room = Math.ceil((below - Math.min(above, below)) / rowPx) + 2 * SPARE;
   const first = Math.max(0, Math.min(Math.floor((scrolled + above) / rowPx) - SPARE, count - room));
-  const last = Math.min(count, first + room);
-  return { first, last, hidden: { before: first, after: count - last, rowPx } };
+  return { first, last: Math.min(count, first + room), rowPx };
 }
 
 /**
@@ -122,6 +154,9 @@ function classes(column) {
  * @param {HTMLElement} next
  */
 export function replaceTable(into, next) {
+  const what = unmade.get(next);
+  if (what) makeRowsInSight(into, next, what, inSight(into, what.rows.length));
+  else long.delete(into);
   const old = into.querySelector(":scope > .scroll");
   if (!(old instanceof HTMLElement)) return into.append(next);
   const focused = document.activeElement;

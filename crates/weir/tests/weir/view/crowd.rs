@@ -33,8 +33,18 @@ fn more_than_eight_targets_are_a_table_with_every_count_of_the_ledger() {
     assert_eq!(seen["rows"], TARGETS + 1, "{seen}");
 }
 
-/// Most nodes of a page with a long table, in a window of 1280 × 900.
+/// Most nodes of a page, in a window of 1280 × 900.
 const NODES_MAX: u64 = 1_500;
+
+#[test]
+fn no_page_has_many_nodes_whatever_there_is_to_show() {
+    let Some(_browser) = browser() else { return };
+    let (rig, _held) = (Rig::start(), Held::of(150));
+    let seen = answer(drive("nodes.cjs", &rig.question()));
+    let most = seen.as_object().unwrap();
+    assert_eq!(most.len(), 6, "{seen}");
+    assert!(most.values().all(|nodes| nodes.as_u64() <= Some(NODES_MAX)), "{seen}");
+}
 
 #[test]
 fn a_long_table_has_elements_for_the_rows_in_sight_and_the_keyboard_reaches_the_last_one() {

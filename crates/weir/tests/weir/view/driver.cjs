@@ -77,8 +77,14 @@ function answers(page, pathname) {
 
 const digits = (text) => text.replaceAll(",", "");
 
-/** The texts of the cells of a table's rows, and what they say when they are pointed at. */
-const cells = (page, selector) => page.$$eval(`${selector} tbody tr`, (rows) => rows.map((row) => [...row.children].map((cell) => ({ text: cell.textContent, tip: (cell.querySelector("[title]") ?? cell).title }))));
+/** The texts of the cells of a table's rows, and what they say when they are pointed at; as on paper, which has the rows out of sight too. */
+const cells = (page, selector) => page.$$eval(selector, (tables) => {
+  dispatchEvent(new Event("beforeprint"));
+  const rows = tables.flatMap((table) => [...table.querySelectorAll("tbody tr")]);
+  const found = rows.map((row) => [...row.children].map((cell) => ({ text: cell.textContent, tip: (cell.querySelector("[title]") ?? cell).title })));
+  dispatchEvent(new Event("afterprint"));
+  return found;
+});
 
 /** Leaves a picture of all that a page shows, for people to look at. */
 async function picture(page, name) {

@@ -46,7 +46,7 @@ async function keyboard(open) {
       return at.id || at.dataset.sort || at.className || at.textContent;
     }));
   }
-  for (const wanted of ["skip", "brand", "Overview", "range", "filter", "group", "rtt_us", "scroll"]) assert.ok(reached.has(wanted), `${wanted}: ${[...reached]}`);
+  for (const wanted of ["skip", "brand", "Overview", "range", "filter", "group", "rtt_us", "scroll long"]) assert.ok(reached.has(wanted), `${wanted}: ${[...reached]}`);
   await context.close();
 }
 
