@@ -9,8 +9,8 @@ import { losses, place, totals } from "./ledger.js";
 
 /** Of the last minute, at one per second. */
 const RECENT = 60;
-/** Of what is older, one in this many is kept. */
-const KEPT = 3;
+/** Of what is older, one in this many is kept: more than a chart has room for would be memory alone. */
+const KEPT = 10;
 /** Together a quarter of an hour. */
 const SEEN_MAX = RECENT + 840 / KEPT;
 

@@ -24,9 +24,10 @@ import { sources } from "./stored.js";
  */
 
 /** Time between two walks of all sockets for the round-trip times; all clients share a walk. */
-const HEAT_EVERY_MS = 5_000;
+const HEAT_EVERY_MS = 10_000;
 const HEAT_PATH = "/sockets?sort=-rtt_us&limit=1&fields=cookie";
-const HEAT_MAX = 180;
+/** A quarter of an hour. */
+const HEAT_MAX = 90;
 const SHORTEST_MS = 30_000;
 
 /** @param {Context} context */
