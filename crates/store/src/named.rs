@@ -49,6 +49,7 @@ named! {
     "worst-services",
     "worst-units",
     "completeness",
+    "poll-rates",
     "connection",
     "closes-by-end",
     "recent-closes",

@@ -1,5 +1,6 @@
 //! A fleet's history in a real ClickHouse: each named question has the answer that this machine's store gives about the same rows.
 
+mod board;
 mod rows;
 mod view;
 
@@ -37,7 +38,7 @@ impl Scene {
             keys_max: 1_000,
         })
         .unwrap();
-        let sink = Sink::open(sink(server, &scene.database)).unwrap();
+        let sink = Sink::open(sink(server, &scene.database, PREFIX)).unwrap();
         let fanout = Fanout::default();
         fanout.attach(&sink);
 
@@ -56,7 +57,7 @@ impl Scene {
     }
 
     fn at(&self) -> String {
-        format!("clickhouse://{}/{}?table_prefix=net_", self.server, self.database)
+        format!("clickhouse://{}/{}?table_prefix={PREFIX}", self.server, self.database)
     }
 
     /// What the store, or the fleet, answers to these arguments.
@@ -90,12 +91,15 @@ impl Scene {
     }
 }
 
+/// Of the names of tables, so that no test finds what it did not ask for.
+const PREFIX: &str = "net_";
+
 /// What fills a database.
-fn sink(server: SocketAddr, database: &str) -> SinkOptions {
+fn sink(server: SocketAddr, database: &str, table_prefix: &str) -> SinkOptions {
     let to = ClickHouseOptions {
         url: format!("http://{}", server),
         database: database.to_owned(),
-        table_prefix: "net_".to_owned(),
+        table_prefix: table_prefix.to_owned(),
         login: Login::default(),
         tls: TlsOptions::default(),
         request_timeout: Duration::from_secs(60),

@@ -2,6 +2,7 @@
 
 mod collector;
 mod dashboard;
+mod fleet;
 mod flows;
 mod relay;
 mod sinks;
@@ -78,6 +79,7 @@ fn the_generated_dashboards_are_those_of_the_tables() {
     for dashboard in &DASHBOARDS {
         generated(&format!("deploy/grafana/{}.json", dashboard.file), &dashboard.json());
     }
+    generated(&format!("deploy/grafana/{}.json", fleet::FILE), &fleet::json());
 }
 
 /// A file of the repository.
@@ -85,17 +87,21 @@ fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
+/// A dashboard as it is committed.
+fn committed(file: &str) -> Value {
+    serde_json::from_str(&text(&format!("deploy/grafana/{file}.json"))).unwrap()
+}
+
 /// Every panel of a dashboard as it is committed.
-fn panels(dashboard: &Dashboard) -> Vec<Value> {
-    let json = text(&format!("deploy/grafana/{}.json", dashboard.file));
-    let json: Value = serde_json::from_str(&json).unwrap();
+fn panels(file: &str) -> Vec<Value> {
+    let json = committed(file);
     let panels = json["panels"].as_array().unwrap().iter();
     panels.filter(|panel| panel["type"] != "row").cloned().collect()
 }
 
 /// Every expression of the dashboards, with Grafana's variables.
 fn expressions() -> Vec<String> {
-    let panels = DASHBOARDS.iter().flat_map(panels);
+    let panels = DASHBOARDS.iter().flat_map(|dashboard| panels(dashboard.file));
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap().clone());
     targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect()
 }
@@ -131,13 +137,21 @@ fn each_metric_is_in_a_panel_or_has_a_reason_not_to_be() {
 
 #[test]
 fn every_panel_has_a_question_a_unit_and_a_place_of_its_own() {
-    for dashboard in &DASHBOARDS {
+    for file in DASHBOARDS.iter().map(|dashboard| dashboard.file).chain([fleet::FILE]) {
         let mut cells = BTreeSet::new();
-        for panel in panels(dashboard) {
+        let source = committed(file)["templating"]["list"][0].clone();
+        assert_eq!(source["type"], "datasource", "{file}");
+        for panel in panels(file) {
             let title = panel["title"].as_str().unwrap();
+            assert!(!title.is_empty(), "{file}: {panel}");
             let description = panel["description"].as_str().unwrap();
             assert!(description.ends_with('.'), "{title}: {description}");
             assert!(panel["fieldConfig"]["defaults"]["unit"].is_string(), "{title}");
+            let uid = format!("${{{}}}", source["name"].as_str().unwrap());
+            for asks in panel["targets"].as_array().unwrap().iter().chain([&panel]) {
+                assert_eq!(asks["datasource"]["type"], source["query"], "{title}");
+                assert_eq!(asks["datasource"]["uid"], uid, "{title}");
+            }
 
             let [x, y, w, h] =
                 ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
@@ -147,6 +161,21 @@ fn every_panel_has_a_question_a_unit_and_a_place_of_its_own() {
             }
         }
     }
+}
+
+#[test]
+fn no_dashboard_takes_the_place_of_another() {
+    let mut uids = BTreeSet::new();
+    for entry in fs::read_dir(root().join("deploy/grafana")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let board = committed(name.strip_suffix(".json").unwrap());
+        assert!(uids.insert(board["uid"].as_str().unwrap().to_owned()), "{name}");
+        let ids: Vec<&Value> =
+            board["panels"].as_array().unwrap().iter().map(|panel| &panel["id"]).collect();
+        let different: BTreeSet<u64> = ids.iter().map(|id| id.as_u64().unwrap()).collect();
+        assert_eq!(ids.len(), different.len(), "{name}");
+    }
+    assert!(uids.len() >= 6, "{uids:?}");
 }
 
 /// Two daemons, one of which sends to the other, with what fails and loses, and their load.

@@ -133,6 +133,8 @@ fn totals(
         run_id: Some(run_of(host)),
         next_sequence: Some(number + 1),
         poll_ns: Some(1_000_000),
+        sockets_emitted: Some(480 + random.below(20)),
+        closes_emitted: Some(random.below(20)),
         sockets_dropped_other: Some(random.below(2)),
         closes_dropped_event_buffer: (random.below(2) == 0).then_some(3),
         closes_unobserved: Some(random.below(3)),

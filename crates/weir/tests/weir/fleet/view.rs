@@ -1,6 +1,6 @@
 //! A fleet's page, `weir view`: in a real Chromium against a real ClickHouse, and what it refuses.
 
-use super::{rows, sink};
+use super::{PREFIX, rows, sink};
 use crate::support::WEIR;
 use crate::view::{answer, browser, drive, pictures};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use testkit::servers::{Server, unique};
 use testkit::{Process, TempDir, free_port};
 
 /// A name that a stranger chose: markup, and a mark that turns the direction of what follows.
-const HOSTILE: &str = "<img src=x onerror=\"globalThis.broken = true\">\u{202e}'\\";
+pub(super) const HOSTILE: &str = "<img src=x onerror=\"globalThis.broken = true\">\u{202e}'\\";
 
 /// `weir view`, and where it serves.
 struct View {
@@ -47,8 +47,8 @@ impl View {
 }
 
 /// Three hosts, whose rows end a quarter of an hour ago: what is asked about the last six hours stays the same.
-fn fill(server: SocketAddr, database: &str) {
-    let sink = Sink::open(sink(server, database)).unwrap();
+pub(super) fn fill(server: SocketAddr, database: &str, table_prefix: &str) {
+    let sink = Sink::open(sink(server, database, table_prefix)).unwrap();
     let fanout = Fanout::default();
     fanout.attach(&sink);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -63,7 +63,7 @@ fn fill(server: SocketAddr, database: &str) {
 }
 
 /// What `weir query --at` answers about the last six hours.
-fn query(at: &str, args: &[&str]) -> Value {
+pub(super) fn query(at: &str, args: &[&str]) -> Value {
     let mut command = Command::new(WEIR);
     command.args(["query", "--at", at, "--since", "6h", "--timeout", "60s", "--format", "json"]);
     serde_json::from_str(&testkit::run(command.args(args))).unwrap()
@@ -74,8 +74,8 @@ fn the_page_of_a_fleet_shows_what_clickhouse_answers_digit_by_digit() {
     let Some(mut server) = Server::ClickHouse.start() else { return };
     let Some(_browser) = browser() else { return };
     let database = unique("fleet_view");
-    fill(server.addr(), &database);
-    let at = format!("clickhouse://{}/{database}?table_prefix=net_", server.addr());
+    fill(server.addr(), &database, PREFIX);
+    let at = format!("clickhouse://{}/{database}?table_prefix={PREFIX}", server.addr());
     let view = View::start(&at);
 
     // A connection is asked about by its number.

@@ -86,7 +86,7 @@ pub(super) const fn table(
     Panel { title, unit, description, shape: Shape::Table, queries }
 }
 
-const SCREEN_WIDTH: u32 = 24;
+pub(super) const SCREEN_WIDTH: u32 = 24;
 
 impl Shape {
     fn size(self) -> (u32, u32) {
@@ -114,7 +114,27 @@ impl Dashboard {
             "current": {}, "hide": 0, "refresh": 1,
         });
         let choices = self.choices.iter().map(|&choice| variable(choice));
-        let variables: Vec<Value> = iter::once(source).chain(choices).collect();
+        let rows = self.rows.iter().map(|row| {
+            (row.title, row.panels.iter().map(|panel| (panel.shape.size(), panel.json())).collect())
+        });
+        let frame = Frame { file: self.file, title: self.title, description: self.description };
+        frame.json(iter::once(source).chain(choices).collect(), rows.collect())
+    }
+}
+
+/// A dashboard without what is on it.
+pub(super) struct Frame {
+    pub(super) file: &'static str,
+    pub(super) title: &'static str,
+    pub(super) description: &'static str,
+}
+
+/// Panels under one heading, each with its width and height.
+pub(super) type Placed = (&'static str, Vec<((u32, u32), Value)>);
+
+impl Frame {
+    /// What Grafana imports.
+    pub(super) fn json(&self, variables: Vec<Value>, rows: Vec<Placed>) -> String {
         let dashboard = json!({
             "uid": format!("weir-{}", self.file),
             "title": self.title,
@@ -128,39 +148,39 @@ impl Dashboard {
             "time": { "from": "now-1h", "to": "now" },
             "timezone": "browser",
             "templating": { "list": variables },
-            "panels": self.panels(),
+            "panels": place(rows),
         });
         serde_json::to_string_pretty(&dashboard).unwrap() + "\n"
     }
+}
 
-    /// Every row's heading and panels, from left to right and from top to bottom.
-    fn panels(&self) -> Vec<Value> {
-        let mut panels = Vec::new();
-        let mut top = 0;
-        for row in self.rows {
-            let place = json!({ "x": 0, "y": top, "w": SCREEN_WIDTH, "h": 1 });
-            panels.push(json!({
-                "id": panels.len() + 1, "type": "row", "title": row.title, "collapsed": false,
-                "gridPos": place, "panels": [],
-            }));
-            top += 1;
+/// Every row's heading and panels, from left to right and from top to bottom.
+fn place(rows: Vec<Placed>) -> Vec<Value> {
+    let mut panels = Vec::new();
+    let mut top = 0;
+    for (title, row) in rows {
+        let place = json!({ "x": 0, "y": top, "w": SCREEN_WIDTH, "h": 1 });
+        panels.push(json!({
+            "id": panels.len() + 1, "type": "row", "title": title, "collapsed": false,
+            "gridPos": place, "panels": [],
+        }));
+        top += 1;
 
-            let (mut left, mut line_height) = (0, 0);
-            for panel in row.panels {
-                let (width, height) = panel.shape.size();
-                if left + width > SCREEN_WIDTH {
-                    top += line_height;
-                    (left, line_height) = (0, 0);
-                }
-                let place = json!({ "x": left, "y": top, "w": width, "h": height });
-                panels.push(panel.json(panels.len() + 1, place));
-                left += width;
-                line_height = line_height.max(height);
+        let (mut left, mut line_height) = (0, 0);
+        for ((width, height), mut panel) in row {
+            if left + width > SCREEN_WIDTH {
+                top += line_height;
+                (left, line_height) = (0, 0);
             }
-            top += line_height;
+            panel["id"] = (panels.len() + 1).into();
+            panel["gridPos"] = json!({ "x": left, "y": top, "w": width, "h": height });
+            panels.push(panel);
+            left += width;
+            line_height = line_height.max(height);
         }
-        panels
+        top += line_height;
     }
+    panels
 }
 
 fn variable((label, metric): (&str, &str)) -> Value {
@@ -176,16 +196,14 @@ fn source() -> Value {
 }
 
 impl Panel {
-    fn json(&self, id: usize, place: Value) -> Value {
+    fn json(&self) -> Value {
         let targets: Vec<Value> =
             self.queries.iter().zip('A'..).map(|(query, id)| self.target(query, id)).collect();
         let mut panel = json!({
-            "id": id,
             "type": self.shape.plugin(),
             "title": self.title,
             "description": self.description,
             "datasource": source(),
-            "gridPos": place,
             "targets": targets,
             "fieldConfig": { "defaults": { "unit": self.unit, "min": 0 }, "overrides": [] },
         });
