@@ -1,7 +1,7 @@
 // How connections ended. Ordinary closes would hide the others, so they are only counted; the others are drawn.
 
-import { RANGES } from "./address.js";
-import { why } from "./answers.js";
+import { RANGES, link } from "./address.js";
+import { isFleet, why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
 import { clock, grouped, lasting, microseconds, short, size } from "./figures.js";
@@ -47,7 +47,12 @@ export function start(root, context) {
   const stopLedger = context.onLedger((ledger) => {
     const counted = ends(ledger);
     panels.ends.show(() => showEnds(panels.ends.body, counted, ledger));
-    panels.abnormal.show(() => showLines(panels.abnormal.body, stored ?? watched(context), context));
+    panels.abnormal.show(() => {
+      const points = stored ?? watched(context);
+      const times = [...points.values()].flat().map((point) => point.timeMs);
+      const toMs = Math.max(context.looks.all.at(-1)?.timeMs ?? 0, ...times);
+      drawEnds(panels.abnormal.body, points, Math.min(toMs - 30_000, ...times), toMs);
+    });
   });
   const stopStore = poll(STORE_EVERY_MS, async (signal) => {
     try {
@@ -78,17 +83,23 @@ function showEnds(body, counted, ledger) {
   if (head) head.replaceWith(words);
   else body.append(words);
   body.dataset["taken"] = String(ledger.takenAtMs);
-  replaceTable(body, table({
-    caption: "Connections by the way they ended",
-    rows: ENDS,
-    attributes: ([end]) => ({ "data-end": end }),
-    columns: [
-      { name: "end", title: "end", isName: true, cell: ([end, , isOrdinary]) => h("span", { class: isOrdinary ? "asked-text" : "lost-text" }, isOrdinary ? "" : "✕ ", end.replaceAll("_", " ")) },
-      { name: "count", title: "connections", isNumber: true, cell: ([end]) => grouped(counted.get(end) ?? 0n) },
-      { name: "means", title: "what happened", cell: ([, means]) => means },
-    ],
-  }));
+  replaceTable(body, endsTable(counted));
 }
+
+/** A newer Weir may know more ends than this page. @param {string} end @returns {[string, string, boolean]} */
+const unheardOf = (end) => [end, "this page does not know what it means", true];
+
+/** @param {Map<string, bigint>} counted */
+export const endsTable = (counted) => table({
+  caption: "Connections by the way they ended",
+  rows: [...ENDS, ...[...counted.keys()].filter((end) => !ENDS.some(([known]) => known === end)).map(unheardOf)],
+  attributes: ([end]) => ({ "data-end": end }),
+  columns: [
+    { name: "end", title: "end", isName: true, cell: ([end, , isOrdinary]) => h("span", { class: isOrdinary ? "asked-text" : "lost-text" }, isOrdinary ? "" : "✕ ", end.replaceAll("_", " ")) },
+    { name: "count", title: "connections", isNumber: true, cell: ([end]) => grouped(counted.get(end) ?? 0n) },
+    { name: "means", title: "what happened", cell: ([, means]) => means },
+  ],
+});
 
 /** What this page has seen. @param {Context} context @returns {Map<string, Point[]>} */
 function watched(context) {
@@ -101,25 +112,22 @@ function watched(context) {
 }
 
 /** @param {Record<string, any>[]} rows @returns {Map<string, Point[]>} */
-function perBucket(rows) {
+export function perBucket(rows) {
   const times = [...new Set(rows.map((row) => String(row["bucket_unix_ns"])))];
   const found = new Map(rows.map((row) => [`${row["bucket_unix_ns"]} ${row["close_reason"]}`, Number(row["closed"]) / (Number(row["width_ns"]) / 1e9)]));
   return new Map(ENDS.map(([end]) => [end, times.map((time) => ({ timeMs: milliseconds(time), value: found.get(`${time} ${end}`) ?? 0 }))]));
 }
 
-/** @param {HTMLElement} body @param {Map<string, Point[]>} points @param {Context} context */
-function showLines(body, points, context) {
-  const all = [...points.values()].flat();
-  const to = Math.max(context.looks.all.at(-1)?.timeMs ?? 0, ...all.map((point) => point.timeMs));
-  const from = Math.min(to - 30_000, ...all.map((point) => point.timeMs));
+/** @param {HTMLElement} body @param {Map<string, Point[]>} points @param {number} fromMs @param {number} toMs */
+export function drawEnds(body, points, fromMs, toMs) {
   drawChart(body, {
-    title: "Connections that ended badly, per second", unit: short, fromMs: from, toMs: to,
+    title: "Connections that ended badly, per second", unit: short, fromMs, toMs,
     series: ENDS.filter(([, , isOrdinary]) => !isOrdinary).map(([end], at) => ({ name: end.replaceAll("_", " "), className: LINES[at] ?? "", points: points.get(end) ?? [] })),
   });
 }
 
 /** @param {Record<string, any>[]} rows */
-function recentTable(rows) {
+export function recentTable(rows) {
   return table({
     caption: "The connections that ended last",
     rows,
@@ -127,6 +135,7 @@ function recentTable(rows) {
     empty: "No connection ended in this range.",
     columns: [
       { name: "time", title: "ended", isName: true, cell: (row) => clock(milliseconds(row["time_unix_ns"])) },
+      ...(isFleet ? [{ name: "host", title: "host", cell: (/** @type {Record<string, any>} */ row) => h("a", { href: link({ host: String(row["host"]) }) }, String(row["host"])) }] : []),
       { name: "end", title: "how", cell: (row) => String(row["close_reason"] ?? "unknown").replaceAll("_", " ") },
       { name: "local", title: "local", isCode: true, cell: (row) => endpoint(row["src_address"], row["src_port"]) },
       { name: "peer", title: "peer", isCode: true, cell: (row) => endpoint(row["dst_address"], row["dst_port"]) },

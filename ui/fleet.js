@@ -4,10 +4,11 @@ import { go, link } from "./address.js";
 import { why } from "./answers.js";
 import { fill, h, panel, replace } from "./dom.js";
 import { clock, grouped, plural, share } from "./figures.js";
+import { fleetTrends } from "./fleet-trends.js";
 import { STORE_EVERY_MS, askStore, milliseconds, missing, namedPath, records } from "./history.js";
 import { poll } from "./poller.js";
 import { sources, storedPanel } from "./stored.js";
-import { replaceTable, table } from "./table.js";
+import { showTable, table } from "./table.js";
 
 /**
  * @typedef {import("./main.js").Context} Context
@@ -32,12 +33,15 @@ export function start(root, context) {
     storedPanel({ id: "services", title: "Which services were slowest?", name: "worst-services", range, host }),
     storedPanel({ id: "units", title: "Which units and containers were slowest?", name: "worst-units", range, host }),
   ];
-  fill(root, filter(host), h("div", { class: "panels" }, runs.root, stored.map((one) => one.root)));
+  const trends = fleetTrends(range, host);
+  const { made, lost, heat, ends, abnormal, recent } = trends.panels;
+  const all = [runs, made, lost, heat, ...stored, ends, abnormal, recent];
+  fill(root, filter(host), h("div", { class: "panels" }, all.map((one) => one.root)));
 
   const stop = watchRuns(runs, namedPath("completeness", { ...asked, until: ON_THEIR_WAY, limit: String(ROWS) }), context);
   return () => {
     stop();
-    for (const one of [runs, ...stored]) one.stop();
+    for (const one of [runs, trends, ...stored]) one.stop();
   };
 }
 
@@ -64,7 +68,7 @@ function watchRuns(into, path, { say }) {
       const rows = answer ? records(answer) : [];
       answeredAt = Date.now();
       into.lacks(missing(answer, ROWS));
-      into.show(() => replaceTable(into.body, runsTable(rows)));
+      into.show(() => showTable(into.body, runsTable(rows)));
       const hosts = new Set(rows.map((row) => row["host"])).size;
       say("live", [`Fleet · ${plural(hosts, "host", "hosts")}, answered at ${clock(answeredAt)}`]);
     } catch (error) {

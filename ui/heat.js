@@ -14,10 +14,10 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [58, 8, 6, 20];
 /**
  * @param {Element} into
  * @param {Column[]} columns
- * @param {{fromMs: number, toMs: number, title: string}} about
+ * @param {{fromMs: number, toMs: number, title: string, widthMs?: number}} about A column is at most as wide as `widthMs`.
  * @param {number} [height]
  */
-export function drawHeat(into, columns, { fromMs, toMs, title }, height = 170) {
+export function drawHeat(into, columns, { fromMs, toMs, title, widthMs }, height = 170) {
   const width = Math.max(into.clientWidth, 200);
   const canvas = h("canvas", { width: width * devicePixelRatio, height: height * devicePixelRatio, role: "img", "aria-label": `${title}. ${quantiles(columns.at(-1))}` });
   // Set as properties: the content security policy forbids a style attribute.
@@ -33,9 +33,9 @@ export function drawHeat(into, columns, { fromMs, toMs, title }, height = 170) {
 
   const rows = [...new Set(columns.flatMap((column) => column.bands.map(([low]) => low)))].sort((a, b) => a - b);
   const most = Math.max(1, ...columns.flatMap((column) => column.bands.map(([, count]) => count)));
-  const [lowest, highest] = [Math.log2(Math.max(rows[0] ?? 64, 1)), Math.log2(Math.max((rows.at(-1) ?? 64) * 1.5, 2))];
+  const [lowest, highest] = [Math.log2(rows[0] || 32), Math.log2(Math.max((rows.at(-1) ?? 64) * 1.5, 2))];
   const y = (/** @type {number} */ us) =>
-    TOP + (1 - (Math.log2(Math.max(us, 1)) - lowest) / Math.max(highest - lowest, 0.5)) * (height - TOP - BOTTOM);
+    TOP + (1 - (Math.log2(Math.max(us, 2 ** lowest)) - lowest) / Math.max(highest - lowest, 0.5)) * (height - TOP - BOTTOM);
   const x = (/** @type {number} */ timeMs) => LEFT + ((timeMs - fromMs) / Math.max(toMs - fromMs, 1)) * (width - LEFT - RIGHT);
 
   const ink = getComputedStyle(into);
@@ -51,7 +51,8 @@ export function drawHeat(into, columns, { fromMs, toMs, title }, height = 170) {
   columns.forEach((column, at) => {
     if (column.timeMs < fromMs) return;
     const begins = x(column.timeMs);
-    const ends = Math.min(x(columns[at + 1]?.timeMs ?? toMs), begins + (width - LEFT) / 12);
+    const widest = widthMs ? x(fromMs + widthMs) - LEFT : (width - LEFT) / 12;
+    const ends = Math.min(x(columns[at + 1]?.timeMs ?? toMs), begins + widest);
     for (const [low, count] of column.bands) {
       pen.fillStyle = ramp[Math.min(RAMP.length - 1, Math.floor((Math.log1p(count) / Math.log1p(most)) * (RAMP.length - 1)))] ?? "";
       const [top, bottom] = [y(nextBand(low)), y(low)];
@@ -60,8 +61,8 @@ export function drawHeat(into, columns, { fromMs, toMs, title }, height = 170) {
   });
 }
 
-/** The end of a band: there are two for each power of two. @param {number} low */
-const nextBand = (low) => (low <= 1 ? 2 : Number.isInteger(Math.log2(low)) ? low * 1.5 : (low / 3) * 4);
+/** The end of a band: there are two for each power of two, and the store's first is from 0. @param {number} low */
+const nextBand = (low) => (low === 0 ? 64 : low <= 1 ? 2 : Number.isInteger(Math.log2(low)) ? low * 1.5 : (low / 3) * 4);
 
 /** Powers of ten between two values. @param {number} low @param {number} high */
 function scale(low, high) {

@@ -6,7 +6,7 @@ import { h, panel, replace } from "./dom.js";
 import { clock, grouped, microseconds, share, size } from "./figures.js";
 import { STORE_EVERY_MS, askStore, milliseconds, missing, namedPath } from "./history.js";
 import { poll } from "./poller.js";
-import { replaceTable, table } from "./table.js";
+import { showTable, table } from "./table.js";
 
 const ROWS = "20";
 
@@ -28,7 +28,7 @@ export function storedPanel({ id, title, name, range, host }) {
     try {
       const answer = await askStore(namedPath(name, parameters), signal);
       shown.lacks(missing(answer));
-      shown.show(() => (answer ? replaceTable(shown.body, answerTable(answer, `Rows of the answer: ${title}`)) : replace(shown.body, h("p", null, "This daemon keeps no history. ", h("a", { href: pageLink("query") }, "What turns one on"), "."))));
+      shown.show(() => (answer ? showTable(shown.body, answerTable(answer, `Rows of the answer: ${title}`)) : replace(shown.body, h("p", null, "This daemon keeps no history. ", h("a", { href: pageLink("query") }, "What turns one on"), "."))));
     } catch (error) {
       if (!signal.aborted) shown.show(() => replace(shown.body, h("p", { class: "mistake" }, why(error))));
     }

@@ -171,6 +171,16 @@ export function replaceTable(into, next) {
   if (again instanceof HTMLElement) again.focus({ preventScroll: true });
 }
 
+/**
+ * The same where a table is all that there is: words that stood in its place go.
+ * @param {Element} into
+ * @param {HTMLElement} next
+ */
+export function showTable(into, next) {
+  for (const one of into.querySelectorAll(":scope > :not(.scroll)")) one.remove();
+  replaceTable(into, next);
+}
+
 /** From the scrolling element down to its cells. */
 const DEPTH = 4;
 

@@ -131,15 +131,20 @@ function readPast(answers, rangeMs) {
   if (answers[0]?.truncated) all.shift();
   const begins = (all.at(-1)?.timeMs ?? 0) - rangeMs;
 
+  return { rates: all.filter((point) => point.timeMs >= begins), before: all.filter((point) => point.timeMs < begins), losses, heat: heatColumns(heat) };
+}
+
+/** @param {Record<string, any>[]} rows Those of `rtt-heat`. */
+export function heatColumns(rows) {
   /** @type {Map<string, import("./heat.js").Column>} */
   const columns = new Map();
-  for (const row of heat) {
+  for (const row of rows) {
     const key = String(row["bucket_unix_ns"]);
     const column = columns.get(key) ?? { timeMs: milliseconds(key), bands: [] };
     columns.set(key, column);
     column.bands.push([Number(row["low_us"]), Number(row["samples"])]);
   }
-  return { rates: all.filter((point) => point.timeMs >= begins), before: all.filter((point) => point.timeMs < begins), losses, heat: [...columns.values()] };
+  return [...columns.values()];
 }
 
 /** The start and end of the range; at least half a minute, so that two snapshots do not fill the chart. @param {number[]} times @param {number} rangeMs @returns {[number, number]} */

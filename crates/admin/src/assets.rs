@@ -56,6 +56,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "dom.js": SCRIPT,
         "figures.js": SCRIPT,
         "fleet.js": SCRIPT,
+        "fleet-trends.js": SCRIPT,
         "flows.js": SCRIPT,
         "heat.js": SCRIPT,
         "history.js": SCRIPT,

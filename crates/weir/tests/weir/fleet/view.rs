@@ -86,6 +86,11 @@ fn the_page_of_a_fleet_shows_what_clickhouse_answers_digit_by_digit() {
     let runs = ["completeness", "--until", "1m", "--limit", "200"];
     let worst = ["worst-peers", "worst-services", "worst-units"];
     let worst = worst.map(|name| query(&at, &[name, "--limit", "20"]));
+    let past = ["poll-rates", "rtt-heat", "closes-by-end"];
+    let past_of_one: Map<String, Value> = past
+        .map(|name| (name.to_owned(), query(&at, &[name, "--host", HOSTILE])))
+        .into_iter()
+        .collect();
     let question = json!({
         "url": format!("http://{}", view.addr),
         "pictures": pictures(),
@@ -94,6 +99,8 @@ fn the_page_of_a_fleet_shows_what_clickhouse_answers_digit_by_digit() {
         "runs": query(&at, &runs),
         "runs_of_one": query(&at, &[&runs[..], &["--host", HOSTILE]].concat()),
         "worst": worst,
+        "recent": query(&at, &["recent-closes", "--limit", "50"]),
+        "past_of_one": past_of_one,
     });
     let mut script = drive("fleet.cjs", &question);
     script.hear("kill it");

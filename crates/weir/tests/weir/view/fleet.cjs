@@ -3,7 +3,7 @@
 const { assert, cells, digits, main, obeys, picture, until } = require("./driver.cjs");
 
 main(async ({ open, question, say }) => {
-  const { page, checked } = await open({ path: "/?range=6h" });
+  const { page, checked } = await open({ path: "/?range=6h", height: 8000 });
   const asked = [];
   page.on("request", (request) => asked.push(new URL(request.url()).pathname));
   const level = () => page.$eval("#status", (status) => status.dataset.level).catch(() => "");
@@ -22,6 +22,7 @@ main(async ({ open, question, say }) => {
   assert.deepEqual(await page.$$eval("nav a", (all) => all.map((one) => one.textContent)), ["Fleet", "Query"]);
   await until("the runs as they are answered", () => showsRuns(page, question.runs));
   for (const [at, panel] of ["#peers", "#services", "#units"].entries()) await until(`${panel} as it is answered`, () => showsWorst(page, panel, question.worst[at]));
+  await until("charts of what is answered", () => showsTrends(page, question.named, question.recent));
   await picture(page, "fleet-light");
   await oneHost(page, question);
   const named = await queries(page, question);
@@ -67,11 +68,45 @@ async function showsWorst(page, panel, answer) {
   return true;
 }
 
+/** What is drawn over time has the sums of the answers in words, and a line through its points. */
+async function showsTrends(page, named, recent) {
+  const sum = (rows, name) => rows.reduce((all, row) => all + BigInt(row[name]), 0n);
+  const figures = (panel) => page.$$eval(`${panel} .now b`, (all) => all.map((one) => one.textContent.replaceAll(",", "")));
+  const rates = records(named["poll-rates"]);
+  if ((await figures("#made")).join() !== String(sum(rates, "made"))) return false;
+  if ((await figures("#lost")).join() !== ["lost_sockets", "lost_closes", "unobserved_closes"].map((name) => sum(rates, name)).join()) return false;
+  for (const [panel, lines] of [["#made", 1], ["#lost", 3], ["#abnormal", 4]]) {
+    const points = await page.$$eval(`${panel} svg[role=img] path.line`, (all) => all.map((one) => one.getAttribute("d").match(/[ML]/g)?.length ?? 0));
+    if (points.length !== lines || !points.every((count) => count > 3)) return false;
+  }
+
+  const closes = records(named["closes-by-end"]);
+  assert.ok(sum(closes, "closed") > 0n && sum(rates, "made") > 0n);
+  if ((await figures("#ends")).join() !== String(sum(closes, "closed"))) return false;
+  const ends = await page.$$eval("#ends tbody tr", (all) => all.map((row) => [row.dataset.end, row.cells[1].textContent.replaceAll(",", "")]));
+  for (const [end, count] of ends) if (count !== String(sum(closes.filter((row) => (row.close_reason ?? "unknown") === end), "closed"))) return false;
+  assert.equal(sum(ends, 1), sum(closes, "closed"), "each end has a row");
+  const samples = records(named["rtt-heat"]);
+  const last = samples.filter((row) => row.bucket_unix_ns === samples.at(-1).bucket_unix_ns);
+  const label = await page.$eval("#heat canvas", (canvas) => canvas.getAttribute("aria-label")).catch(() => "");
+  if (!digits(label).includes(`half of ${sum(last, "samples")} round-trip times`)) return false;
+
+  if (!recent) return true;
+  const shown = await cells(page, "#recent");
+  if (shown.length !== recent.row_count || shown.length === 0) return false;
+  for (const [at, row] of records(recent).entries()) {
+    const [, host, how] = shown[at].map(({ text }) => text);
+    if (host !== (await plain(page, row.host)) || how !== String(row.close_reason ?? "unknown").replaceAll("_", " ")) return false;
+  }
+  return true;
+}
+
 /** A link shows one host, whatever its name, and the address keeps it. */
-async function oneHost(page, { hostile, runs_of_one: answer }) {
+async function oneHost(page, { hostile, runs_of_one: answer, past_of_one: past }) {
   await page.click(`#runs tbody a:has-text("onerror")`);
   await until("one host", () => showsRuns(page, answer));
   assert.equal(new URL(page.url()).searchParams.get("host"), hostile);
+  await until("charts of one host", () => showsTrends(page, past));
   await page.reload();
   await until("one host again", () => showsRuns(page, answer));
   assert.equal(await page.$eval("#host", (input) => input.value), hostile);
@@ -102,17 +137,23 @@ async function queries(page, { url, named }) {
   return Object.keys(named).length;
 }
 
+/** The closes are asked about last. */
+async function hasFigures(page, name) {
+  const parts = name === "fleet" ? ["#units tbody th", "#recent tbody th", "#heat canvas", "#lost svg"] : [".named a"];
+  return (await Promise.all(parts.map((part) => page.$(part)))).every(Boolean);
+}
+
 async function manners(open, name, scheme) {
-  const { page, context } = await open({ path: `/?page=${name}&range=6h`, scheme, height: 2500 });
-  await until(`${name} has figures`, () => page.$(name === "fleet" ? "#units tbody a, #units tbody th" : ".named a"));
+  const { page, context } = await open({ path: `/?page=${name}&range=6h`, scheme, height: 6000 });
+  await until(`${name} has figures`, () => hasFigures(page, name));
   assert.ok((await obeys(page, context, `${name} in ${scheme}`)) > 10);
   await picture(page, `fleet-${name}-${scheme}`);
   await context.close();
 }
 
 async function narrow(open, name, width) {
-  const { page, context, checked } = await open({ path: `/?page=${name}&range=6h`, width, height: 6000 });
-  await until(`${name} has figures`, () => page.$(name === "fleet" ? "#units tbody th" : ".named a"));
+  const { page, context, checked } = await open({ path: `/?page=${name}&range=6h`, width, height: 9000 });
+  await until(`${name} has figures`, () => hasFigures(page, name));
   const [is, room] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
   await picture(page, `fleet-${name}-${width}`);
   assert.ok(is <= room, `${name}: ${is} px in ${room}`);
