@@ -21,6 +21,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 STATSD_EXPORTER_VERSION=v0.31.0
 HELM_VERSION=v3.22.0
 GOFLOW2_VERSION=v2.2.6
+GRPCURL_VERSION=v1.9.3
 CARGO_FUZZ_VERSION=0.13.2
 EXABGP_VERSION=4.2.22
 # Debian has version 3, whose interface has other names.
@@ -160,6 +161,14 @@ get_goflow2() {
     say "building goflow2 $GOFLOW2_VERSION"
     GOBIN="$WEIR_TOOLS/bin" go install "github.com/netsampler/goflow2/v2/cmd/goflow2@$GOFLOW2_VERSION" ||
         cannot goflow2 "go install failed"
+}
+
+get_grpcurl() {
+    have grpcurl && return 0
+    have go || { cannot grpcurl "no go here (1.24 or newer)"; return 0; }
+    say "building grpcurl $GRPCURL_VERSION"
+    GOBIN="$WEIR_TOOLS/bin" go install "github.com/fullstorydev/grpcurl/cmd/grpcurl@$GRPCURL_VERSION" ||
+        cannot grpcurl "go install failed"
 }
 
 get_helm() {
@@ -370,6 +379,7 @@ for_test() {
     for_servers
     get_statsd_exporter
     get_goflow2
+    get_grpcurl
     get_helm
     for_bgp
     for_view

@@ -75,6 +75,13 @@ impl Connection {
         self.cut.notified().await;
     }
 
+    /// The socket has one more piece whole.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn sent_piece(&self) {
+        self.lock().sent += 1;
+        self.changed.notify_all();
+    }
+
     /// The socket has everything that the HTTP server had to write.
     fn flushed(&self) {
         let mut progress = self.lock();

@@ -32,9 +32,9 @@ struct HandlerCounts {
 }
 
 /// The label values of `handler`: a fixed list, so that unknown paths do not create series.
-const HANDLERS: [&str; 13] = [
+const HANDLERS: [&str; 14] = [
     "/", "/ui/", "/metrics", "/ledger", "/sockets", "/flows", "/query", "/records", "/daemon",
-    "/healthz", "/readyz", "rest", "other",
+    "/healthz", "/readyz", "rest", "grpc", "other",
 ];
 
 /// How long a request waits for the daemon to end before it is told that it has not. Shorter than the life of a connection.
@@ -125,7 +125,7 @@ pub(crate) fn seal(response: &mut Response) {
     }
 }
 
-fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
+pub(crate) fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let allow = [(header::ALLOW, "GET, HEAD")];
         let text = "only GET and HEAD: nothing can be changed here\n";

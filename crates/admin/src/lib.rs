@@ -10,10 +10,13 @@
 mod assets;
 mod connection;
 mod fleet;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod health;
 pub mod host;
 mod http;
 mod live;
+pub mod message;
 pub mod metrics;
 mod page;
 pub mod process;
@@ -24,9 +27,11 @@ pub mod statsd;
 mod token;
 
 pub use connection::{Connection, Progress};
+#[cfg(feature = "grpc")]
+pub use grpc::{MESSAGE_BYTES_MAX, STREAMS_MAX, WATCHERS_MAX, serve_grpc};
 pub use health::{Health, Phase, Said};
 pub use http::{HttpCounts, router};
-pub use live::{Follow, Live, Records};
+pub use live::{AtEnd, Follow, Form, Live, Records};
 pub use metrics::flows::{DefinitionFigures, FlowFigures, FlowSeries, Flows, Unit};
 pub use page::{Page, PageError, Pieces};
 pub use rest::{BODY_BYTES_MAX, Changes, Rest};

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Bytes, Frame};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
@@ -25,14 +25,43 @@ pub struct Records {
 }
 
 /// Begins a stream, or says why not.
-pub type Follow = Arc<dyn Fn(&str, &Arc<Connection>) -> Result<Live, Told> + Send + Sync>;
+pub type Follow = Arc<dyn Fn(&str, Form, &Arc<Connection>) -> Result<Live, Told> + Send + Sync>;
+
+/// How the records of a stream are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Lines of JSON.
+    Lines,
+    /// Messages of protobuf, each in a frame of gRPC: `FollowResponse` of proto/weir_grpc.proto.
+    Messages,
+}
 
 /// An answer in pieces that goes on until its source drops the sender. What becomes of the pieces is seen at the [`Connection`].
 pub struct Live {
     /// The pieces.
     pub pieces: mpsc::Receiver<Vec<u8>>,
-    /// Called once nothing more is taken.
-    pub at_end: Box<dyn FnOnce() + Send>,
+    /// Dropped once nothing more is taken, even if the answer never began.
+    pub at_end: AtEnd,
+    /// Set before the sender is dropped, if the stream ends before the client has all that it asked for: the word that says why.
+    pub early: Arc<OnceLock<&'static str>>,
+}
+
+/// Calls a function when it is dropped.
+pub struct AtEnd(Option<Box<dyn FnOnce() + Send>>);
+
+impl AtEnd {
+    /// Of this function.
+    pub fn new(call: impl FnOnce() + Send + 'static) -> AtEnd {
+        AtEnd(Some(Box::new(call)))
+    }
+}
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
 }
 
 /// The stream that a request asks for.
@@ -45,7 +74,9 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, request: Request)
     // Only a router that no server runs has no connection.
     let connection = request.extensions().get::<Arc<Connection>>().cloned().unwrap_or_default();
     let of_thread = Arc::clone(&connection);
-    let begun = tokio::task::spawn_blocking(move || (records.follow)(&query, &of_thread)).await;
+    let begun =
+        tokio::task::spawn_blocking(move || (records.follow)(&query, Form::Lines, &of_thread))
+            .await;
     let live = match begun {
         Ok(Ok(live)) => live,
         Ok(Err(refusal)) => return refusal.into_response(),
@@ -53,7 +84,7 @@ pub(crate) async fn show(State(state): State<Arc<AdminState>>, request: Request)
     };
 
     connection.begin_live();
-    let body = LiveBody { pieces: live.pieces, at_end: Some(live.at_end), connection };
+    let body = LiveBody { pieces: live.pieces, connection, _at_end: live.at_end };
     ([(header::CONTENT_TYPE, NDJSON)], Body::new(body)).into_response()
 }
 
@@ -62,8 +93,8 @@ const NDJSON: &str = "application/x-ndjson";
 
 struct LiveBody {
     pieces: mpsc::Receiver<Vec<u8>>,
-    at_end: Option<Box<dyn FnOnce() + Send>>,
     connection: Arc<Connection>,
+    _at_end: AtEnd,
 }
 
 impl hyper::body::Body for LiveBody {
@@ -86,8 +117,5 @@ impl hyper::body::Body for LiveBody {
 impl Drop for LiveBody {
     fn drop(&mut self) {
         self.connection.end_live();
-        if let Some(at_end) = self.at_end.take() {
-            at_end();
-        }
     }
 }

@@ -1,5 +1,7 @@
 #[cfg(feature = "tls")]
 mod encrypted;
+#[cfg(all(feature = "tls", feature = "grpc"))]
+pub(crate) use encrypted::encrypted;
 
 #[cfg(feature = "tls")]
 pub use encrypted::serve_tls;
@@ -41,9 +43,9 @@ pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most header lines of a request.
 pub const HEADERS_MAX: usize = 64;
 /// Time for responses in progress when the server stops.
-const STOP_GRACE: Duration = Duration::from_secs(1);
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept: while descriptors are short, accepting fails again at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `shutdown` resolves; responses in progress then have a second to finish.
 ///
@@ -112,7 +114,7 @@ impl Served {
 }
 
 /// A listening socket.
-trait Accept {
+pub(crate) trait Accept {
     /// A connection as accepted.
     type Raw: Send + 'static;
     /// A connection ready for requests.
@@ -212,19 +214,19 @@ async fn serve_accepted(
     let _ = tokio::time::timeout(STOP_GRACE, ended).await;
 }
 
-struct Connections {
-    tasks: JoinSet<()>,
+pub(crate) struct Connections {
+    pub(crate) tasks: JoinSet<()>,
     /// In the order of accepting.
     handles: VecDeque<(AbortHandle, Arc<Connection>)>,
     most: usize,
 }
 
 impl Connections {
-    fn new(most: usize) -> Connections {
+    pub(crate) fn new(most: usize) -> Connections {
         Connections { tasks: JoinSet::new(), handles: VecDeque::new(), most }
     }
 
-    fn add(
+    pub(crate) fn add(
         &mut self,
         serving: impl Future<Output = ()> + Send + 'static,
         connection: Arc<Connection>,
@@ -232,12 +234,12 @@ impl Connections {
         self.handles.push_back((self.tasks.spawn(serving), connection));
     }
 
-    fn forget_ended(&mut self) {
+    pub(crate) fn forget_ended(&mut self) {
         self.handles.retain(|(handle, _)| !handle.is_finished());
     }
 
     /// Closes the oldest connection if there are too many. Returns whether it did.
-    fn make_room(&mut self) -> bool {
+    pub(crate) fn make_room(&mut self) -> bool {
         self.forget_ended();
         let counted = |(_, connection): &(AbortHandle, Arc<Connection>)| !connection.is_live();
         if self.handles.iter().filter(|one| counted(one)).count() < self.most {
@@ -252,14 +254,14 @@ impl Connections {
 }
 
 /// What ends a connection that does not end by itself.
-struct Limits {
-    connection: Arc<Connection>,
-    lifetime: Duration,
+pub(crate) struct Limits {
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) lifetime: Duration,
 }
 
 impl Limits {
     /// Waits until the connection has lived too long, which a live answer may, or was cut.
-    async fn over(&self) {
+    pub(crate) async fn over(&self) {
         let too_long = async {
             loop {
                 tokio::time::sleep(self.lifetime).await;

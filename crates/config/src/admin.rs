@@ -45,6 +45,9 @@ keys! {
         /// File with the key (PEM) of `tls_cert`.
         tls_key => key: Option<PathBuf> = path("path", secret_path), unset("none")
             where |admin| admin.certificate.is_some(), "it has no certificate. Fix: add tls_cert = \"/path\"";
+        /// Where records as they are made and the ledger are served over gRPC, with reflection: `weir.v1.Records/Follow` and
+        /// `weir.v1.Ledger/Watch`. With the same token, certificate and rules as `listen`; beyond this machine only with them.
+        grpc => grpc: Option<SocketAddr> = text("IP address and port", grpc_address), unset("off");
     }
 }
 
@@ -60,7 +63,26 @@ pub(crate) fn read(report: &Report, document: &Table) -> Option<AdminConfig> {
         let message = "this build has no TLS; build with `cargo build --release -p weir --features tls`, or use the image";
         reader.error(&AdminConfig::tls_cert, message);
     }
+    if let Some(addr) = admin.grpc {
+        if !is_built("grpc") {
+            let message = "this build has no gRPC. Fix: build with `cargo build --release -p weir --features grpc`, or use the image";
+            reader.error(&AdminConfig::grpc, message);
+        } else if AdminListen::On(addr) == admin.listen && addr.port() != 0 {
+            let message =
+                format!("{addr} is the address of listen. Fix: grpc = \"127.0.0.1:9092\"");
+            reader.error(&AdminConfig::grpc, message);
+        }
+        if let Some(message) = admin.exposed_grpc() {
+            reader.error(&AdminConfig::grpc, message);
+        }
+    }
     Some(admin)
+}
+
+fn grpc_address(text: &str) -> Result<SocketAddr, String> {
+    let literal = text.replacen("localhost:", "127.0.0.1:", 1);
+    let wrong = |_| "it is not an IP address and port. Fix: write 127.0.0.1:9092".to_owned();
+    literal.parse().map_err(wrong)
 }
 
 impl AdminConfig {
@@ -73,7 +95,21 @@ impl AdminConfig {
             token_file: None,
             certificate: None,
             key: None,
+            grpc: None,
         }
+    }
+
+    /// The message for gRPC that others could reach, or read on the way.
+    pub fn exposed_grpc(&self) -> Option<String> {
+        let addr = self.grpc.filter(|addr| !addr.ip().is_loopback())?;
+        let is_safe = self.token_file.is_some() && self.certificate.is_some();
+        (!is_safe).then(|| {
+            format!(
+                "{addr} is reached from other machines, where gRPC is served only over TLS to who has the token. Fix: add token_file, \
+                 tls_cert and tls_key, or write 127.0.0.1:{}",
+                addr.port()
+            )
+        })
     }
 
     /// The message for a token that could be read on the way. Flags and the environment may change the address after the file is

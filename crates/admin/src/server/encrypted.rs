@@ -21,12 +21,24 @@ pub async fn serve_tls(
     state: Arc<AdminState>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    let acceptor = TlsAcceptor::from(identity.server_config());
-    serve_accepted(Encrypted { listener, acceptor }, Served::admin(state), shutdown).await;
+    serve_accepted(encrypted(listener, identity, None), Served::admin(state), shutdown).await;
     Ok(())
 }
 
-struct Encrypted {
+/// A listening socket whose connections speak TLS, and in it this protocol, if the client is to be told.
+pub(crate) fn encrypted(
+    listener: TcpListener,
+    identity: &Identity,
+    protocol: Option<&[u8]>,
+) -> Encrypted {
+    let mut config = identity.server_config();
+    if let Some(protocol) = protocol {
+        Arc::make_mut(&mut config).alpn_protocols = vec![protocol.to_owned()];
+    }
+    Encrypted { listener, acceptor: TlsAcceptor::from(config) }
+}
+
+pub(crate) struct Encrypted {
     listener: TcpListener,
     acceptor: TlsAcceptor,
 }
@@ -70,7 +82,7 @@ async fn shake_hands(
 }
 
 /// A connection, encrypted or not.
-enum Channel {
+pub(crate) enum Channel {
     Plain(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
 }

@@ -126,7 +126,7 @@ pub(crate) struct To<'a> {
     pub(crate) rest: &'a str,
 }
 
-/// Cargo features of this crate that kinds of sinks need, and whether this build has them.
+/// Cargo features of this crate that kinds of sinks and the admin server need, and whether this build has them.
 const FEATURES: &[(&str, bool)] = &[
     ("kafka", cfg!(feature = "kafka")),
     ("nats", cfg!(feature = "nats")),
@@ -136,6 +136,7 @@ const FEATURES: &[(&str, bool)] = &[
     ("s3", cfg!(feature = "s3")),
     ("store", cfg!(feature = "store")),
     ("tls", cfg!(feature = "tls")),
+    ("grpc", cfg!(feature = "grpc")),
 ];
 
 /// Generates the enum of all kinds, and the tables of their schemes and keys.

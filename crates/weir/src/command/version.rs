@@ -23,8 +23,9 @@ pub(crate) const VERSION_AND_COMMIT: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("WEIR_COMMIT"), ")");
 
 /// Every part that a build may leave out, and whether this build has it, by the names of cargo's features.
-const FEATURES: [(&str, bool); 10] = [
+const FEATURES: [(&str, bool); 11] = [
     ("gobgp", cfg!(feature = "gobgp")),
+    ("grpc", cfg!(feature = "grpc")),
     ("http", cfg!(feature = "http")),
     ("kafka", cfg!(feature = "kafka")),
     ("lab", cfg!(feature = "lab")),

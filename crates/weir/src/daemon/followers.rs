@@ -1,16 +1,17 @@
-//! `GET /records?follow`: records as they are made, for clients that read them over HTTP.
+//! `GET /records?follow`, and `Follow` over gRPC: records as they are made, for clients that read them.
 //!
 //! Each follower is a sink whose destination is the response, with a queue, a thread and a hop of its own. So a client that reads
 //! slowly costs nobody else anything, and what it loses is counted like the loss of any sink.
 
 mod chosen;
 mod lines;
+mod messages;
 mod response;
 mod wanted;
 
 use super::sinks::Sinks;
 use admin::service::Told;
-use admin::{Connection, Live, Records};
+use admin::{AtEnd, Connection, Form, Live, Records};
 use config::{Config, Source};
 use ledger::{Ledger, Meter};
 use sink::{BatchLimits, DeliveryOptions, Fanout, QueueOptions, Sink, SinkOptions, WhenFull};
@@ -127,7 +128,9 @@ impl Followers {
     pub(super) fn records(&self) -> Records {
         let shared = Arc::clone(&self.shared);
         Records {
-            follow: Arc::new(move |query, connection| follow(&shared, query, connection)),
+            follow: Arc::new(move |query, form, connection| {
+                follow(&shared, query, form, connection)
+            }),
             shows_sockets: wanted::shows_sockets,
         }
     }
@@ -200,6 +203,9 @@ struct Stream {
     ends: Sender<Why>,
     /// Its account, once it has one.
     meter: OnceLock<Arc<dyn Meter>>,
+    form: Form,
+    /// Why it ends before the client has all that it asked for, if it does.
+    early: Arc<OnceLock<&'static str>>,
 }
 
 impl Stream {
@@ -235,7 +241,12 @@ impl Stream {
 }
 
 /// Begins a stream.
-fn follow(shared: &Arc<Shared>, query: &str, connection: &Arc<Connection>) -> Result<Live, Told> {
+fn follow(
+    shared: &Arc<Shared>,
+    query: &str,
+    form: Form,
+    connection: &Arc<Connection>,
+) -> Result<Live, Told> {
     let sources = shared.lock().sources.clone();
     let wanted = Wanted::read(query, &sources).map_err(|why| Told::text(400, &why))?;
 
@@ -250,17 +261,20 @@ fn follow(shared: &Arc<Shared>, query: &str, connection: &Arc<Connection>) -> Re
         is_given_up: AtomicBool::new(false),
         ends: ends.clone(),
         meter: OnceLock::new(),
+        form,
+        early: Arc::default(),
     });
+    let early = Arc::clone(&stream.early);
 
     if let Err(error) = start(shared, stream, wanted, place, ending) {
         shared.leave_place(place);
         return Err(Told::text(503, &format!("no thread for another follower: {error}")));
     }
-    let at_end = Box::new(move || {
+    let at_end = AtEnd::new(move || {
         // The end may have come from here.
         let _ = ends.send(Why::Left);
     });
-    Ok(Live { pieces: receiver, at_end })
+    Ok(Live { pieces: receiver, at_end, early })
 }
 
 /// Starts the two threads of a follower: its sink's, and the one that ends it.
@@ -328,7 +342,10 @@ impl Follower {
 
         let meter = sink.meter();
         sink.wait(give_up_at + STALL_MAX);
-        stream.finish(lines::last(why, &meter), give_up_at);
+        if !matches!(why, Why::Limit | Why::Time) {
+            let _ = stream.early.set(why.word());
+        }
+        stream.finish(lines::last(stream.form, why, &meter), give_up_at);
         shared.ledger.retire(&meter);
         shared.leave_place(place);
     }

@@ -113,6 +113,8 @@ pub(crate) struct Bound {
     pub(crate) local: Option<Local>,
     /// For sFlow-RT scripts; `None` without `flows.rest`.
     pub(crate) rest: Option<TcpListener>,
+    /// For gRPC; `None` without `admin.grpc`.
+    pub(crate) grpc: Option<TcpListener>,
     /// Who may ask at `tcp`.
     access: Access,
 }
@@ -151,6 +153,13 @@ impl Bound {
             }
             Some(addr) => Some(bind(addr, "flows.rest")?),
         };
+        let grpc = match wanted.grpc {
+            None => None,
+            same if same == now.grpc => {
+                self.grpc.as_ref().map(TcpListener::try_clone).transpose()?
+            }
+            Some(addr) => Some(bind(addr, "admin.grpc")?),
+        };
         let tcp = match wanted.listen {
             AdminListen::Off => None,
             same if same == now.listen => {
@@ -160,7 +169,7 @@ impl Bound {
         };
 
         let Some(path) = &wanted.socket else {
-            return Ok(Bound { tcp, local: None, rest, access });
+            return Ok(Bound { tcp, local: None, rest, grpc, access });
         };
         let uids = users(&wanted.socket_users)?.into_iter().map(|user| user.uid);
         let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
@@ -183,7 +192,7 @@ impl Bound {
         // configured.
         let mode = if wanted.socket_users.is_empty() { 0o600 } else { 0o666 };
         share_socket_file(path, mode, None).map_err(|error| cannot_listen(path, &error))?;
-        Ok(Bound { tcp, local: Some(local), rest, access })
+        Ok(Bound { tcp, local: Some(local), rest, grpc, access })
     }
 
     /// Whether the files that `[admin]` names held something else when `other` was read.
@@ -213,6 +222,7 @@ impl Bound {
             tcp: self.tcp.as_ref().map(TcpListener::try_clone).transpose()?,
             local: self.local.as_ref().map(local).transpose()?,
             rest: self.rest.as_ref().map(TcpListener::try_clone).transpose()?,
+            grpc: self.grpc.as_ref().map(TcpListener::try_clone).transpose()?,
             access: self.access.clone(),
         })
     }
@@ -274,7 +284,8 @@ impl Http {
         push: Option<&StatsdConfig>,
         shown: &Shown,
     ) -> io::Result<Option<Http>> {
-        if bound.tcp.is_none() && bound.local.is_none() && bound.rest.is_none() && push.is_none() {
+        let listens = [&bound.tcp, &bound.rest, &bound.grpc].into_iter().any(Option::is_some);
+        if !listens && bound.local.is_none() && push.is_none() {
             return Ok(None);
         }
 
@@ -306,6 +317,8 @@ impl Http {
             Arc::new(Rest::new(bind, *changes, site.service(), Arc::clone(&state.http)))
         });
 
+        let grpc = grpc_state(&bound, &state);
+
         let push = push.map(|config| statsd::Options {
             to: config.to.to_string(),
             prefix: config.prefix.clone(),
@@ -321,7 +334,7 @@ impl Http {
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
             // If this fails, requests compete with the data loops.
             sys::process::lower_thread_priority();
-            runtime.block_on(work(bound, push, Arc::new(state), rest, stopped));
+            runtime.block_on(work(bound, push, Arc::new(state), grpc, rest, stopped));
             // A name lookup that still runs must not hold up the end.
             runtime.shutdown_background();
         })?;
@@ -346,10 +359,22 @@ impl Http {
     }
 }
 
+/// What the gRPC server shows: the ledger and records, to those who may see them at its address.
+fn grpc_state(bound: &Bound, of: &AdminState) -> Option<Arc<AdminState>> {
+    let addr = bound.grpc.as_ref()?.local_addr().ok()?;
+    let mut state = AdminState::new(Arc::clone(&of.ledger), Arc::clone(&of.health), addr.ip());
+    state.token.clone_from(&of.token);
+    state.http = Arc::clone(&of.http);
+    state.sockets_elsewhere.clone_from(&of.sockets_elsewhere);
+    state.records.clone_from(&of.records);
+    Some(Arc::new(state))
+}
+
 async fn work(
     bound: Bound,
     push: Option<statsd::Options>,
     state: Arc<AdminState>,
+    grpc: Option<Arc<AdminState>>,
     rest: Option<Arc<Rest>>,
     stopped: watch::Receiver<()>,
 ) {
@@ -369,6 +394,12 @@ async fn work(
         let listener = tokio::net::TcpListener::from_std(listener)?;
         bound.access.serve(listener, tcp_state, tcp_stop).await
     };
+    let grpc_stop = until_stop(stopped.clone());
+    let grpc = async {
+        let Some((listener, state)) = bound.grpc.zip(grpc) else { return Ok(()) };
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        bound.access.serve_grpc(listener, state, grpc_stop).await
+    };
     let rest_stop = until_stop(stopped.clone());
     let rest = async {
         let Some((listener, rest)) = bound.rest.zip(rest) else { return Ok(()) };
@@ -382,8 +413,8 @@ async fn work(
         admin::serve_users(listener, is_known, state, until_stop(stopped)).await
     };
 
-    let (tcp, local, rest) = tokio::join!(tcp, local, rest);
-    for error in [tcp, local, rest].into_iter().filter_map(Result::err) {
+    let (tcp, local, rest, grpc) = tokio::join!(tcp, local, rest, grpc);
+    for error in [tcp, local, rest, grpc].into_iter().filter_map(Result::err) {
         tracing::error!("the admin server does not serve: {error}");
     }
 

@@ -12,13 +12,13 @@ use std::process::Command;
 use testkit::{Peer, TempDir, need_tool, run, signal, wait_for};
 
 /// Established connections on loopback, both ends.
-struct Load {
+pub(crate) struct Load {
     _ends: Vec<(TcpStream, TcpStream)>,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Load {
-    fn new(connections: usize) -> Load {
+    pub(crate) fn new(connections: usize) -> Load {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let connect = |_| (TcpStream::connect(addr).unwrap(), listener.accept().unwrap().0);
@@ -117,7 +117,7 @@ impl Stream {
 }
 
 /// The followers in a ledger that still follow.
-fn following(ledger: &Snapshot) -> Vec<&HopSnapshot> {
+pub(crate) fn following(ledger: &Snapshot) -> Vec<&HopSnapshot> {
     let is_live = |hop: &&HopSnapshot| {
         let is_follower = hop.target.as_deref().is_some_and(|name| name.starts_with("follower "));
         is_follower && hop.gauges.contains_key(&Gauge::Up)
@@ -126,7 +126,7 @@ fn following(ledger: &Snapshot) -> Vec<&HopSnapshot> {
 }
 
 /// Every follower's account is closed, the law held at every moment, and the file lost nothing.
-fn assert_law(ended: &Ended) {
+pub(crate) fn assert_law(ended: &Ended) {
     assert_eq!((ended.code, ended.ledger.violations), (Some(0), 0), "{}", ended.said);
     let sinks = ended.ledger.hops.iter().filter(|hop| hop.hop == HopKind::Sink);
     for sink in sinks {

@@ -26,6 +26,8 @@ mod flows_overload;
 mod flows_readers;
 mod followers;
 mod gen_verify_command;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod help_command;
 #[cfg(feature = "lab")]
 mod lab_command;

@@ -1,6 +1,8 @@
-//! The rows of a stream: those that pass the filter, as many as the client wants, as lines of JSON.
+//! The rows of a stream: those that pass the filter, as many as the client wants, as lines of JSON or as messages.
 
+use super::messages::Messages;
 use super::{Stream, Why};
+use admin::Form;
 use ledger::Reason;
 use record::{Encoding, FieldSet, Row, RowKind};
 use sink::batch::{Encoded, PartKey};
@@ -12,18 +14,19 @@ use std::sync::atomic::Ordering;
 pub(super) struct Chosen {
     stream: Arc<Stream>,
     filter: Option<RecordFilter>,
-    lines: Box<dyn BatchEncoder>,
+    encoder: Box<dyn BatchEncoder>,
 }
 
 impl Chosen {
     pub(super) fn new(stream: Arc<Stream>, filter: Option<Filter>) -> Chosen {
-        // Fields that no sink takes are not in the rows, and are not missed.
-        let content = Content::Records(Encoding::Jsonl, FieldSet::ALL);
-        Chosen {
-            stream,
-            filter: filter.map(RecordFilter::new),
-            lines: content.encoder(Partition::Whole),
-        }
+        let encoder = match stream.form {
+            // Fields that no sink takes are not in the rows, and are not missed.
+            Form::Lines => {
+                Content::Records(Encoding::Jsonl, FieldSet::ALL).encoder(Partition::Whole)
+            }
+            Form::Messages => Box::new(Messages::default()),
+        };
+        Chosen { stream, filter: filter.map(RecordFilter::new), encoder }
     }
 
     /// Why a row is not sent, if it is not.
@@ -51,7 +54,7 @@ impl BatchEncoder for Chosen {
         if let Some(reason) = self.refuse(row) {
             return Pushed::Skipped(reason);
         }
-        let pushed = self.lines.push(row, key);
+        let pushed = self.encoder.push(row, key);
         if pushed == Pushed::Taken && self.stream.wanted.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.stream.end(Why::Limit);
         }
@@ -59,10 +62,10 @@ impl BatchEncoder for Chosen {
     }
 
     fn bytes(&self) -> usize {
-        self.lines.bytes()
+        self.encoder.bytes()
     }
 
     fn finish(&mut self) -> Encoded {
-        self.lines.finish()
+        self.encoder.finish()
     }
 }

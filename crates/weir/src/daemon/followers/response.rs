@@ -67,8 +67,12 @@ impl Destination for Response {
         let handed = if self.stream.is_given_up() {
             None
         } else {
-            let mut piece =
-                self.stream.meter.get().map(|meter| self.losses.line(meter)).unwrap_or_default();
+            let mut piece = self
+                .stream
+                .meter
+                .get()
+                .map(|meter| self.losses.said(self.stream.form, meter))
+                .unwrap_or_default();
             piece.extend_from_slice(&attempt.batch.encoded.bytes);
             self.stream.hand(piece)
         };
@@ -124,6 +128,8 @@ mod tests {
             is_given_up: AtomicBool::new(false),
             ends,
             meter: OnceLock::new(),
+            form: admin::Form::Lines,
+            early: Arc::default(),
         });
         let mut response = Response {
             stream: Arc::clone(&stream),

@@ -28,6 +28,9 @@ impl Access {
         if let Some(why) = config.exposed_token() {
             return Err(Failure::Config.error(format!("admin.token_file: {why}")));
         }
+        if let Some(why) = config.exposed_grpc() {
+            return Err(Failure::Config.error(format!("admin.grpc: {why}")));
+        }
         Ok(Access {
             token: config.token_file.as_deref().map(token).transpose()?,
             #[cfg(feature = "tls")]
@@ -57,6 +60,33 @@ impl Access {
         shutdown: impl Future<Output = ()> + Send,
     ) -> io::Result<()> {
         admin::serve(listener, state, shutdown).await
+    }
+
+    /// Serves gRPC at an address, with this token and certificate.
+    #[cfg(feature = "grpc")]
+    pub(super) async fn serve_grpc(
+        &self,
+        listener: TcpListener,
+        state: Arc<AdminState>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> io::Result<()> {
+        #[cfg(feature = "tls")]
+        let served = admin::serve_grpc(listener, self.identity.as_ref(), state, shutdown);
+        #[cfg(not(feature = "tls"))]
+        let served = admin::serve_grpc(listener, state, shutdown);
+        served.await
+    }
+
+    /// A configuration with an address for gRPC is refused in a build without it.
+    #[cfg(not(feature = "grpc"))]
+    #[expect(clippy::unused_async, reason = "the same call in every build")]
+    pub(super) async fn serve_grpc(
+        &self,
+        _listener: TcpListener,
+        _state: Arc<AdminState>,
+        _shutdown: impl Future<Output = ()> + Send,
+    ) -> io::Result<()> {
+        Ok(())
     }
 }
 
