@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sys::poll::{EventFd, Interest, PollSet};
 use sys::socket::connect_unix;
 
-/// Time between attempts to connect while nobody listens.
+/// Time between attempts to connect while nobody listens, or while one listens who takes nothing: a receiver that has shut its
+/// socket down for reading is found, and refuses.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum sleep of the idle thread, which is woken when it is needed.
@@ -106,8 +107,14 @@ impl std::fmt::Debug for UnixPeer {
 impl Shared {
     fn run(&self) {
         let mut set = PollSet::default();
+        let mut connected_at: Option<Instant> = None;
         while !self.is_closed.load(Ordering::Acquire) {
-            let is_connected = self.is_wanted.load(Ordering::Acquire) && self.connect();
+            let is_early = connected_at.is_some_and(|at| at.elapsed() < CONNECT_INTERVAL);
+            let is_connected =
+                self.is_wanted.load(Ordering::Acquire) && !is_early && self.connect();
+            if is_connected {
+                connected_at = Some(Instant::now());
+            }
             let is_waiting = self.is_wanted.load(Ordering::Acquire) && !is_connected;
 
             set.clear();
@@ -128,5 +135,26 @@ impl Shared {
         self.connected.clear();
         self.is_connected.store(true, Ordering::Release);
         true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+    use testkit::{TempDir, wait_for};
+
+    #[test]
+    fn a_receiver_that_takes_nothing_is_not_tried_without_a_pause() {
+        let dir = TempDir::new();
+        let path = dir.file("shut.sock");
+        let _shut = UnixDatagram::bind(&path).unwrap();
+        let peer = UnixPeer::follow(path).unwrap();
+        let begin = Instant::now();
+        for _ in 0..5 {
+            wait_for("a socket", || peer.take());
+            peer.renew();
+        }
+        assert!(begin.elapsed() >= 4 * CONNECT_INTERVAL, "{:?}", begin.elapsed());
     }
 }
