@@ -1,13 +1,13 @@
 //! The browser page from `ui/`: plain modules, embedded unchanged, so that a build needs no other tool and the reviewed files
 //! are the ones that run. They contain no figures and are served to everyone, like `/healthz`.
 
-use crate::View;
-use axum::extract::Path;
+use crate::{AdminState, View};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ledger::{Reason, RejectClass, Way};
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// The path of the files. The shell is also at `/`.
 pub(crate) const BELOW: &str = "/ui/";
@@ -27,6 +27,20 @@ const SVG: &str = "image/svg+xml";
 const SHELL: &str = "index.html";
 const FLEET_SHELL: &str = "fleet.html";
 
+/// What differs in the shell of a fleet: what the page looks at, and what answers without JavaScript.
+const OF_FLEET: [(&str, &str); 2] = [
+    ("<html lang=\"en\">", "<html lang=\"en\" data-view=\"fleet\">"),
+    (
+        "<a href=\"/ledger?format=text\">The ledger as text</a>",
+        "<a href=\"/query/completeness\">Its first table as JSON</a>",
+    ),
+];
+
+fn fleet_shell() -> String {
+    let shell = include_str!("../../../ui/index.html").to_owned();
+    OF_FLEET.iter().fold(shell, |shell, (of_daemon, of_fleet)| shell.replace(of_daemon, of_fleet))
+}
+
 struct Asset {
     name: &'static str,
     content_type: &'static str,
@@ -43,7 +57,6 @@ macro_rules! files {
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     let mut assets = files! {
         "index.html": HTML,
-        "fleet.html": HTML,
         "icon.svg": SVG,
         "style.css": CSS,
         "panels.css": CSS,
@@ -73,6 +86,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "verdict.js": SCRIPT,
     };
     assets.push(Asset::new("reasons.json", JSON, Cow::Owned(reasons())));
+    assets.push(Asset::new(FLEET_SHELL, HTML, Cow::Owned(fleet_shell().into_bytes())));
     assets
 });
 
@@ -113,17 +127,25 @@ impl Asset {
 /// The page, for clients that ask for HTML (browsers). `None` for all others, which get text.
 pub(crate) fn shell(view: View, asked: &HeaderMap) -> Option<Response> {
     let accept = asked.get(header::ACCEPT).and_then(|value| value.to_str().ok())?;
-    let name = match view {
-        View::Daemon => SHELL,
-        View::Fleet => FLEET_SHELL,
-    };
-    accept.contains("text/html").then(|| find(name, asked)).flatten()
+    accept.contains("text/html").then(|| find(shell_of(view), asked)).flatten()
 }
 
-/// Serves one of the files by name.
-pub(crate) async fn show(Path(name): Path<String>, asked: HeaderMap) -> Response {
-    find(&name, &asked)
-        .unwrap_or_else(|| (StatusCode::NOT_FOUND, "no such part of the page\n").into_response())
+fn shell_of(view: View) -> &'static str {
+    match view {
+        View::Daemon => SHELL,
+        View::Fleet => FLEET_SHELL,
+    }
+}
+
+/// Serves one of the files by name. Of the shells, only its own: the others' pages ask for what this server does not have.
+pub(crate) async fn show(
+    State(state): State<Arc<AdminState>>,
+    Path(name): Path<String>,
+    asked: HeaderMap,
+) -> Response {
+    let is_here = !name.ends_with(".html") || name == shell_of(state.view);
+    let found = is_here.then(|| find(&name, &asked)).flatten();
+    found.unwrap_or_else(|| (StatusCode::NOT_FOUND, "no such part of the page\n").into_response())
 }
 
 fn find(name: &str, asked: &HeaderMap) -> Option<Response> {
@@ -164,9 +186,17 @@ mod tests {
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         let files: BTreeSet<String> = files.map(|name| name.into_string().unwrap()).collect();
         let embedded = ASSETS.iter().map(|asset| asset.name.to_owned());
-        let embedded: BTreeSet<String> = embedded.filter(|name| name != "reasons.json").collect();
+        let embedded: BTreeSet<String> =
+            embedded.filter(|name| !["reasons.json", FLEET_SHELL].contains(&&**name)).collect();
         // The configuration of the type checker is not for browsers.
         assert_eq!(files, embedded.into_iter().chain(["jsconfig.json".to_owned()]).collect());
+    }
+
+    #[test]
+    fn the_shell_of_a_fleet_differs_where_it_must() {
+        let ours = include_str!("../../../ui/index.html");
+        assert!(OF_FLEET.iter().all(|(of_daemon, _)| ours.matches(of_daemon).count() == 1));
+        assert!(OF_FLEET.iter().all(|(_, of_fleet)| fleet_shell().contains(of_fleet)));
     }
 
     #[test]

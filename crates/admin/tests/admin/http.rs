@@ -347,6 +347,7 @@ fn a_browser_gets_the_page_and_a_program_the_list() {
     assert_eq!(page.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
 
     assert_eq!(get(&state, "/ui/index.html").body, page.body);
+    assert_eq!(get(&state, "/ui/fleet.html").status, StatusCode::NOT_FOUND);
     assert_eq!(get(&state, "/ui/other.js").status, StatusCode::NOT_FOUND);
     let words: serde_json::Value =
         serde_json::from_str(&get(&state, "/ui/reasons.json").body).unwrap();

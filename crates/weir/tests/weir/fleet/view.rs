@@ -138,6 +138,9 @@ fn a_fleets_page_is_for_this_machine_and_has_nothing_of_a_daemon() {
     {
         check(&format!("GET {path}"), LOCAL, "404", "no such page");
     }
+    check("GET /ui/index.html", LOCAL, "404", "no such part of the page");
+    let shell = check("GET /ui/fleet.html", LOCAL, "200", "data-view=\"fleet\"");
+    assert!(shell.contains("/query/completeness") && !shell.contains("/ledger"), "{shell}");
 
     let list = check("GET /query", LOCAL, "200", "worst-units");
     assert!(!list.contains("ledger-rates"), "{list}");
