@@ -79,7 +79,6 @@ impl Access {
 
     /// A configuration with an address for gRPC is refused in a build without it.
     #[cfg(not(feature = "grpc"))]
-    #[expect(clippy::unused_async, reason = "the same call in every build")]
     pub(super) async fn serve_grpc(
         &self,
         _listener: TcpListener,
