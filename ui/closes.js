@@ -4,10 +4,9 @@ import { RANGES, link } from "./address.js";
 import { isFleet, why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
-import { clock, grouped, lasting, microseconds, short, size } from "./figures.js";
+import { clock, endpoint, grouped, lasting, microseconds, short, size } from "./figures.js";
 import { STORE_EVERY_MS, askStore, ends, milliseconds, missing, namedPath, noHistory, pairs, records } from "./history.js";
 import { poll } from "./poller.js";
-import { endpoint } from "./sockets.js";
 import { sources } from "./stored.js";
 import { replaceTable, table } from "./table.js";
 

@@ -4,10 +4,9 @@ import { link } from "./address.js";
 import { ask, why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
-import { bitsPerSecond, grouped, microseconds, perSecond, short, size } from "./figures.js";
+import { bitsPerSecond, endpoint, grouped, microseconds, perSecond, short, size } from "./figures.js";
 import { STORE_EVERY_MS, Seen, askStore, milliseconds, missing, namedPath, noHistory, pairs, records } from "./history.js";
 import { poll } from "./poller.js";
-import { endpoint } from "./sockets.js";
 
 /**
  * @typedef {import("./main.js").Context} Context

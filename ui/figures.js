@@ -86,3 +86,6 @@ export function share(part, whole) {
  * @param {string} many
  */
 export const plural = (count, one, many) => `${grouped(count)} ${BigInt(count) === 1n ? one : many}`;
+
+/** @param {string} address @param {number} port */
+export const endpoint = (address, port) => (String(address).includes(":") ? `[${address}]:${port}` : `${address}:${port}`);

@@ -83,6 +83,7 @@ function watchRuns(into, path, { say }) {
 const runsTable = (rows) => table({
   caption: "Runs of collectors, those with the most missing records first",
   rows,
+  isLong: true,
   empty: "No host has a poll in this range.",
   columns: [
     { name: "host", title: "host", isName: true, cell: (row) => h("a", { href: link({ host: String(row["host"]) }), "data-key": `${row["host"]} ${row["run_id"]}` }, String(row["host"])) },

@@ -67,8 +67,9 @@ function onLedger(listener) {
 /** @param {AbortSignal} signal */
 async function look(signal) {
   try {
-    words ??= await askWords();
-    const ledger = readLedger(await ask("/ledger", { signal }), words);
+    const [json, texts] = await Promise.all([ask("/ledger", { signal }), words ?? askWords()]);
+    words = texts;
+    const ledger = readLedger(json, texts);
     ledgers.before = ledgers.now;
     ledgers.now = ledger;
     looks.add(ledger);

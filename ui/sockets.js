@@ -4,7 +4,7 @@ import { go, link, note } from "./address.js";
 import { Refused, ask, why } from "./answers.js";
 import { startConnection } from "./connection.js";
 import { fill, h, lines, panel, replace, s } from "./dom.js";
-import { bitsPerSecond, grouped, microseconds, size } from "./figures.js";
+import { bitsPerSecond, endpoint, grouped, microseconds, size } from "./figures.js";
 import { drawHeat } from "./heat.js";
 import { Seen } from "./history.js";
 import { poll } from "./poller.js";
@@ -158,9 +158,6 @@ function socketTable(answer, address) {
     ]),
   });
 }
-
-/** @param {string} address @param {number} port */
-export const endpoint = (address, port) => (String(address).includes(":") ? `[${address}]:${port}` : `${address}:${port}`);
 
 /** @param {number | bigint | undefined} value */
 const number = (value) => (value === undefined ? "–" : grouped(value));

@@ -86,6 +86,9 @@ const cells = (page, selector) => page.$$eval(selector, (tables) => {
   return found;
 });
 
+/** How many nodes a document has, with those of text. */
+const nodesOf = (page) => page.evaluate(() => document.evaluate("count(//node())", document, null, XPathResult.NUMBER_TYPE).numberValue);
+
 /** Leaves a picture of all that a page shows, for people to look at. */
 async function picture(page, name) {
   const { width, height } = await page.evaluate(() => ({ width: document.documentElement.clientWidth, height: Math.ceil(document.body.getBoundingClientRect().height) }));
@@ -112,4 +115,4 @@ async function obeys(page, context, what) {
   return result.value.passes;
 }
 
-module.exports = { answers, assert, cells, digits, main, obeys, picture, until };
+module.exports = { answers, assert, cells, digits, main, nodesOf, obeys, picture, until };

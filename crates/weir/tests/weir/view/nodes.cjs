@@ -1,7 +1,7 @@
 // The most nodes that a page has in a window of 1280 × 900, with a history whose every answer is full: where each of its parts is in sight.
 
 const { NAMED, STORE, answer } = require("./contract.cjs");
-const { main, until } = require("./driver.cjs");
+const { main, nodesOf, until } = require("./driver.cjs");
 
 const PAGES = { overview: "", sockets: "page=sockets", closes: "page=closes", flows: "page=flows", sinks: "page=sinks", query: "page=query&pick=recent-closes" };
 /** Rows of a list whose question has no limit: more than any page shows at once. */
@@ -31,7 +31,7 @@ main(async ({ open, question }) => {
       await page.$eval(`#${id}`, (panel) => panel.scrollIntoView());
       await until(`${name} draws ${id}`, () => page.$eval(`#${id}`, (panel) => panel.querySelector(".body > *")));
       await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
-      most[name] = Math.max(most[name] ?? 0, await page.evaluate(() => document.evaluate("count(//node())", document, null, XPathResult.NUMBER_TYPE).numberValue));
+      most[name] = Math.max(most[name] ?? 0, await nodesOf(page));
     }
   }
   await checked();
