@@ -249,8 +249,9 @@ fn every_named_question_is_answered() {
             for column in named.columns() {
                 assert!(names.contains(&column.name), "{}: {}", named.name, column.name);
             }
-            // The store has no flows, and no poll's totals, which `completeness` reads.
-            let has_none = named.name.contains("flow") || named.name == "completeness";
+            // The store has no flows, and no poll's totals, which two questions read.
+            let reads_polls = ["completeness", "poll-rates"].contains(&named.name);
+            let has_none = named.name.contains("flow") || reads_polls;
             assert_eq!(answer.rows.is_empty(), has_none, "{}", named.name);
         }
         let heat = Named::find("rtt-heat").unwrap().statement(&parameters).unwrap();

@@ -99,9 +99,10 @@ fn refusal(error: &Error) -> Told {
 /// Whether a query shows individual sockets, or may show anything at all. Where sockets of other namespaces are for known users
 /// only, such a query is too.
 pub(super) fn shows_sockets(path: &str, query: &str) -> bool {
-    const SUMS: [&str; 8] = [
+    const SUMS: [&str; 9] = [
         "/query",
         "/query/completeness",
+        "/query/poll-rates",
         "/query/losses",
         "/query/ledger-rates",
         "/query/rtt-heat",
