@@ -297,7 +297,7 @@ pub(crate) enum Peer {
     Stranger,
     /// A client that speaks plain HTTP to a TLS server.
     #[cfg_attr(
-        not(feature = "tls"),
+        not(any(feature = "tls", feature = "grpc")),
         expect(dead_code, reason = "only a server over TLS meets one")
     )]
     Unencrypted,
