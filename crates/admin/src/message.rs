@@ -140,6 +140,27 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_are_read_or_refused() {
+        let mut random = testkit::Random(1);
+        let whole = Message::default().number(1, 300).bytes(2, "text").bytes(300, [0; 200]).0;
+        for _ in 0..200_000 {
+            let mut bytes = whole.clone();
+            bytes.truncate(random.index(bytes.len()) + 1);
+            for _ in 0..=random.below(3) {
+                let at = random.index(bytes.len());
+                bytes[at] = random.next() as u8;
+            }
+            // What is read lies within the bytes.
+            let read = fields(&bytes).unwrap_or_default();
+            let of_field = |(_, value): &(u32, Value<'_>)| match value {
+                Value::Bytes(bytes) => bytes.len(),
+                Value::Number(_) => 1,
+            };
+            assert!(read.iter().map(of_field).sum::<usize>() <= bytes.len());
+        }
+    }
+
+    #[test]
     fn no_beginning_of_a_field_is_a_message() {
         let whole = Message::default().bytes(300, "text").0;
         for len in 1..whole.len() {

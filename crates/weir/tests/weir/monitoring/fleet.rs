@@ -1,11 +1,11 @@
 //! The dashboard of a fleet: the named questions, asked of ClickHouse.
 
+use super::FLEET;
 use super::dashboard::{Frame, Placed, SCREEN_WIDTH};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use store::{ClickHouse, Column, NAMED, Named, Parameters};
 
-pub(super) const FILE: &str = "fleet";
 const TITLE: &str = "Weir: a fleet";
 const SOURCE: &str = "grafana-clickhouse-datasource";
 
@@ -222,7 +222,7 @@ const ROWS: &[(&str, &[Panel])] = &[
 /// What Grafana imports.
 pub(super) fn json() -> String {
     let frame = Frame {
-        file: FILE,
+        file: FLEET,
         title: TITLE,
         description: "Whose records are complete, what is slowest, how connections end, and what flows carry: the named questions of `weir query`, asked of ClickHouse.",
     };
@@ -391,7 +391,7 @@ impl Panel {
             Some(property(&column.name, "unit", unit.into()))
         });
         let url = format!(
-            "/d/weir-{FILE}?${{__url_time_range}}&${{DS_CLICKHOUSE:queryparam}}&var-cookie=${{__value.raw}}"
+            "/d/weir-{FLEET}?${{__url_time_range}}&${{DS_CLICKHOUSE:queryparam}}&var-cookie=${{__value.raw}}"
         );
         let link = json!([{ "title": "This connection", "url": url }]);
         units.chain([property("cookie", "links", link)]).collect()
