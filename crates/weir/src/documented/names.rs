@@ -13,7 +13,7 @@ const OPTIONS_OF_OTHERS: &str = "active-connections api-hosts app-specific bench
      read-only reconnect release rm set set-file short skip-tokens sync-every system target test time unix-socket uuid";
 
 /// Words that start like metric names but are something else: tags, columns, tables, files.
-const NO_METRICS: &str = "weir_check weir_kafka weir_0 weir_store weir_version";
+const NO_METRICS: &str = "weir_check weir_grpc weir_kafka weir_0 weir_store weir_version";
 
 /// Variables of the environment that are read, and those that the build, the tests and deployments have.
 const VARIABLES: &str = "WEIR_CONFIG WEIR_ADMIN WEIR_ADMIN_LISTEN WEIR_TOKEN_FILE WEIR_CA_FILE WEIR_LOG_LEVEL WEIR_LOG_FORMAT WEIR_DRAIN_GRACE WEIR_COMMIT WEIR_NEWCOMERS \
