@@ -131,6 +131,10 @@ fn rows_that_cannot_be_sealed_do_not_push_out_those_that_are() {
     let refused = wait_for("a batch to be refused", || {
         // The sealing fails, and the step reports it.
         let _ = step(&mut writer);
+        // Until it has failed, it may only be late, and what it does not keep up with does push out.
+        wait_for("the sealing to end", || {
+            writer.sealing.as_ref().is_none_or(Sealing::has_ended).then_some(())
+        });
         match insert_poll(&mut writer, poll, &mut random) {
             Ok(_) => poll += 1,
             Err(error) => return Some(error),
