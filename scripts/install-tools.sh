@@ -147,35 +147,12 @@ get_python_packages() {
     cp "$wanted" "$venv/requirements.txt"
 }
 
-get_statsd_exporter() {
-    have statsd_exporter && return 0
-    have go || { cannot statsd_exporter "no go here (1.24 or newer)"; return 0; }
-    say "building statsd_exporter $STATSD_EXPORTER_VERSION"
-    GOBIN="$WEIR_TOOLS/bin" go install "github.com/prometheus/statsd_exporter@$STATSD_EXPORTER_VERSION" ||
-        cannot statsd_exporter "go install failed"
-}
-
-get_goflow2() {
-    have goflow2 && return 0
-    have go || { cannot goflow2 "no go here (1.24 or newer)"; return 0; }
-    say "building goflow2 $GOFLOW2_VERSION"
-    GOBIN="$WEIR_TOOLS/bin" go install "github.com/netsampler/goflow2/v2/cmd/goflow2@$GOFLOW2_VERSION" ||
-        cannot goflow2 "go install failed"
-}
-
-get_grpcurl() {
-    have grpcurl && return 0
-    have go || { cannot grpcurl "no go here (1.24 or newer)"; return 0; }
-    say "building grpcurl $GRPCURL_VERSION"
-    GOBIN="$WEIR_TOOLS/bin" go install "github.com/fullstorydev/grpcurl/cmd/grpcurl@$GRPCURL_VERSION" ||
-        cannot grpcurl "go install failed"
-}
-
-get_helm() {
-    have helm && return 0
-    have go || { cannot helm "no go here (1.26 or newer)"; return 0; }
-    say "building helm $HELM_VERSION"
-    GOBIN="$WEIR_TOOLS/bin" go install "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" || cannot helm "go install failed"
+# go_program NAME GO_VERSION PACKAGE@VERSION: builds a program that no Debian package has, or none of its version.
+go_program() {
+    have "$1" && return 0
+    have go || { cannot "$1" "no go here ($2 or newer)"; return 0; }
+    say "building $1 ${3##*@}"
+    GOBIN="$WEIR_TOOLS/bin" go install "$3" || cannot "$1" "go install failed"
 }
 
 # The broker's version is in its pom.xml.
@@ -377,10 +354,10 @@ for_test() {
     get_syslog_ng
     get_prometheus
     for_servers
-    get_statsd_exporter
-    get_goflow2
-    get_grpcurl
-    get_helm
+    go_program statsd_exporter 1.24 "github.com/prometheus/statsd_exporter@$STATSD_EXPORTER_VERSION"
+    go_program goflow2 1.24 "github.com/netsampler/goflow2/v2/cmd/goflow2@$GOFLOW2_VERSION"
+    go_program grpcurl 1.24 "github.com/fullstorydev/grpcurl/cmd/grpcurl@$GRPCURL_VERSION"
+    go_program helm 1.26 "helm.sh/helm/v3/cmd/helm@$HELM_VERSION"
     for_bgp
     for_view
     get_miri
