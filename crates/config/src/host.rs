@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub enum Severity {
     /// The relay will not start.
     Error,
-    /// Data will be lost.
+    /// Data will be lost, or a secret be known.
     Warning,
     /// Worth knowing; loses nothing by itself.
     Advice,

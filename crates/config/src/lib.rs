@@ -33,6 +33,7 @@ mod not_toml;
 mod overrides;
 mod paths;
 mod reader;
+mod secrets;
 mod show;
 mod sink;
 mod sockets;

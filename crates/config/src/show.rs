@@ -56,17 +56,17 @@ impl Origins {
 }
 
 /// A section of the file with its values.
-struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     section: &'static Section,
     /// Such as `listener[0].target[1]`.
-    place: String,
+    pub(crate) place: String,
     /// The name of the listener that it belongs to and its own name, if they have names.
     names: Vec<&'a str>,
-    values: Values,
+    pub(crate) values: Values,
 }
 
 /// All sections, in the order of the file.
-fn sections(config: &Config) -> Vec<Shown<'_>> {
+pub(crate) fn sections(config: &Config) -> Vec<Shown<'_>> {
     let one = |section: &'static Section, values| {
         let place = section.path.to_owned();
         Shown { section, place, names: Vec::new(), values }

@@ -4,6 +4,7 @@ use crate::{Decision, Mode, Nlri, Policy, Verdict};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// One line of the log.
@@ -89,12 +90,12 @@ fn word(verdict: Verdict) -> &'static str {
 pub struct AuditLog(File);
 
 impl AuditLog {
-    /// Opens or creates the file, writable only by its owner.
+    /// Opens or creates the file, for its owner alone. One that is there keeps the permissions that it was given.
     ///
     /// # Errors
     /// It cannot be opened for appending.
     pub fn open(path: &Path) -> io::Result<AuditLog> {
-        OpenOptions::new().append(true).create(true).open(path).map(AuditLog)
+        OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(AuditLog)
     }
 
     /// Appends one line with its time. It reaches the disk when the kernel writes it back.

@@ -6,8 +6,9 @@
 
 use crate::Nlri;
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Longest file to read. One with the most routes possible, and as many obsolete lines, has less than a tenth.
@@ -31,7 +32,11 @@ impl Journal {
     /// # Errors
     /// It cannot be opened or written, another process has it, or it is not a journal: it has text, but no line with a route.
     pub fn open(path: &Path) -> io::Result<Journal> {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let file = file_options().read(true).open(path)?;
+        // Who can write it can have routes announced at the next start. A former one may have been made more widely accessible.
+        if file.metadata()?.permissions().mode() & !FILE_TYPE & !FILE_MODE != 0 {
+            file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -128,7 +133,7 @@ impl Journal {
     fn write_anew(&mut self) -> io::Result<()> {
         let text: String = self.routes.iter().map(|nlri| format!("announce {nlri}\n")).collect();
         let next = self.path.with_extension("routes.new");
-        let mut file = OpenOptions::new().append(true).create(true).open(&next)?;
+        let mut file = file_options().open(&next)?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
         // Nobody else has the new file yet, and the one at `path` stays locked until it is replaced.
@@ -137,6 +142,17 @@ impl Journal {
         (self.file, self.lines, self.bytes) = (file, self.routes.len(), text.len() as u64);
         Ok(())
     }
+}
+
+/// For its owner alone, whatever the process's umask.
+const FILE_MODE: u32 = 0o600;
+/// The bits of a mode that say what kind of file it is.
+const FILE_TYPE: u32 = 0o170_000;
+
+fn file_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(FILE_MODE);
+    options
 }
 
 impl Drop for Journal {

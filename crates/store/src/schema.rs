@@ -43,7 +43,8 @@ pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     let raw = raw(folder);
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&raw).map_err(file(&raw))?;
     let path = folder.join("lock");
-    let opened = File::options().create(true).append(true).open(&path).map_err(file(&path))?;
+    let opened = File::options().create(true).append(true).mode(FILE_MODE).open(&path);
+    let opened = opened.map_err(file(&path))?;
     match opened.try_lock() {
         Ok(()) => Ok(opened),
         Err(TryLockError::WouldBlock) => Err(Error::Locked(folder.to_owned())),

@@ -133,7 +133,8 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     };
 
     let host = Host::this();
-    let findings = if args.environment { examine(&host, &config) } else { Vec::new() };
+    let findings =
+        if args.environment { examine(&host, &config) } else { config.examine_secrets() };
     let fails = findings.iter().any(|finding| finding.severity == Severity::Error);
 
     let result = if args.json {
@@ -151,6 +152,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 /// All findings on this host, worst first.
 fn examine(host: &Host, config: &Config) -> Vec<Finding> {
     let mut findings = config.examine_host();
+    findings.extend(config.examine_secrets());
     if let Err(error) = users(&config.admin.socket_users) {
         let finding = Finding::new(Severity::Error, "admin socket", error.to_string());
         let why = "the daemon looks its users up when it starts";

@@ -15,6 +15,8 @@ mod deploy_files;
 mod documents;
 mod egress_port;
 mod examples;
+#[cfg(feature = "store")]
+mod file_modes;
 mod files;
 #[cfg(all(feature = "store", feature = "http"))]
 mod fleet;
