@@ -1,4 +1,5 @@
 -- title: How complete the records of each collector's run are, and what its polls could not see
+-- shows: sums
 -- parameters: since until limit
 -- column made: records
 -- column missing: records

@@ -1,4 +1,5 @@
 -- title: How many round-trip times were how long, over time
+-- shows: sums
 -- parameters: since until
 -- column bucket_unix_ns: ns
 -- column width_ns: ns

@@ -176,14 +176,12 @@ pub(crate) fn refuse(state: &AdminState, request: &Request) -> Option<Response> 
     None
 }
 
-/// Whether a request asks for individual sockets.
+/// Whether a request asks for individual sockets. The history looks at who asks itself.
 fn asks_about_sockets(state: &AdminState, uri: &Uri) -> bool {
     let (path, query) = (uri.path(), uri.query().unwrap_or_default());
-    let is_query = path == QUERY || path.starts_with(QUERY_BELOW);
-    match (&state.query, &state.records) {
+    match &state.records {
         _ if path == "/sockets" => state.sockets.is_some(),
-        (Some(history), _) if is_query => (history.shows_sockets)(path, query),
-        (_, Some(records)) if path == RECORDS => (records.shows_sockets)(query),
+        Some(records) if path == RECORDS => (records.shows_sockets)(query),
         _ => false,
     }
 }

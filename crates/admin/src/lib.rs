@@ -125,10 +125,8 @@ pub enum View {
 /// The history in a store, or that of a fleet.
 #[derive(Clone)]
 pub struct Query {
-    /// Answers requests.
+    /// Answers requests, each with what its asker may see.
     pub pages: service::Service,
-    /// Whether a path and query ask about individual sockets: such answers are only for those who may see `/sockets`.
-    pub shows_sockets: fn(&str, &str) -> bool,
 }
 
 /// The serving process, for commands that signal it.

@@ -1,3 +1,4 @@
+use crate::access::Audience;
 use std::io;
 use std::path::PathBuf;
 
@@ -30,9 +31,18 @@ pub enum Error {
     /// The statement is not allowed here.
     #[error("{0}")]
     Refused(String),
+    /// The statement reads what only those may read whom the daemon knows.
+    #[error("{}", match .0 {
+        Audience::Known => "what was received, and events, are not for anyone",
+        _ => "sockets of other network namespaces are not for anyone",
+    })]
+    NotForAnyone(Audience),
     /// The statement exceeded its time limit.
     #[error("stopped after {seconds} s, the limit; ask for less, or raise --timeout")]
     Timeout { seconds: f64 },
+    /// The statement needed more memory than this process has, or may have.
+    #[error("not enough memory for this statement; ask for less")]
+    OutOfMemory,
     /// The statement is wrong.
     #[error("{0}")]
     Statement(String),

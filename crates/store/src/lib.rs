@@ -14,6 +14,7 @@
 // layout.
 #![deny(unsafe_code)]
 
+mod access;
 mod catalog;
 mod checkpoint;
 mod dialect;
@@ -34,6 +35,7 @@ mod table;
 mod tables;
 mod writer;
 
+pub use access::{Audience, Clearance, TABLES, audience};
 pub use dialect::ClickHouse;
 pub use error::Error;
 pub use named::{NAMED, Named, Parameters, expand, expand_for};

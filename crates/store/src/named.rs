@@ -1,7 +1,8 @@
 //! Named queries: the files in `queries/`, their headers, and the expansion of their macros.
 //!
 //! A file begins with lines `-- title: …`, `-- parameters: …` and `-- column NAME: UNIT`; the statement follows. One with
-//! `-- of: one machine` cannot be asked of a fleet. A statement is written once, for this machine's store and for ClickHouse.
+//! `-- of: one machine` cannot be asked of a fleet. One with `-- shows: sums` has an answer that names no socket and no peer, so anyone may
+//! ask it, whosever sockets it adds up. A statement is written once, for this machine's store and for ClickHouse.
 //!
 //! `{since}` and `{until}` are times in nanoseconds, and `{limit}`, `{cookie}` and `{namespace}` are numbers. `{span}` is a width
 //! in nanoseconds that fits the rows of sums, and `{bucket}` one that fits the ledger's. The others differ between the engines:
@@ -9,6 +10,7 @@
 //! ranges, by hour; `{p50 rtt}`, `{p90 rtt}`, `{p99 rtt}`, `{samples rtt}` and `{merged rtt}` ask their sketches, and
 //! `{between MERGED LOW HIGH}` a merged one. `{host}` is the host and a comma where the rows of many hosts are in one table.
 
+use crate::access::Clearance;
 use crate::dialect::{ClickHouse, Dialect, Range};
 use crate::error::Error;
 use crate::query::Column;
@@ -108,6 +110,14 @@ impl Named {
     /// Whether only one machine's store can answer it.
     pub fn is_of_one_machine(&self) -> bool {
         self.head("of").any(|of| of == "one machine")
+    }
+
+    /// What its statement may read, whoever asks.
+    pub fn clearance(&self) -> Clearance {
+        match self.head("shows").any(|shows| shows == "sums") {
+            true => Clearance::Sums,
+            false => Clearance::Public,
+        }
     }
 
     fn head(&self, key: &'static str) -> impl Iterator<Item = &'static str> {

@@ -1,5 +1,6 @@
 //! Read-only SQL on a store.
 
+use crate::access::{Access, Clearance};
 use crate::error::{Error, sqlite};
 use crate::foreign;
 use crate::functions;
@@ -9,7 +10,7 @@ use crate::table;
 use record::{
     CounterRecord, DatagramRecord, Field, FlowRecord, FlowTotals, PollTotals, SocketRecord,
 };
-use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::hooks::AuthContext;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, Statement};
 use std::path::Path;
@@ -24,9 +25,12 @@ use rusqlite::types::ValueRef;
 /// Instructions of SQLite's virtual machine between two checks of the deadline.
 const STEPS: i32 = 1_000;
 
+/// Most bytes of a value, and of a row.
+const LENGTH_MAX: i32 = 256 << 10;
+
 /// The limits set on SQLite's connection: (limit, value).
 const LIMITS: &[(Limit, i32)] = &[
-    (Limit::SQLITE_LIMIT_LENGTH, 256 << 10),
+    (Limit::SQLITE_LIMIT_LENGTH, LENGTH_MAX),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
     (Limit::SQLITE_LIMIT_COLUMN, 128),
     (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
@@ -39,13 +43,17 @@ const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
 
+/// Where SQLite keeps what is too large for its cache (`PRAGMA temp_store`).
+const TEMPORARY_FILES: &str = "file";
+const MEMORY: &str = "memory";
+
 /// The limits of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub time: Duration,
     /// Most rows of an answer; it says whether there were more.
     pub rows_max: usize,
-    /// Memory that its rows may take; it says whether there were more.
+    /// Memory that its rows may take; it says whether there were more. What SQLite takes to find them is limited by the process.
     pub bytes_max: usize,
 }
 
@@ -84,6 +92,7 @@ pub struct Answer {
 pub struct Reader {
     connection: Connection,
     source: Arc<Source>,
+    access: Arc<Access>,
     /// When the running statement must end, in nanoseconds of the monotonic clock.
     deadline_ns: Arc<AtomicU64>,
 }
@@ -94,39 +103,59 @@ impl Reader {
     /// # Errors
     /// There is no store, or a newer Weir wrote it.
     pub fn open(folder: &Path) -> Result<Reader, Error> {
-        let mut connection = schema::open_reader(folder)?;
-        let deadline_ns = Arc::new(AtomicU64::new(u64::MAX));
-        let source = Arc::new(Source::open(folder, Arc::clone(&deadline_ns))?);
-        confine(&mut connection, &source, &deadline_ns)
-            .map_err(sqlite("cannot prepare the store for questions"))?;
-        Ok(Reader { connection, source, deadline_ns })
+        Reader::open_with(folder, TEMPORARY_FILES)
     }
 
-    /// Runs one statement.
+    /// Opens a store as [`open`](Self::open) does. Statements sort and group in memory alone, whatever that takes, and write no file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_without_files(folder: &Path) -> Result<Reader, Error> {
+        Reader::open_with(folder, MEMORY)
+    }
+
+    fn open_with(folder: &Path, temp_store: &str) -> Result<Reader, Error> {
+        let mut connection = schema::open_reader(folder)?;
+        let deadline_ns = Arc::new(AtomicU64::new(u64::MAX));
+        let access = Arc::new(Access::new());
+        let source = Arc::new(Source::open(folder, Arc::clone(&deadline_ns), Arc::clone(&access))?);
+        connection
+            .pragma_update(None, "temp_store", temp_store)
+            .map_err(sqlite("cannot prepare the store for questions"))?;
+        confine(&mut connection, &source, &deadline_ns, &access)
+            .map_err(sqlite("cannot prepare the store for questions"))?;
+        Ok(Reader { connection, source, access, deadline_ns })
+    }
+
+    /// Runs one statement, which may read everything.
     ///
     /// # Errors
     /// The statement is wrong, does more than read, or takes too long.
     pub fn ask(&self, statement: &str, limits: Limits) -> Result<Answer, Error> {
+        self.ask_with(Clearance::Everything, statement, limits)
+    }
+
+    /// Runs one statement, which may read what the clearance says.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask), or the statement reads what it may not ([`Error::NotForAnyone`]).
+    pub fn ask_with(
+        &self,
+        clearance: Clearance,
+        statement: &str,
+        limits: Limits,
+    ) -> Result<Answer, Error> {
         let began = Instant::now();
         let limit_ns = u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX);
         self.deadline_ns
             .store(sys::clock::monotonic_ns().saturating_add(limit_ns), Ordering::Relaxed);
 
         self.source.begin()?;
-        let answered = self.run(statement, limits);
+        let answered = self.run_cleared(clearance, statement, limits);
         self.source.end();
         self.deadline_ns.store(u64::MAX, Ordering::Relaxed);
-        let (columns, rows, is_truncated) = answered.map_err(|error| told(error, limits))?;
+        let (columns, rows, is_truncated) = answered?;
         Ok(Answer { columns, rows, elapsed: began.elapsed(), is_truncated })
-    }
-
-    /// Whether there may be rows of other network namespaces than the one that Weir ran in when it wrote them.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn has_foreign_rows(&self) -> Result<bool, Error> {
-        let last = foreign::last(&self.connection);
-        Ok(last.map_err(sqlite("cannot read whose rows the store has"))?.is_some())
     }
 
     /// SQLite's plan for a statement, one line per step.
@@ -147,12 +176,37 @@ impl Reader {
         lines.map_err(|error| told(error, limits))
     }
 
-    fn run(
+    /// Runs a statement in one snapshot with the look at whose rows the store has: none can be added in between.
+    fn run_cleared(
         &self,
+        clearance: Clearance,
         statement: &str,
         limits: Limits,
-    ) -> rusqlite::Result<(Vec<Column>, Vec<Vec<Value>>, bool)> {
+    ) -> Result<Found, Error> {
+        self.connection.execute_batch("BEGIN").map_err(|error| told(error, limits))?;
+        let answered = foreign::last(&self.connection).and_then(|foreign| {
+            self.access.begin(clearance, foreign.is_some());
+            self.run(clearance, statement, limits)
+        });
+        let refusal = self.access.refusal();
+        self.access.end();
+        // A failure loses nothing, since the transaction only read.
+        let _ = self.connection.execute_batch("COMMIT");
+        answered.map_err(|error| refusal.unwrap_or_else(|| told(error, limits)))
+    }
+
+    fn run(
+        &self,
+        clearance: Clearance,
+        statement: &str,
+        limits: Limits,
+    ) -> rusqlite::Result<Found> {
+        let text = statement;
         let mut statement = self.connection.prepare(statement)?;
+        let is_checked = clearance == Clearance::Everything || statement.is_explain() != 0;
+        if !is_checked && !self.access.check_program(&self.connection, text)? {
+            return Err(rusqlite::Error::InvalidQuery);
+        }
         let columns = columns_of(&statement);
         let (mut all, mut bytes) = (Vec::new(), 0);
         let mut rows = statement.query([])?;
@@ -174,11 +228,15 @@ impl Reader {
     }
 }
 
+/// The columns and rows of an answer, and whether there were more.
+type Found = (Vec<Column>, Vec<Vec<Value>>, bool);
+
 /// Restricts a connection to reading this store.
 fn confine(
     connection: &mut Connection,
     source: &Arc<Source>,
     deadline_ns: &Arc<AtomicU64>,
+    access: &Arc<Access>,
 ) -> rusqlite::Result<()> {
     functions::register(connection)?;
     table::register(connection, source)?;
@@ -193,18 +251,12 @@ fn confine(
     let is_late = move || sys::clock::monotonic_ns() > deadline_ns.load(Ordering::Relaxed);
     connection.progress_handler(STEPS, Some(is_late))?;
     // Last, because the connection can do nothing else afterwards.
-    connection.authorizer(Some(allow))
+    authorize(connection, access)
 }
 
-/// Allows selecting, reading tables, calling functions, and recursion; refuses everything else.
-fn allow(context: AuthContext<'_>) -> Authorization {
-    match context.action {
-        AuthAction::Select
-        | AuthAction::Read { .. }
-        | AuthAction::Function { .. }
-        | AuthAction::Recursive => Authorization::Allow,
-        _ => Authorization::Deny,
-    }
+fn authorize(connection: &mut Connection, access: &Arc<Access>) -> rusqlite::Result<()> {
+    let access = Arc::clone(access);
+    connection.authorizer(Some(move |context: AuthContext<'_>| access.authorize(&context)))
 }
 
 fn told(error: rusqlite::Error, limits: Limits) -> Error {
@@ -215,6 +267,11 @@ fn told(error: rusqlite::Error, limits: Limits) -> Error {
                 ErrorCode::OperationInterrupted => {
                     return Error::Timeout { seconds: limits.time.as_secs_f64() };
                 }
+                ErrorCode::OutOfMemory => return Error::OutOfMemory,
+                ErrorCode::TooBig => format!(
+                    "a value would be longer than {} KiB ({text}). Fix: ask for a part of it, as with substr",
+                    LENGTH_MAX >> 10
+                ),
                 ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly => {
                     let why = "only SELECT can be run here: the store can be read and not changed";
                     return Error::Refused(format!("{why} ({text})"));
@@ -269,7 +326,7 @@ mod tests {
     use testkit::TempDir;
 
     #[test]
-    fn an_answer_ends_before_it_takes_more_memory_than_allowed() {
+    fn an_answer_has_no_more_rows_than_fit() {
         let dir = TempDir::new();
         schema::lock(dir.path()).unwrap();
         schema::open_writer(dir.path()).unwrap();

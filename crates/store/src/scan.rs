@@ -7,6 +7,7 @@ mod values;
 
 pub(crate) use values::Values;
 
+use crate::access::Access;
 use crate::catalog::{self, Segment};
 use crate::error::{Error, sqlite};
 use crate::schema;
@@ -65,16 +66,23 @@ pub(crate) struct Source {
     /// When the running statement has to end, in nanoseconds of the monotonic clock. One step of SQLite's machine, between which it
     /// looks at the clock, may open thousands of files here.
     deadline_ns: Arc<AtomicU64>,
+    /// What the running statement may read.
+    pub(crate) access: Arc<Access>,
 }
 
 impl Source {
-    pub(crate) fn open(folder: &Path, deadline_ns: Arc<AtomicU64>) -> Result<Source, Error> {
+    pub(crate) fn open(
+        folder: &Path,
+        deadline_ns: Arc<AtomicU64>,
+        access: Arc<Access>,
+    ) -> Result<Source, Error> {
         let connection = schema::open_reader(folder)?;
         Ok(Source {
             folder: folder.to_owned(),
             connection: Mutex::new(connection),
             segments: Mutex::default(),
             deadline_ns,
+            access,
         })
     }
 

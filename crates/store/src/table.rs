@@ -23,6 +23,9 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_int};
 use std::sync::Arc;
 
+/// The table's name.
+const NAME: &str = "sockets";
+
 /// Registers the table on a connection.
 pub(crate) fn register(connection: &Connection, source: &Arc<Source>) -> Result<()> {
     const SOCKETS: &Module<'static, SocketsTable> = &Module::eponymous_only_module();
@@ -202,6 +205,10 @@ impl SocketsCursor {
 // SAFETY: the struct is `repr(C)`, and its first field is `sqlite3_vtab_cursor`.
 unsafe impl VTabCursor for SocketsCursor {
     fn filter(&mut self, _idx_num: c_int, idx_str: Option<&str>, args: &Filters<'_>) -> Result<()> {
+        // Not every way to read a table is asked of the authorizer ([`crate::access::Access::check_program`]).
+        if !self.source.access.allows(NAME) {
+            return Err(module_error("it is not for anyone"));
+        }
         let plan = idx_str.unwrap_or_default();
         let letters = plan.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(plan.len());
         let (used, letters) = plan.split_at(letters);

@@ -31,7 +31,7 @@
 //! - [`signal`]: the request to stop.
 //! - [`terminal`]: its size.
 //! - [`pass`]: descriptors from one process to another.
-//! - [`seccomp`]: giving up system calls.
+//! - [`seccomp`], [`landlock`]: giving up system calls and files.
 //!
 //! The CPU:
 //!
@@ -51,6 +51,7 @@ pub mod errqueue;
 pub mod gro;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+pub mod landlock;
 pub mod link;
 pub mod mapped;
 pub mod memory;

@@ -1,6 +1,7 @@
 //! Who this process is, what it may do, and what it has used.
 
 mod capability;
+mod limits;
 mod others;
 mod parent;
 mod threads;
@@ -10,8 +11,12 @@ pub use capability::{
     CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE, become_user, capability_name,
     capability_set, effective_capabilities, keep_capabilities,
 };
+pub use limits::{
+    close_descriptors_from, forbid_growing_files, limit_cpu_seconds, limit_descriptors,
+    limit_more_memory,
+};
 pub use others::{send_signal, started};
-pub use parent::die_with_this_thread;
+pub use parent::{die_with_parent, die_with_this_thread};
 pub use threads::{thread_id, waited_ns};
 
 use crate::Errno;

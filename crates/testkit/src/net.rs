@@ -94,7 +94,7 @@ pub fn try_get(server: SocketAddr, path: &str, accept: &str) -> Result<String, S
 
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| answer.clone())?;
     let status = head.split_whitespace().nth(1);
-    if status == Some("200") { Ok(body.to_owned()) } else { Err(head.to_owned()) }
+    if status == Some("200") { Ok(body.to_owned()) } else { Err(answer.clone()) }
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub(crate) mod namespace_helper;
 pub(crate) mod no_lab;
 #[cfg(feature = "store")]
 pub(crate) mod query;
+#[cfg(feature = "store")]
+pub(crate) mod query_helper;
 pub(crate) mod relay;
 pub(crate) mod reload;
 pub(crate) mod run;

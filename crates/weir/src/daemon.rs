@@ -550,8 +550,11 @@ fn fingerprint(config: &Config) -> String {
 #[cfg(feature = "store")]
 fn shown_query(config: &Config) -> Option<admin::Query> {
     let folder = served_store(config)?;
-    let pages = query::pages(folder, http::only_for_known(&config.admin));
-    Some(admin::Query { pages, shows_sockets: query::shows_sockets })
+    let for_known = query::ForKnown {
+        sockets: http::only_for_known(&config.admin, http::FOREIGN_SOCKETS, "query"),
+        contents: http::only_for_known(&config.admin, http::CONTENTS, "query"),
+    };
+    Some(admin::Query { pages: query::pages(folder, for_known) })
 }
 
 #[cfg(not(feature = "store"))]

@@ -30,7 +30,7 @@ use command::{
     namespace_helper, relay, reload, run, sink, sockets, stop, top, ui, verify, version,
 };
 #[cfg(feature = "store")]
-use command::{query, view};
+use command::{query, query_helper, view};
 use screen::{Color, Room};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -67,6 +67,9 @@ enum Command {
     Verify(verify::Args),
     #[cfg(feature = "store")]
     Query(query::Args),
+    #[cfg(feature = "store")]
+    #[command(hide = true)]
+    QueryHelper(query_helper::Args),
     #[cfg(feature = "store")]
     View(view::Args),
     Reload(reload::Args),
@@ -125,6 +128,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Verify(args) => verify::run(args),
         #[cfg(feature = "store")]
         Command::Query(args) => query::run(args),
+        #[cfg(feature = "store")]
+        Command::QueryHelper(args) => query_helper::run(args),
         #[cfg(feature = "store")]
         Command::View(args) => view::run(args),
         Command::Reload(args) => reload::run(args),

@@ -1,5 +1,6 @@
 //! Queries to a store, as commands and pages take them: moments, and answers as JSON.
 
+pub(crate) mod errand;
 pub(crate) mod pages;
 
 use serde_json::{Value as Json, json};

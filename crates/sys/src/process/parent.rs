@@ -1,3 +1,4 @@
+use crate::Errno;
 use crate::errno::check;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -22,6 +23,16 @@ pub fn die_with_this_thread(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec only calls are allowed that take no lock another thread may have held: `start` makes two
     // system calls and allocates nothing.
     unsafe { command.pre_exec(start) }
+}
+
+/// Has the kernel kill this process when the thread that started it ends (`PR_SET_PDEATHSIG`). A process whose parent ended before
+/// this call is not killed: it sees that in what the parent no longer sends.
+///
+/// # Errors
+/// None since Linux 2.4.
+pub fn die_with_parent() -> Result<(), Errno> {
+    // SAFETY: PR_SET_PDEATHSIG takes an integer.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }).map(drop)
 }
 
 #[cfg(test)]

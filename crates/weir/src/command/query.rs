@@ -224,7 +224,7 @@ fn failed(error: Error) -> anyhow::Error {
     let failure = match &error {
         Error::NoStore(_) => Failure::InputMissing,
         Error::Statement(_) | Error::Refused(_) => Failure::Usage,
-        Error::Timeout { .. } => Failure::Unavailable,
+        Error::Timeout { .. } | Error::OutOfMemory => Failure::Unavailable,
         Error::Newer { .. } | Error::Foreign(_) => Failure::BadData,
         _ => Failure::Io,
     };

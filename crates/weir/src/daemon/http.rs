@@ -85,21 +85,28 @@ pub(crate) struct ShownFlows {
 /// collects only from its own namespace, whose sockets every process in it can list.
 pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
     let sockets = config.sockets.as_ref()?;
-    (sockets.namespaces != Namespaces::Own).then(|| only_for_known(&config.admin))
+    (sockets.namespaces != Namespaces::Own)
+        .then(|| only_for_known(&config.admin, FOREIGN_SOCKETS, "sockets"))
 }
 
-/// The refusal for unknown users who ask about sockets of other namespaces.
-pub(crate) fn only_for_known(admin: &AdminConfig) -> String {
-    let who = "sockets of other network namespaces are shown to those who have the token of admin.token_file; and to root, to this \
-               daemon's user and to those of admin.socket_users";
+/// What is shown only to known users.
+pub(crate) const FOREIGN_SOCKETS: &str = "sockets of other network namespaces are";
+#[cfg(feature = "store")]
+pub(crate) const CONTENTS: &str = "what was received, and events, are";
+
+/// The refusal for unknown users who ask for these, at a page of this name: both ways to be known.
+pub(crate) fn only_for_known(admin: &AdminConfig, these: &str, page: &str) -> String {
+    let who = format!(
+        "{these} shown to those who have the token of admin.token_file; and to root, to this daemon's user and to those of \
+         admin.socket_users, at a unix socket"
+    );
     match &admin.socket {
-        Some(path) => format!(
-            "{who}, at a unix socket: curl --unix-socket {} http://localhost/sockets",
-            path.display()
-        ),
+        Some(path) => {
+            format!("{who}. Fix: curl --unix-socket {} http://localhost/{page}", path.display())
+        }
         None => format!(
-            "{who}, at a unix socket, and there is none. Fix: socket = \"/run/weir/admin.sock\" under [admin]; then curl \
-             --unix-socket /run/weir/admin.sock http://localhost/sockets"
+            "{who}, and there is none. Fix: socket = \"/run/weir/admin.sock\" under [admin]; then curl --unix-socket \
+             /run/weir/admin.sock http://localhost/{page}"
         ),
     }
 }

@@ -1,43 +1,52 @@
 //! `GET /query` and the pages below it: the history in this daemon's store, as JSON.
 
+mod helper;
+
+use self::helper::Refusal;
+use crate::question::errand::{Errand, Obstacle};
 use crate::question::pages::{Given, Turns, list};
-use crate::question::{as_json, with_units};
 use admin::service::{Asked, Asker, Service, Told};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use store::{Error, Limits, NAMED, Named, Reader};
+use store::{Clearance, Limits, NAMED, Named};
 
-/// Time limit of a query. Together with the wait it stays below the lifetime of a connection
-/// ([`admin::CONNECTION_LIFETIME_MAX`]).
+/// Time limit of a query, and of the wait for its turn. With the time to take the answer, both stay below the lifetime of a
+/// connection ([`admin::CONNECTION_LIFETIME_MAX`]).
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// Most rows in an answer.
 const ROWS_MAX: usize = 10_000;
-/// What one answer may take of the daemon, of which two are worked on at a time.
+/// What one answer may have of rows, in the process that makes it.
 const LIMITS: Limits = Limits { time: TIME_MAX, rows_max: ROWS_MAX, bytes_max: 8 << 20 };
+/// What the process that answers may take beyond what it begins with; two answer at a time.
+const MEMORY_BYTES_MAX: u64 = 128 << 20;
+
+/// The refusals for unknown users.
+pub(super) struct ForKnown {
+    /// Who asks about sockets while the store has some of other namespaces.
+    pub(super) sockets: String,
+    /// Who asks about what was received.
+    pub(super) contents: String,
+}
 
 struct Pages {
     folder: PathBuf,
-    /// The refusal for unknown users who ask about sockets while the store has some of other namespaces.
-    only_for_known: String,
-    /// Open readers that are idle.
-    readers: Mutex<Vec<Reader>>,
+    for_known: ForKnown,
+    turns: Turns,
 }
 
-/// The pages of a store, for the admin server. `only_for_known` is the refusal for unknown users who ask about sockets while
-/// the store has some of other namespaces.
-pub(super) fn pages(folder: &Path, only_for_known: String) -> Service {
-    let pages =
-        Arc::new(Pages { folder: folder.to_owned(), only_for_known, readers: Mutex::default() });
-    let turns = Arc::new(Turns::new(TIME_MAX));
+/// The pages of a store, for the admin server.
+pub(super) fn pages(folder: &Path, for_known: ForKnown) -> Service {
+    let turns = Turns::new(TIME_MAX);
+    let pages = Arc::new(Pages { folder: folder.to_owned(), for_known, turns });
     Arc::new(move |asked| {
-        let (pages, turns) = (Arc::clone(&pages), Arc::clone(&turns));
-        Box::pin(async move { turns.take(move || pages.told(&asked)).await })
+        let pages = Arc::clone(&pages);
+        Box::pin(async move { pages.told(&asked).await.unwrap_or_else(|refusal| refusal) })
     })
 }
 
 impl Pages {
-    fn told(&self, asked: &Asked) -> Result<Told, Told> {
+    async fn told(&self, asked: &Asked) -> Result<Told, Told> {
         let now = sys::clock::realtime_ns();
         let given = Given::read(&asked.query, now).map_err(|why| Told::text(400, &why))?;
         if given.host.is_some() {
@@ -53,81 +62,34 @@ impl Pages {
             (name, None) => {
                 let unknown = || Told::text(404, "no question has this name; /query lists them");
                 let named = Named::find(name).ok_or_else(unknown)?;
-                (Some(named), named.statement(&given.parameters).map_err(|error| refusal(&error))?)
+                let statement = named.statement(&given.parameters);
+                (Some(named), statement.map_err(|error| Told::text(400, &error.to_string()))?)
             }
         };
-        let is_sensitive = shows_sockets(&asked.path, &asked.query);
-        let reader = self.reader().map_err(|error| refusal(&error))?;
-        if is_sensitive
-            && asked.asker == Asker::Anyone
-            && reader.has_foreign_rows().map_err(|error| refusal(&error))?
-        {
-            self.give_back(reader);
-            return Err(Told::text(403, &self.only_for_known));
-        }
+        let clearance = match asked.asker {
+            Asker::Known => Clearance::Everything,
+            Asker::Anyone => named.map_or(Clearance::Public, Named::clearance),
+        };
+        let errand = Errand {
+            folder: self.folder.clone(),
+            named: named.map(|named| named.name.to_owned()),
+            statement,
+            clearance,
+            limits: LIMITS,
+            memory_bytes_max: MEMORY_BYTES_MAX,
+        };
 
-        // A reader that failed is not reused: the store may have been replaced.
-        let answer = reader.ask(&statement, LIMITS).map_err(|error| refusal(&error))?;
-        self.give_back(reader);
-        Ok(Told::json(format!("{}\n", as_json(&with_units(answer, named)))))
+        let turn = self.turns.turn().await?;
+        helper::ask(turn, errand).await.map_err(|refusal| self.refused(refusal))
     }
 
-    fn reader(&self) -> Result<Reader, Error> {
-        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.map_or_else(|| Reader::open(&self.folder), Ok)
-    }
-
-    fn give_back(&self, reader: Reader) {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
-    }
-}
-
-fn refusal(error: &Error) -> Told {
-    let status = match error {
-        Error::Statement(_) | Error::Refused(_) => 400,
-        Error::NoStore(_) | Error::Timeout { .. } => 503,
-        _ => 500,
-    };
-    let source = std::error::Error::source(error);
-    let text = match source {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    };
-    Told::text(status, &text)
-}
-
-/// Whether a query shows individual sockets, or may show anything at all. Where sockets of other namespaces are for known users
-/// only, such a query is too.
-pub(super) fn shows_sockets(path: &str, query: &str) -> bool {
-    const SUMS: [&str; 9] = [
-        "/query",
-        "/query/completeness",
-        "/query/poll-rates",
-        "/query/losses",
-        "/query/ledger-rates",
-        "/query/rtt-heat",
-        "/query/closes-by-end",
-        "/query/top-flows",
-        "/query/flow-drops",
-    ];
-    // As the page's own reading of it, so that no spelling of a path is refused as one thing and answered as another.
-    let path = path.trim_end_matches('/');
-    !query.is_empty() && path == "/query" || !SUMS.contains(&path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shows_sockets;
-
-    #[test]
-    fn no_spelling_of_a_path_hides_that_it_shows_sockets() {
-        for path in ["/query", "/query/", "/query//"] {
-            assert!(shows_sockets(path, "sql=select+*+from+sockets"), "{path}");
-            assert!(!shows_sockets(path, ""), "{path}: the list of questions");
+    fn refused(&self, Refusal { obstacle, text }: Refusal) -> Told {
+        match obstacle {
+            Obstacle::Statement | Obstacle::Memory => Told::text(400, &text),
+            Obstacle::Sockets => Told::text(403, &self.for_known.sockets),
+            Obstacle::Contents => Told::text(403, &self.for_known.contents),
+            Obstacle::Time | Obstacle::NoStore => Told::text(503, &text),
+            Obstacle::Failure => Told::text(500, &text),
         }
-        for path in ["/query/recent-closes", "/query/connection/", "/query//worst-peers"] {
-            assert!(shows_sockets(path, ""), "{path}");
-        }
-        assert!(!shows_sockets("/query/losses", "since=1h"));
     }
 }

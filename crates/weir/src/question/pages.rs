@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Named, Parameters};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// Queries that run at the same time: each reads files, next to the data loops.
@@ -32,17 +32,25 @@ impl Turns {
         }
     }
 
+    /// Waits for this question's turn, which lasts until the permit is dropped.
+    pub(crate) async fn turn(&self) -> Result<OwnedSemaphorePermit, Told> {
+        let Ok(_waiting) = Arc::clone(&self.waiting).try_acquire_owned() else {
+            return Err(Told::text(429, "too many questions wait"));
+        };
+        let turn = timeout(self.wait_max, Arc::clone(&self.turns).acquire_owned()).await;
+        turn.ok().and_then(Result::ok).ok_or_else(|| {
+            Told::text(503, "other questions take all the time that there is. Fix: ask again")
+        })
+    }
+
     /// Answers on a thread that may block, when it is this question's turn.
     pub(crate) async fn take(
         &self,
         answer: impl FnOnce() -> Result<Told, Told> + Send + 'static,
     ) -> Told {
-        let Ok(_waiting) = Arc::clone(&self.waiting).try_acquire_owned() else {
-            return Told::text(429, "too many questions wait");
-        };
-        let turn = timeout(self.wait_max, Arc::clone(&self.turns).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
-            return Told::text(503, "other questions take all the time that there is; ask again");
+        let turn = match self.turn().await {
+            Ok(turn) => turn,
+            Err(refusal) => return refusal,
         };
         on_a_thread(move || {
             // The thread holds the permit: if the client leaves, no other query starts before this one has ended.

@@ -9,6 +9,8 @@ mod hostile;
 mod isolation;
 mod law;
 mod overload;
+#[cfg(feature = "store")]
+mod questions;
 #[path = "../weir/support.rs"]
 mod support;
 

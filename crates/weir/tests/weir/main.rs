@@ -58,6 +58,8 @@ mod preserve_source;
 mod prometheus;
 #[cfg(feature = "store")]
 mod query_command;
+#[cfg(feature = "store")]
+mod query_helper;
 mod real_collectors;
 mod real_statsd;
 mod real_syslog;
@@ -84,6 +86,8 @@ mod torn_files;
 mod ui_command;
 mod unprivileged;
 mod view;
+#[cfg(feature = "store")]
+mod who_reads_what;
 
 /// What [`support::Weir`] calls before a process starts: here, tests run beside each other.
 fn before_start() {}

@@ -40,7 +40,7 @@ pub(super) fn run(
     let health = Arc::new(Health::new(Duration::MAX));
     let mut state = AdminState::new(ledger, health, addr.ip());
     state.view = View::Fleet;
-    state.query = Some(Query { pages: pages(fleet), shows_sockets: |_, _| true });
+    state.query = Some(Query { pages: pages(fleet) });
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
