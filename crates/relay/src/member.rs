@@ -137,7 +137,7 @@ impl Member {
 
             if now.monotonic_ns >= law_check_due_ns {
                 law_check_due_ns = now.monotonic_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
-                self.intake.meter.check_law(self.intake.writer.appended());
+                self.intake.meter.check_law(&self.intake.writer);
                 self.state.time.note();
             }
 
@@ -164,7 +164,7 @@ impl Member {
             ticks.fetch_add(1, Ordering::Relaxed);
             waker.wake();
         });
-        self.intake.meter.check_law(self.intake.writer.appended());
+        self.intake.meter.check_law(&self.intake.writer);
 
         self.state.turns.end();
     }

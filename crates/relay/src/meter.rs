@@ -8,7 +8,7 @@ mod standing;
 pub(crate) use members::MemberMeter;
 
 use crate::TargetKind;
-use crate::ring::{Oldest, Reader};
+use crate::ring::{Oldest, Reader, Writer};
 use crate::socket::{CountedDrops, ListenSocket};
 use ledger::{
     Accounting, Amount, Counters, DelayHistogram, Event, EventCounter, Gauge, HopBuilder, HopKind,
@@ -52,6 +52,12 @@ pub(crate) struct ListenerMeter {
     members: Mutex<Members>,
     /// Difference between what was read, what was taken in and what the ring holds, at the last check.
     mismatch: AtomicI64,
+    /// Difference between what the members' rings gave and what was merged, at the last check.
+    merge_mismatch: AtomicI64,
+    /// Moments at which a law did not hold that only the receiving thread sees.
+    pub(crate) violations: EventCounter,
+    /// Of these and of the ring's, those that were in a mismatch.
+    violations_told: EventCounter,
     /// Maximum number of datagrams that the receiving thread may hold.
     in_hand_max: u64,
     socket: Mutex<SocketCount>,
@@ -135,19 +141,33 @@ impl ListenerMeter {
             link: LinkFigures::default(),
             members: Mutex::default(),
             mismatch: AtomicI64::new(0),
+            merge_mismatch: AtomicI64::new(0),
+            violations: EventCounter::default(),
+            violations_told: EventCounter::default(),
             in_hand_max: if has_aggregates { IN_HAND_MAX_AGGREGATES } else { IN_HAND_MAX },
             socket: Mutex::new(socket),
         }
     }
 
     /// Compares the counts with what the ring took. Called by the receiving thread between two batches.
-    pub(crate) fn check_law(&self, appended: Amount) {
+    pub(crate) fn check_law(&self, ring: &Writer) {
+        let appended = ring.appended();
         let dropped: Amount = self.receive.drops().map(|(_, amount)| amount).sum();
         let taken_in = self.receive.delivered.load();
         let not_counted = appended.count.wrapping_sub(taken_in.count) as i64;
         let came = self.read.load().count + self.merged.load().count;
         let inside = came.wrapping_sub(taken_in.count + dropped.count) as i64;
-        self.mismatch.store(not_counted + inside, Ordering::Relaxed);
+
+        let violations = self.violations.load() + ring.violations();
+        let untold = (violations - self.violations_told.load()) as i64;
+        self.violations_told.set(violations);
+        self.mismatch.store(not_counted + inside + untold, Ordering::Relaxed);
+    }
+
+    /// Compares what the rings of all members have given so far with what was merged.
+    pub(crate) fn check_merge(&self, given: u64) {
+        let merged = self.merged.load().count;
+        self.merge_mismatch.store(given.wrapping_sub(merged) as i64, Ordering::Relaxed);
     }
 
     /// From here on, what the kernel drops at the socket is dropped because of the stop.
@@ -224,10 +244,12 @@ impl ListenerMeter {
 
     fn receive_hop(&self, members: &Members) -> HopSnapshot {
         let read = || self.read.load() + members.read();
+        let mismatch = self.mismatch.load(Ordering::Relaxed);
+        let mismatch = mismatch + self.merge_mismatch.load(Ordering::Relaxed);
         let mut hop = HopBuilder::new(HopKind::Receive, &self.name, None, read())
             .left(&self.receive)
             .capacity(self.in_hand_max + members.capacity())
-            .mismatch(self.mismatch.load(Ordering::Relaxed))
+            .mismatch(mismatch)
             .event(Event::Overtaken, self.overtaken.load());
         for (reason, amount) in members.drops() {
             hop = hop.dropped(reason, amount);

@@ -119,10 +119,10 @@ impl Receiver {
 
             if now_ns >= law_check_due_ns {
                 law_check_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
-                self.meter().check_law(self.intake.writer.appended());
+                self.meter().check_law(&self.intake.writer);
                 self.time.note();
                 if let Input::Members { merge, .. } = &self.input {
-                    merge.check_law();
+                    merge.check_law(&self.intake.meter);
                 }
             }
         }
@@ -327,11 +327,12 @@ impl Receiver {
     }
 
     /// Starts merging what members read, and hands the socket to the caller. If the caller has gone, nothing changes.
-    fn spread(&mut self, merge: Box<Merge>, reply: &mpsc::SyncSender<Box<Inlet>>) {
+    fn spread(&mut self, mut merge: Box<Merge>, reply: &mpsc::SyncSender<Box<Inlet>>) {
         if !matches!(self.input, Input::Socket(_)) {
             return;
         }
 
+        merge.begin_after(self.meter().merged.load().count);
         let members = Input::Members { merge, next: None };
         if let Input::Socket(inlet) = std::mem::replace(&mut self.input, members)
             && let Err(mpsc::SendError(inlet)) = reply.send(inlet)

@@ -331,3 +331,31 @@ fn a_growth_that_fails_leaves_the_one_socket_read_and_counted() {
     assert!(begin.elapsed() < DEADLINE / 2, "no seat is left that nobody closes");
     assert_eq!(ledger.check().unaccounted(), 0);
 }
+
+#[test]
+fn a_violation_that_the_receiving_thread_sees_is_counted_and_then_over() {
+    let ledger = Arc::new(Ledger::new(String::new()));
+    let (listener, sender) = start(&ledger);
+    sender.send(b"datagram").unwrap();
+    wait_for("the datagram", || listener.meter.receive.delivered.load().count == 1);
+    assert_eq!(ledger.check().violations, 0);
+    // As if a claim had been empty. The receiving thread of one socket does not count here.
+    listener.meter.violations.add(1);
+    wait_for("the violation", || ledger.check().violations > 0);
+    wait_for("its end", || ledger.check().hops.iter().all(|hop| hop.unaccounted == 0));
+    assert!(ledger.check().violations > 0);
+}
+
+#[test]
+fn what_members_gave_and_nobody_merged_is_seen() {
+    let meter = ListenerMeter::new("l".into(), None, Default::default());
+    let unaccounted = || {
+        let mut hops = Vec::new();
+        meter.read(&mut hops);
+        hops.iter().map(|hop| hop.unaccounted).sum::<i64>()
+    };
+    meter.check_merge(0);
+    assert_eq!(unaccounted(), 0);
+    meter.check_merge(2);
+    assert_eq!(unaccounted(), 2);
+}

@@ -2,7 +2,7 @@
 
 use super::{CLAIMED, Cursor, Descriptor, GONE, Padded, Reader, Shared, View};
 use crate::sync::{Arc, AtomicU64, Ordering};
-use ledger::Amount;
+use ledger::{Amount, EventCounter};
 use sys::Source;
 
 /// While readers keep up, the writer starts over at the ring's first byte after this many bytes, or before a batch that would
@@ -32,6 +32,8 @@ pub(crate) struct Writer {
     appended: Amount,
     /// Lower bound of all readers' cursors, refreshed when it is reached.
     cursor_min: u64,
+    /// How often datagrams were about to be taken from a reader before it could see them: nobody would have counted them.
+    violations: EventCounter,
 }
 
 /// Bytes that were handed out to be written in place.
@@ -58,6 +60,7 @@ impl Writer {
             room: Room::default(),
             appended: Amount::default(),
             cursor_min: u64::MAX,
+            violations: EventCounter::default(),
         }
     }
 
@@ -86,6 +89,11 @@ impl Writer {
     /// Everything appended so far, published or not.
     pub(crate) fn appended(&self) -> Amount {
         self.appended
+    }
+
+    /// How often the ring's own law did not hold.
+    pub(crate) fn violations(&self) -> u64 {
+        self.violations.load()
     }
 
     /// Maximum number of datagrams that the ring can hold.
@@ -354,7 +362,9 @@ impl Writer {
             }
 
             let published = self.shared.published.0.head.load(Ordering::Relaxed);
-            debug_assert!(new_tail <= published, "lost unseen");
+            if new_tail > published {
+                self.violations.add(1);
+            }
             let goal = match new_tail < published {
                 // SAFETY: this is the writer, and everything from `new_tail`, which is not below `tail`, is there.
                 true => unsafe { self.view().first_within_reach(new_tail, published) },
@@ -370,5 +380,53 @@ impl Writer {
                 Err(moved) => state = moved,
             }
         }
+    }
+}
+
+/// In tests a violation is a failure at once, in the models of all orders and in the simulation too.
+#[cfg(test)]
+impl Drop for Writer {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking() || self.violations() == 0, "lost unseen");
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use crate::ring::ring;
+    use crate::{RING_BYTES_MIN, meter::ListenerMeter};
+    use ledger::{HopSnapshot, Meter, Tally};
+    use std::sync::Arc;
+    use sys::Source;
+
+    #[test]
+    fn taking_a_datagram_from_a_reader_that_cannot_see_it_yet_is_a_violation() {
+        let mut writer = ring(RING_BYTES_MIN).unwrap();
+        let lost = Arc::<Tally>::default();
+        let _reader = writer.reader(Arc::clone(&lost));
+        let meter = ListenerMeter::new("in".to_owned(), None, Default::default());
+        let unaccounted = || {
+            let mut hops: Vec<HopSnapshot> = Vec::new();
+            meter.read(&mut hops);
+            hops.iter().map(|hop| hop.unaccounted).sum::<i64>()
+        };
+
+        writer.append(Source::NONE, 1, b"datagram").unwrap();
+        meter.receive.delivered.add(writer.appended());
+        meter.read.add(writer.appended());
+        meter.check_law(&writer);
+        assert_eq!(unaccounted(), 0);
+
+        // Nothing is published, so this is what must not happen.
+        writer.move_on(0, 1).unwrap();
+        assert_eq!(lost.load().count, 1);
+        meter.check_law(&writer);
+        assert_eq!(unaccounted(), 1);
+        meter.check_law(&writer);
+        assert_eq!(unaccounted(), 0, "it was counted");
+        // Every other test takes a violation for a failure.
+        std::mem::forget(writer);
     }
 }
