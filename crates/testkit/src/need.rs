@@ -1,13 +1,14 @@
 //! Checks for things that a machine may lack: `if !need_tool("rsyslogd") { return }`.
 //!
-//! A test that lacks something prints a line starting with `skipped:` and returns; `scripts/test.sh` counts these lines. Where
-//! everything should be available (`REQUIRE_ALL=1`, and `REQUIRE_NETNS=1` for namespaces), the test fails instead.
+//! A test that lacks something prints a line starting with `skipped:` and returns; `scripts/test.sh` counts these lines. To the test
+//! harness it has passed, so at the end of each executable, behind its result, stands how many of its tests did not test anything,
+//! and why. Where everything should be available (`REQUIRE_ALL=1`, and `REQUIRE_NETNS=1` for namespaces), the test fails instead.
 
 use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Whether this process may create network namespaces and configure links in them.
 pub fn need_root_netns() -> bool {
@@ -71,8 +72,32 @@ fn report(probe: &Result<(), String>, required_by: &[&str]) -> bool {
         panic!("{reason} ({name}=1 turns a skip into a failure)");
     }
     say(&format!("skipped: {reason}"));
+    note_for_the_end(reason);
     false
 }
+
+/// Hands a reason to a process that prints all of them once this one has ended: the harness ends without a word to its tests.
+fn note_for_the_end(reason: &str) {
+    static TELLER: OnceLock<Option<Mutex<ChildStdin>>> = OnceLock::new();
+    let teller = TELLER.get_or_init(|| {
+        let name = env::current_exe().unwrap_or_default();
+        let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut teller = Command::new("sh");
+        teller.args(["-c", AT_THE_END, "sh", &name]).stdin(Stdio::piped()).stdout(Stdio::null());
+        Some(Mutex::new(teller.spawn().ok()?.stdin.take()?))
+    });
+    if let Some(teller) = teller {
+        let mut teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
+        // The line that was printed above says it too.
+        let _ = writeln!(teller, "{reason}");
+    }
+}
+
+/// Prints what it reads, each line once with its count, behind a line that no one who reads the result overlooks.
+const AT_THE_END: &str = r#"
+skipped=$(sort | uniq -c)
+printf '\nNOT TESTED: tests of %s that say ok and did nothing:\n%s\n        REQUIRE_ALL=1 lets them fail; `make tools` installs tools; root has the rest.\n\n' "${1%-*}" "$skipped" >&2
+"#;
 
 /// The directories filled by `scripts/install-tools.sh`: `$WEIR_TOOLS/bin`, or else `tools/bin` in the target directory in
 /// which this program was built.
