@@ -1,5 +1,6 @@
 //! A connection, as its server and the source of a live answer see it: how far an answer has got, and whether it goes on.
 
+use crate::holder::Holder;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use tokio::sync::Notify;
 /// One connection. Its server makes it; a live answer marks it as its own and follows what becomes of each piece.
 #[derive(Default)]
 pub struct Connection {
+    holder: Holder,
     progress: Mutex<Progress>,
     changed: Condvar,
     cut: Notify,
@@ -29,6 +31,16 @@ pub struct Progress {
 }
 
 impl Connection {
+    /// A connection of this client.
+    pub(crate) fn of(holder: Holder) -> Connection {
+        Connection { holder, ..Connection::default() }
+    }
+
+    /// Whose it is.
+    pub fn holder(&self) -> Holder {
+        self.holder
+    }
+
     /// Waits until this many pieces are sent or nothing more is taken, for at most `time`.
     pub fn wait_until_sent(&self, pieces: u64, time: Duration) -> Progress {
         let until = Instant::now() + time;

@@ -8,12 +8,17 @@ mod call;
 mod ledger_message;
 mod reflection;
 mod stream;
+#[cfg(test)]
+mod tests;
+mod watchers;
 mod written;
 
+use self::watchers::Watchers;
 use self::written::{Counted, Streams};
 use crate::AdminState;
 use crate::connection::Connection;
 use crate::http::Peer;
+use crate::live::STALL_MAX;
 use crate::server::{
     Accept, CONNECTION_LIFETIME_MAX, Connections, HEAD_BYTES_MAX, HEAD_TIMEOUT, Limits, STOP_GRACE,
 };
@@ -21,11 +26,12 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// Most connections at a time that neither follow nor watch; one more closes the oldest of them.
+/// Most connections at a time that neither follow nor watch; one more closes the oldest of the client that has most of them.
 const CONNECTIONS_MAX: usize = 16;
 /// Most streams of one connection at a time.
 pub const STREAMS_MAX: u32 = 16;
@@ -39,7 +45,9 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// The server, as its connections share it.
 struct Shared {
     state: Arc<AdminState>,
-    watchers: AtomicUsize,
+    watchers: Arc<Watchers>,
+    /// Longest time in which a client takes nothing of what waits for it.
+    stall_max: Duration,
 }
 
 /// Serves until `shutdown` resolves; streams then have a second to end. Over TLS if there is an identity.
@@ -54,19 +62,21 @@ pub async fn serve_grpc(
     #[cfg(feature = "tls")]
     if let Some(identity) = identity {
         let encrypted = crate::server::encrypted(listener, identity, Some(b"h2"));
-        serve_accepted(encrypted, state, shutdown).await;
+        serve_accepted(encrypted, state, STALL_MAX, shutdown).await;
         return Ok(());
     }
-    serve_accepted(listener, state, shutdown).await;
+    serve_accepted(listener, state, STALL_MAX, shutdown).await;
     Ok(())
 }
 
 async fn serve_accepted(
     listener: impl Accept,
     state: Arc<AdminState>,
+    stall_max: Duration,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let shared = Arc::new(Shared { state: Arc::clone(&state), watchers: AtomicUsize::new(0) });
+    let shared =
+        Arc::new(Shared { state: Arc::clone(&state), watchers: Arc::default(), stall_max });
     let mut connections = Connections::new(CONNECTIONS_MAX);
     let mut shutdown = std::pin::pin!(shutdown);
 
@@ -79,7 +89,7 @@ async fn serve_accepted(
                     if connections.make_room() {
                         state.http.crowded.fetch_add(1, Ordering::Relaxed);
                     }
-                    let connection = Arc::new(Connection::default());
+                    let connection = Arc::new(Connection::of(peer.holder()));
                     let opening = listener.open(stream, peer);
                     let serving = serve_one(opening, Arc::clone(&shared), Arc::clone(&connection));
                     connections.add(serving, connection);

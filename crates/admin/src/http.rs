@@ -1,3 +1,4 @@
+use crate::holder::Holder;
 use crate::metrics::Exposition;
 use crate::service::{Action, Asked, Asker, Service, Told};
 use crate::{AdminState, Phase, Process, Said, View, assets, fleet, live, metrics, page};
@@ -138,8 +139,8 @@ pub(crate) fn refuse(state: &AdminState, request: &Request) -> Option<Response> 
             return Some((StatusCode::BAD_REQUEST, text).into_response());
         }
         // The kernel vouches for this user, and no web page can reach a unix socket, so nothing else is checked.
-        Some(Peer::User) => return None,
-        Some(Peer::Stranger) => {
+        Some(Peer::User(_)) => return None,
+        Some(Peer::Stranger(_)) => {
             let text = "this socket answers root, the daemon's own user, and those of admin.socket_users\n";
             return Some((StatusCode::FORBIDDEN, text).into_response());
         }
@@ -290,15 +291,26 @@ pub(crate) enum Peer {
     /// A client at this address.
     Address(IpAddr),
     /// A user of this machine, identified by the kernel, who may ask for everything.
-    User,
+    User(u32),
     /// A user of this machine who may not.
-    Stranger,
+    Stranger(u32),
     /// A client that speaks plain HTTP to a TLS server.
     #[cfg_attr(
         not(any(feature = "tls", feature = "grpc")),
         expect(dead_code, reason = "only a server over TLS meets one")
     )]
     Unencrypted,
+}
+
+impl Peer {
+    /// Who holds what this client takes.
+    pub(crate) fn holder(self) -> Holder {
+        match self {
+            Peer::Address(address) => Holder::at(address),
+            Peer::User(uid) | Peer::Stranger(uid) => Holder::User(uid),
+            Peer::Unencrypted => Holder::Unknown,
+        }
+    }
 }
 
 /// The page for a browser; for all other clients, the list of paths.
@@ -381,7 +393,7 @@ pub(crate) async fn show_query(State(state): State<Arc<AdminState>>, request: Re
 /// A request that reads, for a service.
 fn asked(state: &AdminState, request: &Request) -> Asked {
     // With a token, nobody gets here without it.
-    let is_user = request.extensions().get::<Peer>() == Some(&Peer::User);
+    let is_user = matches!(request.extensions().get::<Peer>(), Some(Peer::User(_)));
     let is_known = is_user || state.token.is_some();
     Asked {
         action: Action::Read,
@@ -418,7 +430,12 @@ fn told_at_the_end(state: Arc<AdminState>) -> mpsc::Receiver<io::Result<Vec<u8>>
         // JSON may begin with white space. The client may have left; it is then told nothing.
         let _ = sender.send(Ok(b" ".to_vec())).await;
         // Whether the daemon has ended or the wait is over, the current state is the answer.
-        let _ = tokio::time::timeout(END_WAIT, stopping.wait_for(|stopping| *stopping)).await;
+        let ending = tokio::time::timeout(END_WAIT, stopping.wait_for(|stopping| *stopping));
+        tokio::select! {
+            _ = ending => {}
+            // Connections are bounded, and so are the tasks that wait for them, if they end with their clients.
+            () = sender.closed() => return,
+        }
         let _ = sender.send(Ok(about_daemon(&state).into_bytes())).await;
     });
     receiver

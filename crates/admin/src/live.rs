@@ -12,7 +12,11 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// Longest time in which the client of a live answer takes nothing, although something waits for it. The answer then ends.
+pub const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// Streams of records as they are made.
 #[derive(Clone)]

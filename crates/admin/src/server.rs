@@ -7,6 +7,7 @@ pub(crate) use encrypted::encrypted;
 pub use encrypted::serve_tls;
 
 use crate::connection::{Connection, Watched};
+use crate::holder::first_of_most;
 use crate::http::Peer;
 use crate::rest::{self, Rest};
 use crate::{AdminState, HttpCounts, router};
@@ -25,8 +26,9 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Most connections at a time. One more closes the oldest: an honest request takes milliseconds, so the oldest of 64 is idle,
-/// and idle connections cannot keep a health check out. Live answers do not count: their source limits how many there are.
+/// Most connections at a time. One more closes the oldest of the client that has most: an honest request takes milliseconds, so
+/// that one is idle, and neither idle connections nor a client that opens many keep a health check out. Live answers do not
+/// count: their source limits how many there are.
 pub const CONNECTIONS_MAX: usize = 64;
 /// The same for users who are not allowed, and get a response that says so.
 const STRANGERS_MAX: usize = 8;
@@ -163,7 +165,7 @@ impl<F: Fn(u32) -> bool + Send + Sync> Accept for Users<F> {
     async fn accept(&self) -> io::Result<(UnixStream, Peer)> {
         let (stream, _) = self.listener.accept().await?;
         let uid = stream.peer_cred()?.uid();
-        Ok((stream, if (self.is_known)(uid) { Peer::User } else { Peer::Stranger }))
+        Ok((stream, if (self.is_known)(uid) { Peer::User(uid) } else { Peer::Stranger(uid) }))
     }
 
     fn open(
@@ -192,12 +194,12 @@ async fn serve_accepted(
             Some(_) = strangers.tasks.join_next() => strangers.forget_ended(),
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    let connections = if peer == Peer::Stranger { &mut strangers } else { &mut known };
+                    let connections = if matches!(peer, Peer::Stranger(_)) { &mut strangers } else { &mut known };
                     if connections.make_room() {
                         counts.crowded.fetch_add(1, Ordering::Relaxed);
                     }
                     let opening = listener.open(stream, peer);
-                    let connection = Arc::new(Connection::default());
+                    let connection = Arc::new(Connection::of(peer.holder()));
                     let limits = Limits { connection: Arc::clone(&connection), lifetime };
                     let serving = serve_one(opening, router.clone(), limits, Arc::clone(&counts));
                     connections.add(serving, connection);
@@ -238,15 +240,17 @@ impl Connections {
         self.handles.retain(|(handle, _)| !handle.is_finished());
     }
 
-    /// Closes the oldest connection if there are too many. Returns whether it did.
+    /// Closes a connection if there are too many: the oldest of the client that has most. Returns whether it did.
     pub(crate) fn make_room(&mut self) -> bool {
         self.forget_ended();
-        let counted = |(_, connection): &(AbortHandle, Arc<Connection>)| !connection.is_live();
-        if self.handles.iter().filter(|one| counted(one)).count() < self.most {
+        let counted = self.handles.iter().enumerate().filter(|(_, one)| !one.1.is_live());
+        let (places, holders): (Vec<_>, Vec<_>) =
+            counted.map(|(at, (_, connection))| (at, connection.holder())).unzip();
+        if holders.len() < self.most {
             return false;
         }
-        let oldest = self.handles.iter().position(counted);
-        if let Some((oldest, _)) = oldest.and_then(|at| self.handles.remove(at)) {
+        let oldest = first_of_most(&holders).and_then(|at| self.handles.remove(places[at]));
+        if let Some((oldest, _)) = oldest {
             oldest.abort();
         }
         true

@@ -1,5 +1,9 @@
 //! The most memory that a configuration uses for datagrams.
 
+mod admin;
+
+pub use admin::{AdminBudget, FOLLOWER_QUEUE_BYTES, FOLLOWERS_MAX};
+
 use crate::{Config, FlowsConfig, SinkConfig, SocketsConfig, Target};
 use serde::Serialize;
 
@@ -17,6 +21,8 @@ pub struct Budget {
     /// The share of the sFlow analysis, if it is configured.
     pub flows: Option<FlowsBudget>,
     pub sinks: Vec<SinkBudget>,
+    /// The share of clients that follow records, if any can.
+    pub admin: Option<AdminBudget>,
 }
 
 /// The share of one sink.
@@ -120,13 +126,14 @@ impl FlowsBudget {
 }
 
 impl Budget {
-    /// Memory of the process: listeners, collector, analysis and sinks together.
+    /// Memory of the process: listeners, collector, analysis, sinks and followers together.
     pub fn process_bytes(&self) -> u64 {
         let listeners: u64 = self.listeners.iter().map(ListenerBudget::process_bytes).sum();
         let sinks: u64 = self.sinks.iter().map(SinkBudget::process_bytes).sum();
         let sockets = self.sockets.as_ref().map_or(0, SocketsBudget::process_bytes);
         let flows = self.flows.as_ref().map_or(0, FlowsBudget::process_bytes);
-        listeners + sockets + flows + sinks
+        let admin = self.admin.as_ref().map_or(0, AdminBudget::process_bytes);
+        listeners + sockets + flows + sinks + admin
     }
 
     /// Disk space of all spools.
@@ -165,6 +172,7 @@ pub(crate) fn of(config: &Config) -> Budget {
         sockets: config.sockets.as_ref().map(sockets),
         flows: config.flows.as_ref().map(flows),
         sinks: config.sinks.iter().map(sink).collect(),
+        admin: admin::of(config),
     }
 }
 

@@ -55,7 +55,10 @@ pub use self::sink::{
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
 pub use admin::{AdminConfig, AdminListen};
-pub use budget::{Budget, FlowsBudget, ListenerBudget, SinkBudget, SocketsBudget};
+pub use budget::{
+    AdminBudget, Budget, FOLLOWER_QUEUE_BYTES, FOLLOWERS_MAX, FlowsBudget, ListenerBudget,
+    SinkBudget, SocketsBudget,
+};
 pub use daemon::{DaemonConfig, LogFormat, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
 pub use host::{Finding, Severity};

@@ -1,6 +1,7 @@
 //! The calls, and the pages whose rules they have.
 
 use super::stream::{Answer, Asked, Code, Gone, Status, refuse};
+use super::watchers::Watcher;
 use super::{Client, WATCHERS_MAX, ledger_message, reflection};
 use crate::connection::Connection;
 use crate::live::{AtEnd, Form, Live};
@@ -14,7 +15,6 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use hyper::body::Bytes;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The handler under which calls are counted.
@@ -48,7 +48,7 @@ pub(super) async fn answer(
     let _ = match call {
         Call::Follow(live, answer) => follow(live, answer, respond, &client).await,
         Call::Watch(interval, watcher) => watch(interval, watcher, respond, &client).await,
-        Call::Reflect(asked) => reflect(asked, respond).await,
+        Call::Reflect(asked) => reflect(asked, respond, &client).await,
     };
 }
 
@@ -76,7 +76,7 @@ async fn begin(request: Request<RecvStream>, client: &Arc<Client>) -> Result<Cal
         "/weir.v1.Ledger/Watch" => {
             let interval = interval(&only_message(&mut asked).await?)?;
             check(client, &parts.uri, &parts.headers, "/ledger").await?;
-            Ok(Call::Watch(interval, Watcher::new(client)?))
+            begin_watch(client, interval)
         }
         path if reflection::PATHS.contains(&path) => {
             check(client, &parts.uri, &parts.headers, "/metrics").await?;
@@ -178,7 +178,7 @@ async fn begin_follow(client: &Client, query: String) -> Result<Call, Status> {
     let Some(records) = client.shared.state.records.clone() else {
         return Err(Status::new(Code::NotFound, "this server has no records"));
     };
-    let answer = Arc::new(Connection::default());
+    let answer = Arc::new(Connection::of(client.peer.holder()));
     let of_thread = Arc::clone(&answer);
     let begin = move || (records.follow)(&query, Form::Messages, &of_thread);
     match tokio::task::spawn_blocking(begin).await {
@@ -257,31 +257,22 @@ async fn follow(
     Ok(())
 }
 
-/// The place of a client that watches.
-struct Watcher(Arc<Client>);
-
-impl Watcher {
-    fn new(client: &Arc<Client>) -> Result<Watcher, Status> {
-        let watcher = Watcher(Arc::clone(client));
-        if client.shared.watchers.fetch_add(1, Ordering::Relaxed) >= WATCHERS_MAX {
+fn begin_watch(client: &Client, interval: Duration) -> Result<Call, Status> {
+    match client.shared.watchers.take(client.peer.holder()) {
+        Some(watcher) => Ok(Call::Watch(interval, watcher)),
+        None => {
             let text =
                 format!("{WATCHERS_MAX} clients watch the ledger already, which is the most");
-            return Err(Status::new(Code::ResourceExhausted, text));
+            Err(Status::new(Code::ResourceExhausted, text))
         }
-        Ok(watcher)
     }
 }
 
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.0.shared.watchers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Sends snapshots. A client that reads slowly gets fewer, each of the moment at which it is sent.
+/// Sends snapshots. A client that reads slowly gets fewer, each of the moment at which it is sent; one that takes nothing is ended
+/// as one that follows is.
 async fn watch(
     interval: Duration,
-    _place: Watcher,
+    place: Watcher,
     respond: SendResponse<Bytes>,
     client: &Arc<Client>,
 ) -> Result<(), Gone> {
@@ -289,32 +280,61 @@ async fn watch(
     let state = &client.shared.state;
     let mut stopping = state.stopping.subscribe();
     let mut stream = Answer::begin(respond)?;
-    loop {
+    let why = loop {
         let snapshot = ledger_message::of(&state.ledger.check()).framed();
-        tokio::select! {
-            sent = stream.send(snapshot) => sent?,
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+        let sending = tokio::time::timeout(client.shared.stall_max, stream.send(snapshot));
+        let sent = tokio::select! {
+            sent = sending => sent,
+            () = place.was_given() => break GIVEN,
+            _ = stopping.wait_for(|stopping| *stopping) => break STOPPED,
+        };
+        match sent {
+            Ok(sent) => sent?,
+            Err(_) => {
+                stream.reset();
+                return Ok(());
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             () = stream.left() => return Err(Gone),
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+            () = place.was_given() => break GIVEN,
+            _ = stopping.wait_for(|stopping| *stopping) => break STOPPED,
         }
-    }
-    stream.end(&Status::new(Code::Unavailable, "the server is being stopped"));
+    };
+    stream.end(&Status::new(Code::Unavailable, why));
     Ok(())
 }
 
-async fn reflect(mut asked: Asked, respond: SendResponse<Bytes>) -> Result<(), Gone> {
+const STOPPED: &str = "the server is being stopped";
+const GIVEN: &str = "another client has this place: this one has several";
+
+/// Answers what the client asks, until it has asked everything, or neither asks nor takes anything for long.
+async fn reflect(
+    mut asked: Asked,
+    respond: SendResponse<Bytes>,
+    client: &Client,
+) -> Result<(), Gone> {
+    let stall_max = client.shared.stall_max;
     let mut stream = Answer::begin(respond)?;
     let status = loop {
-        match asked.next().await {
+        let Ok(next) = tokio::time::timeout(stall_max, asked.next()).await else {
+            break Status::new(Code::DeadlineExceeded, "nothing was asked for long");
+        };
+        let reply = match next {
             Ok(Some(message)) => match reflection::answer(&message) {
-                Ok(reply) => stream.send(reply.framed()).await?,
+                Ok(reply) => reply.framed(),
                 Err(why) => break Status::new(Code::InvalidArgument, why),
             },
             Ok(None) => break Status::OK,
             Err(status) => break status,
+        };
+        match tokio::time::timeout(stall_max, stream.send(reply)).await {
+            Ok(sent) => sent?,
+            Err(_) => {
+                stream.reset();
+                return Ok(());
+            }
         }
     };
     stream.end(&status);

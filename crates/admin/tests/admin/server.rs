@@ -14,12 +14,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use testkit::wait_for;
 use tokio::runtime::Builder;
 use tower::ServiceExt;
 
 struct Server {
     address: SocketAddr,
+    runtime: tokio::runtime::Handle,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,6 +43,7 @@ impl Server {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let state: Arc<AdminState> = Arc::new(state(busy_hops(), bind));
         let runtime = runtime.build().unwrap();
+        let handle = runtime.handle().clone();
         let thread = std::thread::spawn(move || {
             let serving = async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
@@ -52,13 +55,24 @@ impl Server {
             };
             runtime.block_on(serving);
         });
-        Server { address, stop: Some(stop), thread: Some(thread) }
+        Server { address, runtime: handle, stop: Some(stop), thread: Some(thread) }
     }
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream
+    }
+
+    /// As a client at another address.
+    fn connect_elsewhere(&self) -> TcpStream {
+        let connecting = async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+            let to = ([127, 0, 0, 1], self.address.port()).into();
+            socket.connect(to).await.unwrap().into_std().unwrap()
+        };
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(connecting)
     }
 
     /// Sends a request unchanged and reads until the server closes the connection.
@@ -98,6 +112,54 @@ fn idle_connections_cannot_keep_a_health_check_out() {
     assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
     let text = server.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(!text.contains("{cause=\"crowded\"} 0\n"), "{text}");
+}
+
+#[test]
+fn clients_that_ask_for_the_end_and_leave_leave_nothing_behind() {
+    const CLIENTS: usize = 3_000;
+    let server = Server::start();
+    let tasks = || server.runtime.metrics().num_alive_tasks();
+    let begun = Instant::now();
+    let mut most = 0;
+    for _ in 0..CLIENTS {
+        let mut client = server.connect();
+        client.write_all(b"GET /daemon?wait=end HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        // The answer has begun: the request is waiting.
+        let head = client.read(&mut [0; 512]).unwrap();
+        assert!(head > 0);
+        drop(client);
+        most = most.max(tasks());
+    }
+    // Well before the wait would have been over.
+    let ended = wait_for("the end of the tasks", || (tasks() <= 4).then(Instant::now));
+    assert!(
+        ended - begun < Duration::from_secs(9),
+        "{:?}: too slow to prove anything",
+        ended - begun
+    );
+    assert!(most <= 2 * CONNECTIONS_MAX, "{most} tasks");
+}
+
+#[test]
+fn a_client_with_many_connections_closes_its_own() {
+    let server = Server::start_open();
+    // Its request waits, as one for events may.
+    let mut honest = server.connect();
+    honest.write_all(b"GET /daemon?wait=end HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut begun = Vec::new();
+    while !begun.ends_with(b"1\r\n \r\n") {
+        let mut piece = [0; 512];
+        let len = honest.read(&mut piece).unwrap();
+        assert!(len > 0);
+        begun.extend_from_slice(&piece[..len]);
+    }
+    let _idle: Vec<TcpStream> =
+        (0..3 * CONNECTIONS_MAX).map(|_| server.connect_elsewhere()).collect();
+    let text = server.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(!text.contains("{cause=\"crowded\"} 0\n"), "{text}");
+    honest.set_nonblocking(true).unwrap();
+    let still = honest.read(&mut [0; 512]).map_err(|error| error.kind());
+    assert_eq!(still, Err(std::io::ErrorKind::WouldBlock), "it is open and waits");
 }
 
 #[test]

@@ -283,6 +283,9 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
 }
 
 #[cfg(test)]
+    if let Some(admin) = &budget.admin {
+        line(format_args!("  admin: followers {}", size(admin.followers_bytes)));
+    }
 mod tests {
     use super::*;
     use config::keys::SECTIONS;
@@ -314,6 +317,7 @@ mod tests {
         let plain = |line: &'static str| line.trim_start_matches("#: ").trim_start_matches("#+ ");
         for line in EXAMPLE.lines().map(plain) {
             if line.starts_with('[') {
+        "admin": budget.admin,
                 header = line;
             } else if let Some((key, _)) = line.split_once(" = ") {
                 found.push((header, key));

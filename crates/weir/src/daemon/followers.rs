@@ -11,8 +11,8 @@ mod wanted;
 
 use super::sinks::Sinks;
 use admin::service::Told;
-use admin::{AtEnd, Connection, Form, Live, Records};
-use config::{Config, Source};
+use admin::{AtEnd, Connection, Form, Holder, Live, Records, STALL_MAX, place_to_give};
+use config::{Config, FOLLOWER_QUEUE_BYTES, FOLLOWERS_MAX, Source};
 use ledger::{Ledger, Meter};
 use sink::{BatchLimits, DeliveryOptions, Fanout, QueueOptions, Sink, SinkOptions, WhenFull};
 use std::io;
@@ -23,14 +23,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wanted::Wanted;
 
-/// Most followers at a time: each has two threads and a queue.
-const FOLLOWERS_MAX: usize = 4;
-/// Most memory of a follower's queue. A poll of 20,000 sockets fits.
-const QUEUE_BYTES: usize = 8 << 20;
-/// Longest time in which a client takes nothing, although something waits for it.
-const STALL_MAX: Duration = Duration::from_secs(60);
 /// How long a client has to take what is queued when others wait for the end of its stream.
 const GRACE: Duration = Duration::from_secs(1);
+/// Longest wait for a place that another client gives: it has the grace to take what is queued, and then its last line.
+const GIVE_MAX: Duration = Duration::from_secs(4);
 /// Time between two looks while followers end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -53,9 +49,19 @@ struct Shared {
 struct State {
     /// What the configuration has of what can be followed.
     sources: Vec<Source>,
-    /// How to end the follower of each place.
-    places: [Option<Sender<Why>>; FOLLOWERS_MAX],
+    /// The follower of each place.
+    places: [Option<Place>; FOLLOWERS_MAX],
+    /// Clients that wait for a place which another client gives.
+    waiting: Vec<Holder>,
     is_closed: bool,
+}
+
+struct Place {
+    holder: Holder,
+    /// Ends the follower.
+    ends: Sender<Why>,
+    /// Whether it was ended for the sake of another client.
+    is_given: bool,
 }
 
 /// Why a follower ends.
@@ -69,6 +75,8 @@ pub(super) enum Why {
     Left,
     /// The client reads nothing.
     Stalled,
+    /// Another client gets its place: its own has several.
+    Given,
     /// The daemon has another configuration.
     Reload,
     /// The daemon stops.
@@ -81,7 +89,7 @@ impl Why {
         match self {
             Why::Limit | Why::Time => STALL_MAX,
             Why::Left | Why::Stalled => Duration::ZERO,
-            Why::Reload | Why::Stop => GRACE,
+            Why::Given | Why::Reload | Why::Stop => GRACE,
         }
     }
 
@@ -92,6 +100,7 @@ impl Why {
             Why::Time => "time",
             Why::Left => "left",
             Why::Stalled => "stalled",
+            Why::Given => "given",
             Why::Reload => "reload",
             Why::Stop => "stop",
         }
@@ -142,7 +151,7 @@ impl Followers {
         state.is_closed |= why == Why::Stop;
         for place in state.places.iter().flatten() {
             // One that is ending already has stopped listening.
-            let _ = place.send(why);
+            let _ = place.ends.send(why);
         }
         while state.places.iter().any(Option::is_some) && Instant::now() < until {
             let waited = self.shared.ended.wait_timeout(state, LOOK_INTERVAL);
@@ -162,21 +171,38 @@ impl Shared {
         }
     }
 
-    /// Takes a free place. Returns its number.
-    fn take_place(&self, ends: &Sender<Why>) -> Result<usize, Told> {
+    /// Takes a place and returns its number. If all are taken, waits for the client that has most of them to give one.
+    fn take_place(&self, holder: Holder, ends: &Sender<Why>) -> Result<usize, Told> {
+        let until = Instant::now() + GIVE_MAX;
         let mut state = self.lock();
-        if state.is_closed {
-            return Err(Told::text(503, "the daemon is being stopped"));
-        }
-        let Some(free) = state.places.iter().position(Option::is_none) else {
-            let text = format!(
-                "{FOLLOWERS_MAX} clients follow records already, which is the most. Fix: end one, or give a [[sink]] to what \
-                 follows all the time"
-            );
-            return Err(Told::text(503, &text));
+        let mut is_waiting = false;
+        let taken = loop {
+            if state.is_closed {
+                break Err(Told::text(503, "the daemon is being stopped"));
+            }
+            // Places are given to those who wait for them, and not to whoever asks in the meantime.
+            let promised = if is_waiting { 0 } else { state.waiting.len() };
+            if let Some(free) = state.free_place(promised) {
+                state.places[free] = Some(Place { holder, ends: ends.clone(), is_given: false });
+                break Ok(free);
+            }
+            if !is_waiting {
+                if !state.give_place(holder) {
+                    break Err(no_place());
+                }
+                state.waiting.push(holder);
+                is_waiting = true;
+            }
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                break Err(no_place());
+            };
+            let waited = self.ended.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
-        state.places[free] = Some(ends.clone());
-        Ok(free)
+        if is_waiting && let Some(at) = state.waiting.iter().position(|one| *one == holder) {
+            state.waiting.swap_remove(at);
+        }
+        taken
     }
 
     fn leave_place(&self, place: usize) {
@@ -188,6 +214,36 @@ impl Shared {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// A free place besides those that are promised.
+    fn free_place(&self, promised: usize) -> Option<usize> {
+        (0..FOLLOWERS_MAX).filter(|at| self.places[*at].is_none()).nth(promised)
+    }
+
+    /// Ends a follower of the client that has most of them, for the sake of this one. Returns whether it did.
+    fn give_place(&mut self, holder: Holder) -> bool {
+        let staying = |place: &&mut Place| !place.is_given;
+        let mut places: Vec<_> = self.places.iter_mut().flatten().filter(staying).collect();
+        // Clients that wait have as good as a place.
+        let holders = places.iter().map(|place| place.holder).chain(self.waiting.iter().copied());
+        let holders: Vec<_> = holders.collect();
+        let given = place_to_give(&holders, holder).and_then(|at| places.get_mut(at));
+        let Some(given) = given else { return false };
+        given.is_given = true;
+        // One that is ending already gives its place as well.
+        let _ = given.ends.send(Why::Given);
+        true
+    }
+}
+
+fn no_place() -> Told {
+    let text = format!(
+        "{FOLLOWERS_MAX} clients follow records already, which is the most. Fix: end one, or give a [[sink]] to what follows all \
+         the time"
+    );
+    Told::text(503, &text)
 }
 
 /// What the threads of one follower share.
@@ -251,7 +307,7 @@ fn follow(
     let wanted = Wanted::read(query, &sources).map_err(|why| Told::text(400, &why))?;
 
     let (ends, ending) = mpsc::channel();
-    let place = shared.take_place(&ends)?;
+    let place = shared.take_place(connection.holder(), &ends)?;
     let (pieces, receiver) = tokio::sync::mpsc::channel(1);
     let stream = Arc::new(Stream {
         connection: Arc::clone(connection),
@@ -290,7 +346,7 @@ fn start(
         // No sink of a configuration has a name with a space.
         name: format!("follower {}", place + 1),
         origin: sources.iter().map(Source::to_string).collect::<Vec<_>>().join("+"),
-        queue: QueueOptions { bytes_max: QUEUE_BYTES, when_full: WhenFull::DropOldest },
+        queue: QueueOptions { bytes_max: FOLLOWER_QUEUE_BYTES, when_full: WhenFull::DropOldest },
         batch: BatchLimits::default(),
         // A client that takes nothing for long is cut off before.
         delivery: DeliveryOptions { answer_max: 10 * STALL_MAX, ..DeliveryOptions::default() },

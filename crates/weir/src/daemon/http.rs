@@ -27,8 +27,8 @@ use tokio::sync::watch;
 
 /// Longest wait for the thread to end: answers under way and the last push have one second each, in parallel.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// Threads for pages that block. Up to 44 may be taken for long: by 9 lists and 17 rankings of sockets that run or wait, 16 streamed
-/// answers about flows, half of them to scripts, and 2 queries on the store. The others are for answers that take a moment, such
+/// Threads for pages that block. Up to 48 may be taken for long: by 9 lists and 17 rankings of sockets that run or wait, 16 streamed
+/// answers about flows, half of them to scripts, 2 queries on the store, and 4 clients that wait for the place of a follower. The others are for answers that take a moment, such
 /// as metrics.
 const BLOCKING_THREADS_MAX: usize = 64;
 /// A silent client is asked after this time whether it is still there.

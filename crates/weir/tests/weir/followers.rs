@@ -263,6 +263,42 @@ fn four_may_follow_and_one_that_is_killed_makes_room() {
 }
 
 #[test]
+fn a_client_that_has_all_places_gives_one_to_the_next_whether_it_reads_or_not() {
+    if !need_tool("curl") {
+        return;
+    }
+    let (dir, load) = (TempDir::new(), Load::new(5));
+    let socket = dir.text("admin.sock");
+    let config = write(&dir, &load, &format!("socket = \"{socket}\""), "");
+    let weir = Weir::run(&config);
+    let url = format!("{}/records?follow", weir.url());
+    let mut four: Vec<_> =
+        (0..4).map(|at| Follower::start(&dir, &format!("f{at}"), &url, &[])).collect();
+    four.iter().for_each(Follower::wait_for_lines);
+
+    // To the server all of 127.0.0.1 is one client, and this user of the unix socket is another.
+    let local = ["--unix-socket", socket.as_str()];
+    let other = "http://localhost/records?follow&limit=3";
+    Follower::start(&dir, "other", other, &local).finish().check("limit");
+    let ended = wait_for("the end of one", || {
+        four.iter_mut().position(|one| one.curl.0.try_wait().unwrap().is_some())
+    });
+    four.remove(ended).finish().check("given");
+
+    // The place is free again, and is taken. Now nobody reads.
+    let again = Follower::start(&dir, "again", &url, &[]);
+    again.wait_for_lines();
+    four.push(again);
+    four.iter().for_each(|one| signal(&one.curl.0, "STOP"));
+    Follower::start(&dir, "another", other, &local).finish().check("limit");
+    weir.wait_for(|ledger| following(ledger).len() == 3);
+
+    four.iter().for_each(|one| signal(&one.curl.0, "CONT"));
+    let ended = weir.stop();
+    assert_law(&ended);
+}
+
+#[test]
 fn who_may_not_see_sockets_may_not_follow_them() {
     if !need_tool("curl") {
         return;
