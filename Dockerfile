@@ -16,8 +16,10 @@ USER 65532:65532
 # under the common engines); elsewhere listen on a high port and map it.
 EXPOSE 514/udp 5514/udp 9464/tcp
 STOPSIGNAL SIGTERM
-# Asks the daemon for its ledger, which the data loop's counters answer. Kubernetes has its own probes.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["/weir", "ledger", "--json"]
+# Unhealthy while nothing gets through: the data loops hang, every sink fails, or the ledger does not balance. Where an engine
+# restarts what is unhealthy, give it `/weir health --alive` instead: a restart starts no store, and loses what waits for it.
+# Kubernetes has its own probes.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["/weir", "health"]
 ENTRYPOINT ["/weir"]
 CMD ["run", "-c", "/etc/weir/weir.toml"]
 

@@ -41,8 +41,15 @@ has_no_lab() {
     [ "$status" -eq 69 ] && grep -q "this build of weir has no lab" "$work/lab.err"
 }
 says_its_version() { [[ "$("${inside[@]}" --version)" = "weir $version ("*")" ]]; }
+# health_check: the command of the Dockerfile. The format of the archive has no place for it, so the image's configuration does not
+# show it.
+health_check() { sed -n 's/^HEALTHCHECK .* CMD \["\(.*\)"\]$/\1/p' Dockerfile | sed 's/", "/ /g'; }
+is_healthy() { "${inside[@]}" "${health[@]:1}" --admin "127.0.0.1:$1"; }
+is_unhealthy() { local status=0; is_healthy "$1" >"$work/health" || status=$?; cat "$work/health"; [ "$status" -eq 1 ] && grep -q "no sink works" "$work/health"; }
 relays() {
     local listen admin status=0
+    read -ra health < <(health_check)
+    [ "${health[0]}" = /weir ] || { printf 'the Dockerfile checks with: %s\n' "${health[*]}"; return 1; }
     listen=$(free_port) admin=$(free_port)
     mkdir -p "$rootfs/etc/weir" "$rootfs/var/lib/weir"
     chown 65532:65532 "$rootfs/var/lib/weir"
@@ -55,19 +62,26 @@ listen = "udp://127.0.0.1:$listen"
 [[listener.target]]
 name = "out"
 to = "file:/var/lib/weir/out.log"
+[[sink]]
+name = "dead"
+from = ["in"]
+to = "tcp://127.0.0.1:1"
 TOML
     "${inside[@]}" run -c /etc/weir/weir.toml >"$work/daemon.log" 2>&1 &
     local daemon=$!
     echo "$daemon" >"$work/daemon.pid"
     # The image's own health check.
-    wait_until 10 "${inside[@]}" ledger --json --admin "127.0.0.1:$admin" || { cat "$work/daemon.log"; return 1; }
+    wait_until 10 is_healthy "$admin" || { cat "$work/daemon.log"; return 1; }
     echo "hello from outside" >"/dev/udp/127.0.0.1/$listen"
     wait_until 10 grep -qx "hello from outside" "$rootfs/var/lib/weir/out.log" || { cat "$work/daemon.log"; return 1; }
+    # The only sink has nobody to connect to.
+    wait_until 10 is_unhealthy "$admin" || { cat "$work/health" "$work/daemon.log"; return 1; }
     kill -TERM "$daemon"
     wait "$daemon" || status=$?
     rm "$work/daemon.pid"
     cat "$work/daemon.log"
-    [ "$status" -eq 0 ]
+    # What the sink could not deliver was left behind.
+    [ "$status" -eq 75 ]
 }
 is_the_same_again() {
     local before after

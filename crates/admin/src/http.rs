@@ -1,14 +1,13 @@
 use crate::holder::Holder;
 use crate::metrics::Exposition;
 use crate::service::{Action, Asked, Asker, Service, Told};
-use crate::{AdminState, Phase, Process, Said, View, assets, fleet, live, metrics, page};
+use crate::{AdminState, Process, Said, View, assets, condition, fleet, live, metrics, page};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use std::fmt::Write;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,9 +32,9 @@ struct HandlerCounts {
 }
 
 /// The label values of `handler`: a fixed list, so that unknown paths do not create series.
-const HANDLERS: [&str; 14] = [
+const HANDLERS: [&str; 15] = [
     "/", "/ui/", "/metrics", "/ledger", "/sockets", "/flows", "/query", "/records", "/daemon",
-    "/healthz", "/readyz", "rest", "grpc", "other",
+    "/health", "/healthz", "/readyz", "rest", "grpc", "other",
 ];
 
 /// How long a request waits for the daemon to end before it is told that it has not. Shorter than the life of a connection.
@@ -98,8 +97,9 @@ fn daemon_routes() -> Router<Arc<AdminState>> {
         .route("/query/{*below}", get(show_query))
         .route(RECORDS, get(live::show))
         .route("/daemon", get(show_daemon))
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
+        .route("/health", get(condition::health))
+        .route("/healthz", get(condition::healthz))
+        .route("/readyz", get(condition::readyz))
 }
 
 /// Refuses requests that must not be answered, counts every request, and sets the headers of every response.
@@ -188,7 +188,7 @@ fn asks_about_sockets(state: &AdminState, uri: &Uri) -> bool {
 }
 
 /// Pages without figures. They and the files of the browser page are served without the token.
-const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
+const OPEN: [&str; 4] = ["/", "/health", "/healthz", "/readyz"];
 
 fn without_token() -> Response {
     let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"weir\"")];
@@ -328,6 +328,7 @@ const INDEX: &str = "weir\n\n\
      /query               questions to this machine's history; below it their answers, and ?sql=... (JSON)\n\
      /records?follow      records as they are made, a line of JSON each, with from=, filter=, limit= and for=\n\
      /daemon              its process, and how its last reload went (JSON); ?wait=end waits for its end\n\
+     /health              200 while data gets through; otherwise 503, and what is wrong\n\
      /healthz             200 while the data loops are alive\n\
      /readyz              200 while datagrams are taken\n\
      /ui/index.html       a page for browsers, which get it at / too\n";
@@ -462,43 +463,6 @@ fn about_daemon(state: &AdminState) -> String {
 /// The answer to requests that are waiting when the server stops.
 pub(crate) fn stopped() -> Told {
     Told::text(503, "the server is being stopped")
-}
-
-async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
-    let view = state.health.view();
-    let mut text = String::new();
-    for (listener, age) in view.stalled() {
-        let line = format!(
-            "failed: the data loops of listener {listener} have not moved for {:.1} s\n",
-            age.as_secs_f64()
-        );
-        text.push_str(&line);
-    }
-
-    if !text.is_empty() {
-        return (StatusCode::SERVICE_UNAVAILABLE, text);
-    }
-
-    let snapshot = state.ledger.check();
-    if snapshot.is_balanced() {
-        text.push_str("ok\n");
-    } else {
-        // The data path works, and a restart would lose the data it holds: this is for people, not for the supervisor.
-        let violations = snapshot.violations;
-        writeln!(text, "degraded: the ledger did not balance at {violations} moments; see /ledger")
-            .expect("writing to a string cannot fail");
-    }
-
-    (StatusCode::OK, text)
-}
-
-async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
-    let phase = state.health.phase();
-    let status = match phase {
-        Phase::Ready => StatusCode::OK,
-        Phase::Starting | Phase::Draining => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    (status, format!("{}\n", phase.label()))
 }
 
 #[cfg(test)]

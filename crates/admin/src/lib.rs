@@ -8,13 +8,14 @@
 #![forbid(unsafe_code)]
 
 mod assets;
+mod condition;
 mod connection;
 mod fleet;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod health;
-pub mod host;
 mod holder;
+pub mod host;
 mod http;
 mod live;
 pub mod message;
@@ -27,13 +28,14 @@ pub mod service;
 pub mod statsd;
 mod token;
 
+pub use condition::VIOLATION_RECENT;
 pub use connection::{Connection, Progress};
 #[cfg(feature = "grpc")]
 pub use grpc::{MESSAGE_BYTES_MAX, STREAMS_MAX, WATCHERS_MAX, serve_grpc};
 pub use health::{Health, Phase, Said};
+pub use holder::{Holder, place_to_give};
 pub use http::{HttpCounts, router};
 pub use live::{AtEnd, Follow, Form, Live, Records, STALL_MAX};
-pub use holder::{Holder, place_to_give};
 pub use metrics::flows::{DefinitionFigures, FlowFigures, FlowSeries, Flows, Unit};
 pub use page::{Page, PageError, Pieces};
 pub use rest::{BODY_BYTES_MAX, Changes, Rest};
@@ -67,7 +69,7 @@ pub struct AdminState {
     /// `/ledger`, `/sockets`, `/flows`, `/query`, `/records` and `/daemon`, which name listeners, targets and peers, are answered only to
     /// this machine.
     pub bind: IpAddr,
-    /// The token that every client must send, from any address, for anything but `/`, `/ui/`, `/healthz` and `/readyz`; a client
+    /// The token that every client must send, from any address, for anything but `/`, `/ui/`, `/health`, `/healthz` and `/readyz`; a client
     /// with the token gets everything. Known users of a unix socket need none. `None`: [`bind`](Self::bind) decides.
     pub token: Option<Token>,
     /// Where the kernel's counters are read.

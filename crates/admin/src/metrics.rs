@@ -11,6 +11,7 @@ mod sockets;
 mod table;
 mod text;
 
+use crate::condition::VIOLATION_RECENT;
 use collect::Figures;
 pub(crate) use collect::add_ledger;
 pub(crate) use samples::{Sample, Samples, Value};
@@ -71,6 +72,7 @@ pub fn render(state: &AdminState, exposition: Exposition) -> String {
 
     let figures = Figures {
         snapshot: &snapshot,
+        is_violation_recent: state.ledger.violated_within(VIOLATION_RECENT),
         host: &host,
         process: &process,
         health: &health,

@@ -2,7 +2,7 @@ use crate::{Amount, HopKind, HopSnapshot, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Turns counters into hops. Counters must be read in the order that [`HopBuilder`](crate::HopBuilder) requires.
 pub trait Meter: Send + Sync {
@@ -20,6 +20,8 @@ pub struct Ledger {
     run_id: String,
     started: Instant,
     violations: AtomicU64,
+    /// When a check last found one: milliseconds since the start, and 1; 0 if none has.
+    violated_at_ms: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -59,6 +61,7 @@ impl Ledger {
             run_id,
             started: Instant::now(),
             violations: AtomicU64::new(0),
+            violated_at_ms: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -153,7 +156,17 @@ impl Ledger {
         let mut snapshot = self.snapshot();
         let broken = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0).count() as u64;
         snapshot.violations = self.violations.fetch_add(broken, Ordering::Relaxed) + broken;
+        if broken > 0 {
+            self.violated_at_ms.store(snapshot.uptime_ms + 1, Ordering::Relaxed);
+        }
         snapshot
+    }
+
+    /// Whether a check found a violation within this time. Their number never falls, so it does not say whether all is well now.
+    pub fn violated_within(&self, time: Duration) -> bool {
+        let at_ms = self.violated_at_ms.load(Ordering::Relaxed);
+        let since_ms = (self.started.elapsed().as_millis() as u64 + 1).saturating_sub(at_ms);
+        at_ms > 0 && u128::from(since_ms) <= time.as_millis()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -257,7 +270,18 @@ mod tests {
         }
         let ledger = Ledger::new("1".into());
         ledger.register(Arc::new(Broken));
+        assert!(!ledger.violated_within(Duration::MAX));
         ledger.check();
         assert_eq!(ledger.check().violations, 2);
+        assert!(ledger.violated_within(Duration::from_secs(3_600)));
+
+        // A past one is still counted.
+        let until = Instant::now() + Duration::from_secs(5);
+        ledger.lock().meters.clear();
+        while ledger.violated_within(Duration::from_millis(1)) && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert_eq!(ledger.check().violations, 2);
+        assert!(!ledger.violated_within(Duration::from_millis(1)));
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod flows;
 pub(crate) mod r#gen;
+pub(crate) mod health;
 pub(crate) mod help;
 pub(crate) mod hop;
 #[cfg(feature = "lab")]

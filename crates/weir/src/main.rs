@@ -26,7 +26,7 @@ mod usage;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use command::{
-    completions, config, doctor, flows, r#gen, help, hop, lab, ledger, man, mitigate,
+    completions, config, doctor, flows, r#gen, health, help, hop, lab, ledger, man, mitigate,
     namespace_helper, relay, reload, run, sink, sockets, stop, top, ui, verify, version,
 };
 #[cfg(feature = "store")]
@@ -58,6 +58,7 @@ enum Command {
     Gen(r#gen::Args),
     Hop(hop::Args),
     Lab(lab::Args),
+    Health(health::Args),
     Ledger(ledger::Args),
     Mitigate(mitigate::Args),
     Sink(sink::Args),
@@ -119,6 +120,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Gen(args) => r#gen::run(args),
         Command::Hop(args) => hop::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Health(args) => health::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Mitigate(args) => mitigate::run(args),
         Command::Sink(args) => sink::run(args),

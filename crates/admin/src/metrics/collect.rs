@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering;
 /// Everything that is shown, from one moment.
 pub(crate) struct Figures<'a> {
     pub(crate) snapshot: &'a Snapshot,
+    /// Whether the ledger's law was violated a moment ago.
+    pub(crate) is_violation_recent: bool,
     pub(crate) host: &'a Host,
     pub(crate) process: &'a Process,
     pub(crate) health: &'a View,
@@ -83,7 +85,7 @@ impl<'a> Figures<'a> {
 
         let daemon = match self.health.stalled().next() {
             Some(_) => "failed",
-            None if !self.snapshot.is_balanced() => "degraded",
+            None if self.is_violation_recent => "degraded",
             None => by_phase("ok"),
         };
         add("daemon".to_owned(), daemon);

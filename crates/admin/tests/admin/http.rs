@@ -131,8 +131,11 @@ fn a_broken_law_degrades_health_but_does_not_restart_the_relay() {
     let answer = get(&state, "/healthz");
     assert_eq!(answer.status, StatusCode::OK);
     assert!(answer.body.starts_with("degraded"), "{}", answer.body);
+    let answer = get(&state, "/health");
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(answer.body.starts_with("unhealthy\nfailed: the ledger did not"), "{}", answer.body);
     let text = get(&state, "/metrics").body;
-    assert!(text.contains("weir_ledger_violations_total 2\n"), "{text}");
+    assert!(text.contains("weir_ledger_violations_total 3\n"), "{text}");
     let residual = "weir_ledger_residual{hop=\"target\",origin=\"l\",target=\"t\"} -1\n";
     assert!(text.contains(residual), "{text}");
     assert!(text.contains("{component=\"daemon\",state=\"degraded\"} 1\n"), "{text}");
@@ -141,7 +144,7 @@ fn a_broken_law_degrades_health_but_does_not_restart_the_relay() {
 #[test]
 fn every_answer_has_the_protecting_headers_and_none_allows_other_origins() {
     let state = local();
-    for path in ["/", "/metrics", "/ledger", "/healthz", "/readyz", "/nothing"] {
+    for path in ["/", "/metrics", "/ledger", "/health", "/healthz", "/readyz", "/nothing"] {
         let request = Request::get(path)
             .header(header::HOST, "localhost")
             .header(header::ORIGIN, "http://evil.example");
@@ -226,6 +229,11 @@ fn a_token_opens_every_page_from_anywhere_and_nothing_else_does() {
         }
         for path in ["/", "/healthz", "/readyz"] {
             assert_eq!(with_token(bind, path, &[]).status, StatusCode::OK, "{path} at {bind}");
+        }
+        // Its status is open, and what it says needs the token.
+        for (headers, is_shown) in [(&[][..], false), (&[("authorization", &*right)], true)] {
+            let answer = with_token(bind, "/health", headers);
+            assert_eq!(answer.body.contains("syslog"), is_shown, "{}", answer.body);
         }
     }
 }

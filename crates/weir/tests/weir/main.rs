@@ -30,6 +30,7 @@ mod followers;
 mod gen_verify_command;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod health_command;
 mod help_command;
 #[cfg(feature = "lab")]
 mod lab_command;
