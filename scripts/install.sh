@@ -16,6 +16,8 @@ DESTDIR=${DESTDIR:-}
 UNITS=(weir.service weir.socket weir-sockets.service weir-namespace-helper.service weir-namespace-helper.socket)
 DOCUMENTS=(CHANGELOG.md LICENSE docs/deploy.md docs/install.md)
 CONFIGS=(weir.toml weir-sockets.toml)
+# Services whose memory limits follow from their configuration.
+LIMITED=(weir.service weir-sockets.service)
 
 systemd=$PREFIX/lib/systemd/system
 documents=$PREFIX/share/doc/weir
@@ -58,6 +60,7 @@ install_all() {
     [ -x "$1" ] || die "there is no $1. Fix: make build"
     put 755 "$1" "$PREFIX/bin/weir"
     for name in "${UNITS[@]}"; do put_unit "$name"; done
+    for name in "${LIMITED[@]}"; do put 644 "$ROOT/deploy/systemd/$name.d/10-memory.conf" "$systemd/$name.d/10-memory.conf"; done
     put 644 "$ROOT/deploy/systemd/weir-sockets.sysusers" "$PREFIX/lib/sysusers.d/weir-sockets.conf"
     put 644 "$ROOT/deploy/systemd/60-weir.conf" "$PREFIX/lib/sysctl.d/60-weir.conf"
     for name in "${DOCUMENTS[@]}"; do put 644 "$ROOT/$name" "$documents/${name##*/}"; done
@@ -74,6 +77,10 @@ uninstall_all() {
         [ ! -e "$DESTDIR/etc/weir/$name" ] || say "keeping $DESTDIR/etc/weir/$name, which was changed"
     done
     for name in "${UNITS[@]}"; do rm -f "$DESTDIR$systemd/$name"; done
+    for name in "${LIMITED[@]}"; do
+        rm -f "$DESTDIR$systemd/$name.d/10-memory.conf"
+        [ ! -d "$DESTDIR$systemd/$name.d" ] || rmdir --ignore-fail-on-non-empty "$DESTDIR$systemd/$name.d"
+    done
     rm -f "$DESTDIR$PREFIX"/{bin/weir,lib/sysusers.d/weir-sockets.conf,lib/sysctl.d/60-weir.conf} "$DESTDIR$man"/weir{,-*}.1.gz \
         "$DESTDIR$bash_completions/weir" "$DESTDIR$zsh_completions/_weir" "$DESTDIR$fish_completions/weir.fish"
     for name in "${DOCUMENTS[@]}"; do rm -f "$DESTDIR$documents/${name##*/}"; done

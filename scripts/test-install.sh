@@ -22,7 +22,9 @@ expected_files() {
 ./opt/weir/lib/systemd/system/weir-namespace-helper.service
 ./opt/weir/lib/systemd/system/weir-namespace-helper.socket
 ./opt/weir/lib/systemd/system/weir-sockets.service
+./opt/weir/lib/systemd/system/weir-sockets.service.d/10-memory.conf
 ./opt/weir/lib/systemd/system/weir.service
+./opt/weir/lib/systemd/system/weir.service.d/10-memory.conf
 ./opt/weir/lib/systemd/system/weir.socket
 ./opt/weir/lib/sysusers.d/weir-sockets.conf
 ./opt/weir/share/doc/weir/CHANGELOG.md
@@ -48,7 +50,7 @@ units_start_the_program_where_it_is() {
 }
 documentation_is_where_units_say() {
     local path
-    sed -n 's|^Documentation=file://||p' "$root"/opt/weir/lib/systemd/system/* | sort -u >"$work/named"
+    sed -n 's|^Documentation=file://||p' "$root"/opt/weir/lib/systemd/system/*.{service,socket} | sort -u >"$work/named"
     [ -s "$work/named" ] || return 1
     while read -r path; do [ -f "$root$path" ] || { printf 'there is no %s\n' "$path"; return 1; }; done <"$work/named"
 }
@@ -59,7 +61,7 @@ keeps_configuration() {
 leaves_only_what_was_changed() { make_into uninstall && diff <(echo ./etc/weir/weir.toml) <(cd "$root" && find . -type f); }
 leaves_nothing() {
     rm "$root/etc/weir/weir.toml"
-    make_into install && make_into uninstall && diff /dev/null <(cd "$root" && find . -type f -or -name 'weir' -not -path ./opt/weir)
+    make_into install && make_into uninstall && diff /dev/null <(cd "$root" && find . -type f -or -name 'weir*' -not -path ./opt/weir)
 }
 says_what_is_missing() { ! scripts/install.sh install "$work/none" 2>"$work/none.err" && grep -q 'make build' "$work/none.err"; }
 

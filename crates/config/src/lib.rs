@@ -34,6 +34,7 @@ mod overrides;
 mod paths;
 mod reader;
 mod secrets;
+mod service;
 mod show;
 mod sink;
 mod sockets;
@@ -69,6 +70,7 @@ pub use mitigation::{MitigationConfig, RouteKind, SpeakerAddress};
 pub use overrides::{
     ENV_ADMIN_LISTEN, ENV_DRAIN_GRACE, ENV_LOG_FORMAT, ENV_LOG_LEVEL, Overrides, mistyped_variables,
 };
+pub use service::ServiceMemory;
 pub use show::Origins;
 pub use source::{Sources, file_name, is_standard_input};
 pub use statsd::StatsdConfig;

@@ -27,6 +27,19 @@ impl Limits {
     }
 }
 
+/// Says so if a configuration may take more than the control group allows: the kernel would then kill the process, if it ever does.
+pub fn warning(config: &Config, limits: Limits) -> Option<String> {
+    let budget = config.budget();
+    let needed = budget.process_bytes().saturating_add(budget.kernel_bytes());
+    let limit = limits.cgroup_bytes.filter(|limit| *limit < needed)?;
+    Some(format!(
+        "the control group's memory limit is {}, and this configuration takes up to {}: beyond the limit the kernel kills the \
+         process. Fix: raise the limit (`weir config check --systemd` prints it for a unit, --json for others)",
+        size(limit),
+        size(needed)
+    ))
+}
+
 /// Fails if the rings of the `fresh` listeners (by index in the configuration) need more memory than is available, or if all
 /// rings together need more than the control group allows. The sFlow analysis counts like a ring; it may already use up to
 /// `analyzed_bytes`.
@@ -170,6 +183,18 @@ mod tests {
             (20, 30),
             Some("the control group's memory limit is 30 MiB"),
         );
+    }
+
+    #[test]
+    fn a_limit_below_what_the_configuration_may_take_is_named() {
+        let warned = |mib: u64| {
+            let limits = Limits { available_bytes: None, cgroup_bytes: Some(mib << 20) };
+            warning(&rings(&["8MiB"]), limits)
+        };
+        let text = warned(16).unwrap();
+        assert!(text.contains("limit is 16 MiB") && text.contains("--systemd"), "{text}");
+        assert_eq!(warned(64), None);
+        assert_eq!(warning(&rings(&["8MiB"]), Limits::default()), None);
     }
 
     #[test]

@@ -445,7 +445,16 @@ impl Daemon {
 fn refuse_what_cannot_run(config: &Config, last_ledger: LastLedger) -> anyhow::Result<()> {
     pipes::refuse_two_writers(config, last_ledger)?;
     memory::refuse_rings_that_do_not_fit(config, |_| true, 0, memory::Limits::at_start())
-        .map_err(|why| Failure::Config.error(why))
+        .map_err(|why| Failure::Config.error(why))?;
+    warn_of_memory(config);
+    Ok(())
+}
+
+/// Says so where the limit of the service does not fit the configuration, which may have been changed since.
+fn warn_of_memory(config: &Config) {
+    if let Some(warning) = memory::warning(config, memory::Limits::at_start()) {
+        tracing::warn!("{warning}");
+    }
 }
 
 fn new_ledger(run_id: &str, config: &Config) -> Arc<Ledger> {

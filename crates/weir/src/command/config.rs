@@ -4,7 +4,10 @@ use crate::allowed::users;
 use crate::command::doctor::{self, Host};
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
-use config::{self, Budget, Config, ConfigError, Finding, Origins, Overrides, Severity, Sources};
+use config::{
+    self, Budget, Config, ConfigError, Finding, Origins, Overrides, ServiceMemory, Severity,
+    Sources,
+};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -36,6 +39,9 @@ struct CheckArgs {
     /// Check this host too: names, paths, interfaces, privileges, limits
     #[arg(long)]
     environment: bool,
+    /// Print the memory limits that a service with this file needs, as a drop-in for its unit (weir.service unless another is named)
+    #[arg(long, value_name = "UNIT", num_args = 0..=1, require_equals = true, default_missing_value = "weir.service", conflicts_with_all = ["json", "environment"])]
+    systemd: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -132,6 +138,10 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Err(errors) => return Err(wrong(name, &errors, Failure::CheckFailed)),
     };
 
+    if let Some(unit) = &args.systemd {
+        return exit::print_and_end(&drop_in(unit, &config.budget()), ExitCode::SUCCESS);
+    }
+
     let host = Host::this();
     let findings =
         if args.environment { examine(&host, &config) } else { config.examine_secrets() };
@@ -147,6 +157,29 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     };
     let code = if fails { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
     exit::print_and_end(&result, code)
+}
+
+/// The memory limits of a service with this budget, as a drop-in for its unit.
+fn drop_in(unit: &str, budget: &Budget) -> String {
+    let ServiceMemory { high_bytes, max_bytes } = ServiceMemory::of(budget);
+    format!(
+        "# Memory limits of {unit}. Its configuration needs at most {} of the process and {} of the kernel; `weir config check`\n\
+         # shows the parts. When the configuration has changed, install limits for it:\n\
+         #\n\
+         #   sudo mkdir -p /etc/systemd/system/{unit}.d\n\
+         #   weir config check --systemd={unit} FILE | sudo tee /etc/systemd/system/{unit}.d/10-memory.conf\n\
+         #   sudo systemctl daemon-reload\n\
+         [Service]\n\
+         # Above MemoryHigh the kernel slows the service down, above MemoryMax it kills it.\n\
+         MemoryHigh={}M\n\
+         MemoryMax={}M\n\
+         # When the host runs out of memory, the kernel kills others first. That is right only for a service with a limit.\n\
+         OOMScoreAdjust=-500\n",
+        size(budget.process_bytes()),
+        size(budget.kernel_bytes()),
+        high_bytes >> 20,
+        max_bytes >> 20,
+    )
 }
 
 /// All findings on this host, worst first.
@@ -250,6 +283,9 @@ fn shares(budget: &Budget) -> String {
             size(sockets.kernel_receive_bytes)
         ));
     }
+    if let Some(admin) = &budget.admin {
+        line(format_args!("  admin: followers {}", size(admin.followers_bytes)));
+    }
     if let Some(flows) = &budget.flows {
         line(format_args!("  flows: agents and flows {}", size(flows.figures_bytes)));
     }
@@ -271,7 +307,9 @@ fn shares(budget: &Budget) -> String {
 }
 
 fn budget_as_json(budget: &Budget) -> serde_json::Value {
+    let ServiceMemory { high_bytes, max_bytes } = ServiceMemory::of(budget);
     json!({
+        "service": { "high_bytes": high_bytes, "max_bytes": max_bytes },
         "process_bytes": budget.process_bytes(),
         "kernel_bytes": budget.kernel_bytes(),
         "disk_bytes": budget.disk_bytes(),
@@ -279,13 +317,11 @@ fn budget_as_json(budget: &Budget) -> serde_json::Value {
         "sockets": budget.sockets,
         "flows": budget.flows,
         "sinks": budget.sinks,
+        "admin": budget.admin,
     })
 }
 
 #[cfg(test)]
-    if let Some(admin) = &budget.admin {
-        line(format_args!("  admin: followers {}", size(admin.followers_bytes)));
-    }
 mod tests {
     use super::*;
     use config::keys::SECTIONS;
@@ -317,7 +353,6 @@ mod tests {
         let plain = |line: &'static str| line.trim_start_matches("#: ").trim_start_matches("#+ ");
         for line in EXAMPLE.lines().map(plain) {
             if line.starts_with('[') {
-        "admin": budget.admin,
                 header = line;
             } else if let Some((key, _)) = line.split_once(" = ") {
                 found.push((header, key));

@@ -12,7 +12,8 @@ use super::mitigation;
 use super::open::{self, OpenSocket, OpenTarget, Place};
 use super::sinks::{Fed, Sinks};
 use super::{
-    Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, sinks, watched_names,
+    Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, sinks, warn_of_memory,
+    watched_names,
 };
 use crate::exit::Failure;
 use admin::Said;
@@ -261,6 +262,7 @@ impl Daemon {
             memory::Limits::now(),
         )
         .map_err(|why| Failure::Config.error(why))?;
+        warn_of_memory(config);
 
         let renewed = matches.iter().zip(&fresh).any(|(at, fresh)| at.is_some() && *fresh);
         let mut draining = self.retiring.iter().filter(|one| !one.listener.has_ended());

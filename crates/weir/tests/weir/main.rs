@@ -42,6 +42,7 @@ mod link;
 mod link_crash;
 mod log_format;
 mod many;
+mod memory_limits;
 mod metrics_contract;
 #[cfg(all(feature = "all-sinks", feature = "lab"))]
 mod mistakes;
