@@ -6,7 +6,9 @@
 #![expect(clippy::print_stdout, reason = "a bench prints what it finds")]
 
 use hop::packet::{Origin, Sender as From};
-use hop::{Far, Heard, Identity, Key, Keys, Near, Next, ReceiverOptions, SenderOptions, Taken};
+use hop::{
+    Far, Heard, Identity, Key, Keys, Moment, Near, Next, ReceiverOptions, SenderOptions, Taken,
+};
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -24,8 +26,13 @@ const SENDER: SenderOptions = SenderOptions {
     window: 4_096,
     redelivers: true,
 };
-const RECEIVER: ReceiverOptions =
-    ReceiverOptions { window: 65_536, parts_bytes: 1 << 20, hold_ns: None };
+const RECEIVER: ReceiverOptions = ReceiverOptions {
+    window: 65_536,
+    parts_bytes: 1 << 20,
+    hold_ns: None,
+    room_bytes: 64 << 20,
+    senders_max: 20_000,
+};
 
 /// Both ends of all links.
 struct Both {
@@ -47,7 +54,7 @@ impl Both {
     fn new(count: usize) -> Both {
         let keys: Vec<Key> = (0..count).map(key).collect();
         let lines: String = keys.iter().map(|key| key.line() + "\n").collect();
-        let far = Far::new(Keys::parse(&lines).unwrap(), RECEIVER, 0);
+        let far = Far::new(Keys::parse(&lines).unwrap(), RECEIVER, moment(0));
         let near = |key| {
             let identity = Identity { host: "host".to_owned(), listener: "syslog".to_owned() };
             Near::new(key, identity, SENDER, 0)
@@ -70,7 +77,7 @@ impl Both {
         answer.clear();
         let (begin, accepted) = (Instant::now(), &mut self.accepted);
         let heard = self.far.on_packet(
-            self.now_ns,
+            moment(self.now_ns),
             addr(self.from + at),
             packet,
             &mut |_, _| *accepted += 1,
@@ -153,6 +160,11 @@ impl Both {
     }
 }
 
+/// The senders' clocks say what the receiving end's does.
+fn moment(now_ns: u64) -> Moment {
+    Moment { now_ns, unix_ns: now_ns }
+}
+
 fn key(at: usize) -> Key {
     let mut secret = [3; 32];
     secret[..8].copy_from_slice(&(at as u64).to_le_bytes());
@@ -206,7 +218,7 @@ fn strangers(both: &mut Both, count: u64) {
             let place = 8 + at as usize % (packet.len() - 8);
             packet[place] ^= 1 << (at % 8);
             let heard = both.far.on_packet(
-                both.now_ns,
+                moment(both.now_ns),
                 addr(0),
                 &mut packet,
                 &mut |_, _| panic!("accepted"),
@@ -224,7 +236,7 @@ fn strangers(both: &mut Both, count: u64) {
         packet.clear();
         packet.extend((0..at % 64).map(|byte| (at.wrapping_mul(byte + 7) >> 3) as u8));
         let heard = both.far.on_packet(
-            both.now_ns,
+            moment(both.now_ns),
             addr(0),
             &mut packet,
             &mut |_, _| panic!("accepted"),

@@ -1,4 +1,5 @@
-//! Reading any bytes as a packet between two Weirs must not panic, and what is read is written as it was.
+//! Reading any bytes as a packet between two Weirs must not panic, and what is read is written as it was. What both ends do with
+//! packets that were made with their key is `hop_session`.
 
 #![no_main]
 

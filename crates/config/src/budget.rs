@@ -4,6 +4,7 @@ mod admin;
 
 pub use admin::{AdminBudget, FOLLOWER_QUEUE_BYTES, FOLLOWERS_MAX};
 
+use crate::weir_listener::WeirListener;
 use crate::{Config, FlowsConfig, SinkConfig, SocketsConfig, Target};
 use serde::Serialize;
 
@@ -62,6 +63,9 @@ pub struct ListenerBudget {
     pub batch_bytes: u64,
     /// Data that file targets are about to write.
     pub file_bytes: u64,
+    /// The receiving end of links from other Weirs: what is known of their senders, and what their datagrams need until they are
+    /// handed on; 0 without links. Its state file is counted too, because it is best kept in memory.
+    pub link_bytes: u64,
     /// The kernel's receive buffer, if the kernel grants the size asked for.
     pub kernel_receive_bytes: u64,
     /// The kernel's send buffers of all targets.
@@ -76,6 +80,7 @@ impl ListenerBudget {
             + self.member_bytes
             + self.batch_bytes
             + self.file_bytes
+            + self.link_bytes
     }
 
     /// Memory that the kernel keeps for the process's sockets.
@@ -160,6 +165,7 @@ pub(crate) fn of(config: &Config) -> Budget {
             member_bytes: relay::member_rings_bytes(listener.ring_bytes, sockets) as u64,
             descriptor_bytes: relay::descriptor_bytes(listener.ring_bytes) as u64,
             file_bytes: (files.count() * relay::FILE_BUFFER_BYTES_MAX) as u64,
+            link_bytes: listener.weir().map_or(0, WeirListener::memory_bytes_max),
             batch_bytes: sockets as u64 * (RECEIVE_BATCH_BYTES + RECEIVE_HEADERS_BYTES),
             // Datagrams queued in a unix socket are charged to their senders (unix(7)).
             kernel_receive_bytes: (sockets * listener.receive_buffer_bytes()) as u64,

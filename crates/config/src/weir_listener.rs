@@ -8,6 +8,9 @@ use crate::sink::secret_path;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Memory for the datagrams of all senders, unless one sender may need more than a quarter of it.
+const LINK_MEMORY_BYTES: usize = 64 << 20;
+
 keys! {
     /// What a listener that other Weirs send to has.
     pub struct WeirListener in "listener" of "listeners for other Weirs" given {
@@ -34,6 +37,13 @@ keys! {
         state => state: Option<PathBuf> = path("path", secret_path), unset("none");
         /// Most memory for the parts of a sender's datagrams that are not complete, but for the oldest one's.
         reassembly_size => parts_bytes: usize = size(64 << 10, 1 << 30), default(1 << 20);
+        /// Most memory for what the datagrams of all senders need until they are handed on: numbers, parts, and datagrams that wait. What has no
+        /// room is sent again. A key has at most half of it, and a sender a third. If it is not given: 64MiB, or four times what `window` and
+        /// `reassembly_size` allow one sender, if that is more.
+        link_memory => link_memory: Option<usize> = size(1 << 20, 64 << 30), unset("64MiB or more");
+        /// Most senders that the listener is made for. Twice as many sessions and four times as many runs are remembered; then those of the key
+        /// that has most give way.
+        senders_max => senders_max: u32 = whole(16, 32_768), default(20_000);
     }
 }
 
@@ -50,6 +60,25 @@ impl WeirListener {
     /// The receiver's limits.
     pub fn receiver_options(&self) -> hop::ReceiverOptions {
         let hold_ns = (self.order == Order::Arrival).then_some(self.hold.as_nanos() as u64);
-        hop::ReceiverOptions { window: self.window, parts_bytes: self.parts_bytes, hold_ns }
+        hop::ReceiverOptions {
+            window: self.window,
+            parts_bytes: self.parts_bytes,
+            hold_ns,
+            room_bytes: self.link_memory.unwrap_or_else(|| self.link_memory_default()),
+            senders_max: self.senders_max,
+        }
+    }
+
+    /// The most memory that the receiving end takes, in bytes, with its state file.
+    pub(crate) fn memory_bytes_max(&self) -> u64 {
+        let options = self.receiver_options();
+        let kept_bytes = self.state.as_ref().map_or(0, |_| hop::kept_bytes_max(options));
+        (hop::tables_bytes_max(options) + kept_bytes) as u64
+    }
+
+    fn link_memory_default(&self) -> usize {
+        // Four bytes for each number, parts, and as many bytes that wait for their turn.
+        let of_sender = 4 * self.window as usize + 2 * self.parts_bytes;
+        LINK_MEMORY_BYTES.max(4 * of_sender)
     }
 }

@@ -1,6 +1,7 @@
 //! Cookies: under load, a sender must return one before it gets a session, to prove that it receives at its address.
 //!
-//! A cookie is a keyed hash of the address and the time, so the receiver stores nothing. The packet that carries it has a proof,
+//! A cookie is a time and a keyed hash of the address and that time, so the receiver stores nothing until the cookie comes back. A
+//! run's cookies must come back in the order of their times, so each is taken once. The packet that carries it has a proof,
 //! made with the shared key and bound to one hello, so nobody else can make a sender repeat its hello.
 
 use crate::handshake::HandshakeError;
@@ -10,47 +11,65 @@ use crate::random_bytes;
 use ring::hmac;
 use std::net::{IpAddr, SocketAddr};
 
-/// How long the cookie of an address stays the same, in nanoseconds. It is valid for one more such slice.
-const SLICE_NS: u64 = 30_000_000_000;
+/// How long a cookie is valid, in nanoseconds.
+const VALID_NS: u64 = 60_000_000_000;
+
+/// Bytes of a cookie that say when it was given.
+const TIME_BYTES: usize = size_of::<u64>();
 
 /// The start of a hello's Noise message: a key made for that hello alone.
 pub(crate) type Ephemeral = [u8; 32];
 
-/// The secret behind a receiving end's cookies.
-pub(crate) struct Cookies(hmac::Key);
+/// The secret behind a receiving end's cookies, and when it was made: times in cookies are counted from then, so that they say
+/// nothing about the host.
+pub(crate) struct Cookies {
+    secret: hmac::Key,
+    begun_ns: u64,
+}
 
 impl Cookies {
-    pub(crate) fn new() -> Cookies {
-        Cookies(hmac::Key::new(hmac::HMAC_SHA256, &random_bytes::<32>()))
+    pub(crate) fn new(now_ns: u64) -> Cookies {
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, &random_bytes::<32>());
+        Cookies { secret, begun_ns: now_ns }
     }
 
     /// The cookie for an address at this time.
     pub(crate) fn of(&self, now_ns: u64, from: SocketAddr) -> [u8; COOKIE_BYTES] {
-        digest(&hmac::sign(&self.0, &text(now_ns / SLICE_NS, from)))
+        // From 1 on: 0 is before every cookie.
+        self.at(now_ns.saturating_sub(self.begun_ns) + 1, from)
     }
 
-    /// Whether the cookie was recently given to this address.
-    pub(crate) fn is_valid(
+    fn at(&self, time: u64, from: SocketAddr) -> [u8; COOKIE_BYTES] {
+        let mut cookie = digest(&hmac::sign(&self.secret, &text(time, from)));
+        cookie[..TIME_BYTES].copy_from_slice(&time.to_le_bytes());
+        cookie
+    }
+
+    /// When the cookie was given to this address, if that was recently. Later cookies have later times.
+    pub(crate) fn time(
         &self,
         now_ns: u64,
         from: SocketAddr,
         cookie: &[u8; COOKIE_BYTES],
-    ) -> bool {
-        let slice = now_ns / SLICE_NS;
-        [slice, slice.wrapping_sub(1)]
-            .into_iter()
-            .any(|slice| hmac::verify(&self.0, &text(slice, from), cookie).is_ok())
+    ) -> Option<u64> {
+        let time = u64::from_le_bytes(*cookie.first_chunk()?);
+        let age_ns = (now_ns.saturating_sub(self.begun_ns) + 1).checked_sub(time)?;
+        // Hashed once more, so that how long it takes to compare says nothing about our own.
+        let own = hmac::sign(&self.secret, &self.at(time, from));
+        let is_ours =
+            age_ns <= VALID_NS && hmac::verify(&self.secret, cookie, own.as_ref()).is_ok();
+        is_ours.then_some(time)
     }
 }
 
-/// The hashed text: the time slice and the address.
-fn text(slice: u64, from: SocketAddr) -> [u8; 26] {
+/// The hashed text: the time and the address.
+fn text(time: u64, from: SocketAddr) -> [u8; 26] {
     let ip = match from.ip() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     };
     let mut text = [0; 26];
-    text[..8].copy_from_slice(&slice.to_le_bytes());
+    text[..8].copy_from_slice(&time.to_le_bytes());
     text[8..24].copy_from_slice(&ip.octets());
     text[24..].copy_from_slice(&from.port().to_le_bytes());
     text
@@ -115,21 +134,24 @@ mod tests {
 
     #[test]
     fn a_cookie_is_of_one_address_and_one_time() {
-        let (cookies, others) = (Cookies::new(), Cookies::new());
-        let (from, now_ns) = (addr("192.0.2.1:7000"), 100 * SLICE_NS + 5);
+        let (cookies, others) = (Cookies::new(1), Cookies::new(1));
+        let (from, now_ns) = (addr("192.0.2.1:7000"), 100 * VALID_NS + 5);
         let cookie = cookies.of(now_ns, from);
-        let valid_at = |now_ns, from| cookies.is_valid(now_ns, from, &cookie);
-        assert!(valid_at(now_ns, from) && valid_at(now_ns + SLICE_NS, from));
-        assert!(valid_at(now_ns, addr("[::ffff:192.0.2.1]:7000")), "as another socket has it");
-        assert!(!valid_at(now_ns + 2 * SLICE_NS, from) && !valid_at(now_ns - SLICE_NS, from));
+        let time = |now_ns, from| cookies.time(now_ns, from, &cookie);
+        let given = time(now_ns, from).unwrap();
+        assert_eq!(time(now_ns + VALID_NS, from), Some(given));
+        assert_eq!(time(now_ns, addr("[::ffff:192.0.2.1]:7000")), Some(given), "another socket");
+        assert_eq!((time(now_ns + VALID_NS + 1, from), time(now_ns - 1, from)), (None, None));
+        let next = cookies.of(now_ns + 1, from);
+        assert!(cookies.time(now_ns + 1, from, &next).unwrap() > given, "in order");
         for other in ["192.0.2.2:7000", "192.0.2.1:7001", "[2001:db8::1]:7000"] {
-            assert!(!valid_at(now_ns, addr(other)), "{other}");
+            assert_eq!(time(now_ns, addr(other)), None, "{other}");
         }
-        assert!(!others.is_valid(now_ns, from, &cookie));
+        assert_eq!(others.time(now_ns, from, &cookie), None);
         for bit in 0..COOKIE_BYTES * 8 {
             let mut changed = cookie;
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(!cookies.is_valid(now_ns, from, &changed), "bit {bit}");
+            assert_eq!(cookies.time(now_ns, from, &changed), None, "bit {bit}");
         }
     }
 

@@ -1,15 +1,21 @@
 //! The receiving end: the sessions of many senders, and what each has sent.
 
+#[cfg(test)]
+mod crowd;
 mod hellos;
+mod memory;
+mod runs;
+mod shares;
 
-use crate::kept::{KeptRun, Memory, Record};
+use crate::kept::{Memory, Record};
 use crate::key::{KeyId, Keys};
 use crate::packet::{BITMAP_BYTES_MAX, DataHead, Floor, Header, Kind, Report};
-use crate::random_bytes;
-use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions};
+use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions, Room};
 use crate::seal::{Opener, Sealer};
-use crate::{Amount, Totals};
-use hellos::Hellos;
+use crate::{Amount, random_bytes};
+use hellos::{Hellos, KeyHellos};
+use runs::Standing;
+pub use runs::{kept_bytes_max, tables_bytes_max};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
@@ -19,8 +25,15 @@ use std::sync::Arc;
 /// before anything is computed.
 const PLACE_BITS: u32 = 16;
 
-/// Maximum number of sessions.
-const SESSIONS_MAX: usize = 1 << PLACE_BITS;
+/// Number of places in the table of sessions.
+const PLACES: usize = 1 << PLACE_BITS;
+
+/// The time of a packet: on the monotonic clock, and since 1970. Both in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    pub now_ns: u64,
+    pub unix_ns: u64,
+}
 
 /// What arrived and was not accepted, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -34,7 +47,7 @@ pub struct FarCounts {
     pub unknown_session: u64,
     /// Packets that were not made with the key.
     pub forged: u64,
-    /// Packets that had already arrived.
+    /// Packets that had already arrived, and hellos that had.
     pub replayed: u64,
     /// Datagrams that had already arrived.
     pub duplicate: u64,
@@ -46,12 +59,12 @@ pub struct FarCounts {
     pub malformed: u64,
     /// Hellos beyond the rates at which they are read or answered.
     pub hellos_refused: u64,
-    /// Hellos that were asked to come back with a cookie.
+    /// Hellos that were asked to come back with a cookie: they came too fast, or may be recordings.
     pub hello_cookies: u64,
 }
 
 /// The sender of a run.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Peer {
     /// The name of the sender's key.
     pub name: String,
@@ -66,6 +79,7 @@ struct Session {
     /// The session number in packets to the other end.
     far_index: u32,
     run: [u8; 16],
+    key: KeyId,
     address: SocketAddr,
     sealer: Sealer,
     opener: Opener,
@@ -88,8 +102,12 @@ struct Run {
     receiver: Receiver,
     /// When its entry in [`Far::holds`] is due.
     hold_due_ns: Option<u64>,
-    /// When its newest hello was sent, by the sender's clock.
+    /// The greatest time of its hellos, by the sender's clock. Never goes back.
     said_unix_ns: u64,
+    /// The time of the last cookie that was taken; 0 when none was.
+    cookie_time: u64,
+    /// Whether the same sender began a newer run.
+    is_superseded: bool,
     session: Option<u32>,
     heard_ns: u64,
 }
@@ -112,6 +130,11 @@ pub struct Far {
     /// Free places in the table.
     free: Vec<u32>,
     runs: HashMap<[u8; 16], Run>,
+    /// What is remembered of each sender besides its runs.
+    peers: HashMap<Arc<Peer>, Standing>,
+    /// Number of senders in `peers` that have no run.
+    past_count: usize,
+    room: Room,
     /// When sessions have something to report, earliest on top. An entry counts only if its session is still due at that time.
     due: BinaryHeap<Reverse<(u64, u32)>>,
     bitmap: Vec<u8>,
@@ -123,6 +146,10 @@ pub struct Far {
     record: Vec<u8>,
     counts: FarCounts,
     hellos: Hellos,
+    /// What hellos of each key must be newer than.
+    of_keys: HashMap<KeyId, KeyHellos>,
+    /// The same for keys that were not heard yet.
+    since_unix_ns: u64,
     swept_ns: u64,
 }
 
@@ -131,7 +158,8 @@ pub type PeerIntake<'a> = dyn FnMut(&Peer, Accepted<'_>) + 'a;
 
 impl Far {
     /// A receiving end that knows no sender yet.
-    pub fn new(keys: Keys, options: ReceiverOptions, now_ns: u64) -> Far {
+    pub fn new(keys: Keys, options: ReceiverOptions, moment: Moment) -> Far {
+        let Moment { now_ns, unix_ns } = moment;
         Far {
             keys,
             options,
@@ -139,6 +167,9 @@ impl Far {
             sessions: Vec::new(),
             free: Vec::new(),
             runs: HashMap::new(),
+            peers: HashMap::new(),
+            past_count: 0,
+            room: Room::new(options.room_bytes),
             due: BinaryHeap::new(),
             bitmap: Vec::with_capacity(BITMAP_BYTES_MAX),
             holds: BinaryHeap::new(),
@@ -146,69 +177,11 @@ impl Far {
             memory: None,
             record: Vec::new(),
             counts: FarCounts::default(),
-            hellos: Hellos::new(),
+            hellos: Hellos::new(now_ns),
+            of_keys: HashMap::new(),
+            since_unix_ns: hellos::since(unix_ns),
             swept_ns: now_ns,
         }
-    }
-
-    /// Continues from what an earlier process recorded, and records what happens from here on. Forgets runs whose key is no
-    /// longer known. Returns false if nothing could be read: a new life begins.
-    pub fn remember(&mut self, now_ns: u64, noted: &[u8], memory: Box<dyn Memory>) -> bool {
-        let is_remembered = self.recall(now_ns, noted).is_some();
-        self.memory = Some(memory);
-        self.note_all();
-        is_remembered
-    }
-
-    fn recall(&mut self, now_ns: u64, mut noted: &[u8]) -> Option<()> {
-        let Record::Life(life) = Record::decode(&mut noted)? else { return None };
-        let mut runs: HashMap<u32, ([u8; 16], Run)> = HashMap::new();
-        while let Some(record) = Record::decode(&mut noted) {
-            match record {
-                Record::Life(_) => return None,
-                Record::Run(kept) => {
-                    let Some(key) = self.keys.by_id(KeyId(kept.key)) else { continue };
-                    let KeptRun { floor, accepted, slots, .. } = kept;
-                    let (name, host) = (key.name.clone(), kept.host.to_owned());
-                    let run = Run {
-                        number: kept.number,
-                        peer: Arc::new(Peer { name, host, listener: kept.listener.to_owned() }),
-                        key: KeyId(kept.key),
-                        receiver: Receiver::from_kept(self.options, floor, accepted, slots),
-                        hold_due_ns: None,
-                        said_unix_ns: kept.said_unix_ns,
-                        session: None,
-                        heard_ns: now_ns,
-                    };
-                    self.next_run = self.next_run.max(kept.number.saturating_add(1));
-                    runs.insert(kept.number, (kept.id, run));
-                }
-                Record::Said { run, unix_ns } => {
-                    if let Some((_, run)) = runs.get_mut(&run) {
-                        run.said_unix_ns = unix_ns;
-                    }
-                }
-                Record::Accepted { run, floor, last, parts, bytes } => {
-                    if let Some((_, run)) = runs.get_mut(&run) {
-                        run.receiver.accept_again(floor, last, parts, bytes);
-                    }
-                }
-            }
-        }
-        self.epoch = life;
-        self.runs = runs.into_values().collect();
-        Some(())
-    }
-
-    /// Replaces everything recorded with the current state.
-    fn note_all(&mut self) {
-        let Some(memory) = &mut self.memory else { return };
-        let mut records = Vec::new();
-        Record::Life(self.epoch).encode(&mut records);
-        for (id, run) in &self.runs {
-            run.encode(*id, &mut records);
-        }
-        memory.begin_anew(&records);
     }
 
     pub fn counts(&self) -> FarCounts {
@@ -223,7 +196,7 @@ impl Far {
     /// Everything accepted, over all runs.
     pub fn accepted(&self) -> Amount {
         let mut all = Amount::default();
-        self.runs.values().for_each(|run| all += run.receiver.accepted());
+        self.runs().for_each(|(_, _, accepted)| all += accepted);
         all
     }
 
@@ -232,9 +205,17 @@ impl Far {
         self.runs.len()
     }
 
-    /// Every known run with its sender and with what was accepted from it in this life.
+    /// Bytes of memory for sequence numbers, incomplete datagrams and those that wait.
+    pub fn room_used(&self) -> usize {
+        self.room.used()
+    }
+
+    /// Every known run with its sender and with what was accepted from it in this life. Then, as run 0, the sum of each sender's
+    /// forgotten runs; one without host and listener is of all other senders that have the key.
     pub fn runs(&self) -> impl Iterator<Item = ([u8; 16], &Arc<Peer>, Amount)> {
-        self.runs.iter().map(|(id, run)| (*id, &run.peer, run.receiver.accepted()))
+        let runs = self.runs.iter().map(|(id, run)| (*id, &run.peer, run.receiver.accepted()));
+        let past = self.peers.iter().filter(|(_, standing)| standing.past != Amount::default());
+        runs.chain(past.map(|(peer, standing)| ([0; 16], peer, standing.past)))
     }
 
     /// The random number of this life.
@@ -242,10 +223,10 @@ impl Far {
         self.epoch
     }
 
-    /// Processes a packet, opening it in place. `unix_ns` is the time since 1970.
+    /// Processes a packet, opening it in place.
     pub fn on_packet(
         &mut self,
-        now_ns: u64,
+        moment: Moment,
         from: SocketAddr,
         packet: &mut [u8],
         intake: &mut PeerIntake<'_>,
@@ -256,10 +237,10 @@ impl Far {
         }
         match Header::decode(packet) {
             Ok(header) if matches!(header.kind, Kind::Hello | Kind::HelloWithCookie) => {
-                return self.on_hello(now_ns, from, &header, packet, out);
+                return self.on_hello(moment, from, (&header, packet), intake, out);
             }
             Ok(header) if matches!(header.kind, Kind::Data | Kind::Floor) => {
-                self.on_sealed(now_ns, from, &header, packet, intake);
+                self.on_sealed(moment.now_ns, from, &header, packet, intake);
             }
             Ok(_) | Err(_) => self.counts.unknown_session += 1,
         }
@@ -274,7 +255,7 @@ impl Far {
         packet: &mut [u8],
         intake: &mut PeerIntake<'_>,
     ) {
-        let Far { sessions, free, runs, counts, due, holds, memory, record, .. } = self;
+        let Far { sessions, free, runs, room, counts, due, holds, memory, record, .. } = self;
         let Some(session) = session_in(sessions, header.session) else {
             counts.unknown_session += 1;
             return;
@@ -288,14 +269,15 @@ impl Far {
             counts.forged += 1;
             return;
         };
-        let Some(run) = runs.get_mut(&session.run) else {
+        let run = runs.get_mut(&session.run).filter(|run| run.key == session.key);
+        let Some(run) = run else {
             counts.unknown_session += 1;
             return;
         };
         counts.packets += 1;
 
         let notes = (memory, record);
-        let taken = take_in(now_ns, header.kind, opened, run, notes, counts, intake);
+        let taken = take_in(now_ns, (header.kind, opened), (run, room), notes, counts, intake);
         run.fall_due(session.run, holds);
         let Some(asks) = taken else { return };
 
@@ -318,8 +300,9 @@ impl Far {
         }
     }
 
-    /// Passes on datagrams that have waited for others as long as they may.
+    /// Passes on datagrams that have waited for others as long as they may, and forgets what was silent for too long.
     pub fn release(&mut self, now_ns: u64, intake: &mut PeerIntake<'_>) {
+        self.sweep(now_ns, intake);
         while let Some(&Reverse((due_ns, id))) = self.holds.peek()
             && due_ns <= now_ns
         {
@@ -328,7 +311,7 @@ impl Far {
             if let Some(run) = run {
                 run.hold_due_ns = None;
                 let Run { peer, receiver, .. } = run;
-                receiver.release(now_ns, &mut |accepted| intake(peer, accepted));
+                receiver.release(now_ns, &mut self.room, &mut |accepted| intake(peer, accepted));
                 run.fall_due(id, &mut self.holds);
             }
         }
@@ -358,6 +341,21 @@ impl Far {
             }
         }
         None
+    }
+
+    /// Seals any content as a report of a session with this address, for fuzzing. False when there is none.
+    #[cfg(fuzzing)]
+    pub fn hostile(&mut self, to: SocketAddr, inside: &[u8], out: &mut Vec<u8>) -> bool {
+        let mut sessions = self.sessions.iter_mut().flatten();
+        let Some(session) = sessions.find(|session| session.address == to) else { return false };
+        let number = session.next_packet;
+        session.next_packet += 1;
+        let (begin, epoch) = (out.len(), session.sealer.epoch(number));
+        let header = Header { kind: Kind::Report, epoch, session: session.far_index, number };
+        out.extend_from_slice(&header.encode());
+        out.extend_from_slice(inside);
+        session.sealer.seal(out, begin, number);
+        true
     }
 
     /// Earliest time at which a report may be due or something may have to be [released](Self::release). `None` when there is
@@ -391,32 +389,14 @@ impl Run {
             holds.push(Reverse((due_ns, id)));
         }
     }
-
-    /// Appends a record of the run's whole state to `out`.
-    fn encode(&self, id: [u8; 16], out: &mut Vec<u8>) {
-        let Totals { floor, accepted } = self.receiver.totals();
-        let kept = KeptRun {
-            number: self.number,
-            id,
-            key: self.key.0,
-            said_unix_ns: self.said_unix_ns,
-            floor,
-            accepted,
-            host: &self.peer.host,
-            listener: &self.peer.listener,
-            slots: &self.receiver.kept_slots(),
-        };
-        Record::Run(kept).encode(out);
-    }
 }
 
 /// Processes the content of an authentic packet. Returns whether it asks for a report at once; `None` when it counts as not
 /// arrived.
 fn take_in(
     now_ns: u64,
-    kind: Kind,
-    opened: &[u8],
-    run: &mut Run,
+    (kind, opened): (Kind, &[u8]),
+    (run, room): (&mut Run, &mut Room),
     (memory, record): (&mut Option<Box<dyn Memory>>, &mut Vec<u8>),
     counts: &mut FarCounts,
     intake: &mut PeerIntake<'_>,
@@ -424,9 +404,9 @@ fn take_in(
     if kind == Kind::Floor {
         let floor = Floor::decode(opened).ok();
         counts.malformed += u64::from(floor.is_none());
-        run.receiver.adopt(floor?.floor);
+        run.receiver.adopt(floor?.floor, room);
         let Run { peer, receiver, .. } = run;
-        receiver.release(now_ns, &mut |accepted| intake(peer, accepted));
+        receiver.release(now_ns, room, &mut |accepted| intake(peer, accepted));
         return Some(true);
     }
     let Ok((head, datagram)) = DataHead::decode(opened) else {
@@ -443,7 +423,8 @@ fn take_in(
             note(memory.as_mut(), record, &one);
         }
     };
-    let outcome = run.receiver.on_data(now_ns, &head, datagram, &mut noted, &mut |accepted| {
+    let data = (&head, datagram);
+    let outcome = run.receiver.on_data(now_ns, data, room, &mut noted, &mut |accepted| {
         intake(peer, accepted);
     });
     match outcome {

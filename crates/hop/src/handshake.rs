@@ -263,7 +263,10 @@ fn decode_payload(mut bytes: &[u8]) -> Option<Hello> {
         let [len] = take(&mut bytes)?;
         let (text, rest) = bytes.split_at_checked(len.into())?;
         bytes = rest;
-        Some(String::from_utf8_lossy(text).into_owned())
+        let mut text = String::from_utf8_lossy(text).into_owned();
+        // A character in place of a byte that is none is longer.
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        Some(text)
     };
     Some(Hello { run, unix_ns, session, floor, host: text()?, listener: text()? })
 }

@@ -11,6 +11,10 @@ use crate::sender::Fates;
 pub const KEPT_SENDER_BYTES: usize = 16 + 3 * 8 + AMOUNTS * 16;
 const AMOUNTS: usize = 8;
 
+/// Room that a receiving end's file has for records besides those that it begins with, and as many again, in bytes: some 160,000
+/// datagrams.
+pub const FILE_ROOM_BYTES: usize = 4 << 20;
+
 /// The state that a sending end keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct KeptSender {
@@ -78,8 +82,14 @@ impl KeptSender {
 pub enum Record<'a> {
     /// The random number of this life.
     Life(u64),
-    /// A known run: its number in other records, and its whole state.
+    /// A known run: its number in other records, and its state.
     Run(KeptRun<'a>),
+    /// More slots of a run, from sequence number `first` on: four bytes each.
+    Slots { run: u32, first: u64, slots: &'a [u8] },
+    /// The greatest time of a hello of a key's forgotten runs, by their senders' clocks.
+    Forgotten { key: u64, unix_ns: u64 },
+    /// What was accepted of forgotten runs of a sender.
+    Past(KeptPast<'a>),
     /// The time of a run's newest hello, by the sender's clock.
     Said { run: u32, unix_ns: u64 },
     /// A datagram of `parts` parts, the last of which has sequence number `last`, was accepted. A floor adopted without a
@@ -104,10 +114,23 @@ pub struct KeptRun<'a> {
     pub slots: &'a [u8],
 }
 
+/// The sum of a sender's forgotten runs, as it is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeptPast<'a> {
+    pub key: u64,
+    pub accepted: Amount,
+    /// The sender's names for its host and its listener; empty for all other senders that have the key.
+    pub host: &'a str,
+    pub listener: &'a str,
+}
+
 const LIFE: u8 = 1;
 const RUN: u8 = 2;
 const SAID: u8 = 3;
 const ACCEPTED: u8 = 4;
+const SLOTS: u8 = 5;
+const FORGOTTEN: u8 = 6;
+const PAST: u8 = 7;
 
 impl<'a> Record<'a> {
     /// Appends the record to `out`.
@@ -125,14 +148,27 @@ impl<'a> Record<'a> {
                 for number in [run.key, run.said_unix_ns, run.floor, datagrams, bytes] {
                     out.extend(number.to_le_bytes());
                 }
-                for name in [run.host, run.listener] {
-                    // As in a hello, whose length field is one byte.
-                    let name = &name.as_bytes()[..name.len().min(255)];
-                    out.push(name.len() as u8);
-                    out.extend(name);
+                encode_names([run.host, run.listener], out);
+                encode_slots(run.slots, out);
+            }
+            Record::Slots { run, first, slots } => {
+                out.push(SLOTS);
+                out.extend(run.to_le_bytes());
+                out.extend(first.to_le_bytes());
+                encode_slots(slots, out);
+            }
+            Record::Forgotten { key, unix_ns } => {
+                out.push(FORGOTTEN);
+                out.extend(key.to_le_bytes());
+                out.extend(unix_ns.to_le_bytes());
+            }
+            Record::Past(past) => {
+                out.push(PAST);
+                let Amount { datagrams, bytes } = past.accepted;
+                for number in [past.key, datagrams, bytes] {
+                    out.extend(number.to_le_bytes());
                 }
-                out.extend((run.slots.len() as u32).to_le_bytes());
-                out.extend(run.slots);
+                encode_names([past.host, past.listener], out);
             }
             Record::Said { run, unix_ns } => {
                 out.push(SAID);
@@ -161,8 +197,7 @@ impl<'a> Record<'a> {
                 let (key, said_unix_ns, floor) = (u64_of(at)?, u64_of(at)?, u64_of(at)?);
                 let accepted = Amount { datagrams: u64_of(at)?, bytes: u64_of(at)? };
                 let (host, listener) = (name_of(at)?, name_of(at)?);
-                let len = u32_of(at)? as usize;
-                let slots = at.split_off(..len)?;
+                let slots = slots_of(at)?;
                 Record::Run(KeptRun {
                     number,
                     id,
@@ -174,6 +209,14 @@ impl<'a> Record<'a> {
                     listener,
                     slots,
                 })
+            }
+            [SLOTS] => Record::Slots { run: u32_of(at)?, first: u64_of(at)?, slots: slots_of(at)? },
+            [FORGOTTEN] => Record::Forgotten { key: u64_of(at)?, unix_ns: u64_of(at)? },
+            [PAST] => {
+                let key = u64_of(at)?;
+                let accepted = Amount { datagrams: u64_of(at)?, bytes: u64_of(at)? };
+                let (host, listener) = (name_of(at)?, name_of(at)?);
+                Record::Past(KeptPast { key, accepted, host, listener })
             }
             [SAID] => Record::Said { run: u32_of(at)?, unix_ns: u64_of(at)? },
             [ACCEPTED] => Record::Accepted {
@@ -198,6 +241,25 @@ pub trait Memory: Send {
 
     /// Replaces all records with these.
     fn begin_anew(&mut self, records: &[u8]);
+}
+
+fn encode_names(names: [&str; 2], out: &mut Vec<u8>) {
+    for name in names {
+        // As in a hello, whose length field is one byte.
+        let name = &name[..name.floor_char_boundary(255)];
+        out.push(name.len() as u8);
+        out.extend(name.as_bytes());
+    }
+}
+
+fn encode_slots(slots: &[u8], out: &mut Vec<u8>) {
+    out.extend((slots.len() as u32).to_le_bytes());
+    out.extend(slots);
+}
+
+fn slots_of<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = u32_of(bytes)? as usize;
+    bytes.split_off(..len)
 }
 
 fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
@@ -260,6 +322,9 @@ mod tests {
         let records = [
             Record::Life(77),
             Record::Run(run),
+            Record::Slots { run: 3, first: 64, slots: &[1; 256] },
+            Record::Forgotten { key: 1 << 40, unix_ns: 9 },
+            Record::Past(KeptPast { key: 4, accepted: run.accepted, host: "é", listener: "in" }),
             Record::Said { run: 3, unix_ns: 8 },
             Record::Accepted { run: 3, floor: 6, last: 9, parts: 4, bytes: 3_000 },
         ];

@@ -30,7 +30,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Identifies a key in the clear: eight bytes of its hash.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyId(pub u64);
 
 /// A key with its name.

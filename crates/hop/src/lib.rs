@@ -41,10 +41,10 @@ mod simulation;
 #[cfg(test)]
 mod vector;
 
-pub use far::{Far, FarCounts, Heard, Peer, PeerIntake};
+pub use far::{Far, FarCounts, Heard, Moment, Peer, PeerIntake, kept_bytes_max, tables_bytes_max};
 pub use key::{KEY_BYTES, Key, KeyError, KeyId, Keys, is_name};
 pub use near::{Identity, Near, NearCounts};
-pub use receiver::{Accepted, Arrivals, Intake, Outcome, Receiver, ReceiverOptions};
+pub use receiver::{Accepted, Arrivals, Intake, Outcome, Receiver, ReceiverOptions, Room};
 pub use sender::{Fates, GivenUp, Next, Sender, SenderOptions, Taken, Transmission, Way};
 
 /// Datagrams and their bytes.

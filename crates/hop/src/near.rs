@@ -276,7 +276,7 @@ impl Near {
         if known.is_none() && before.is_some() {
             self.counts.lost_memories += 1;
         }
-        if known.is_some_and(|known| known.floor > self.sender.floor()) {
+        if known.is_some_and(|known| known.floor > self.sender.next_sequence()) {
             // The persisted state is older than what was sent. If this run continued, new datagrams would be taken for settled
             // ones.
             (self.run, self.session, self.hello_due_ns) = (random_bytes(), None, now_ns);
@@ -350,5 +350,11 @@ impl Near {
         inside(out);
         out.resize(out.len().max(begin + bytes_min - TAG_BYTES.min(bytes_min)), 0);
         session.sealer.seal(out, begin, number);
+    }
+
+    /// Seals any content as a packet of this session, for fuzzing.
+    #[cfg(fuzzing)]
+    pub fn hostile(&mut self, (kind, number): (Kind, u64), inside: &[u8], out: &mut Vec<u8>) {
+        self.seal(0, (kind, 0), number, out, |out| out.extend_from_slice(inside));
     }
 }

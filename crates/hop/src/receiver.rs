@@ -3,13 +3,22 @@
 mod arrivals;
 mod line;
 mod parts;
+mod room;
+mod slots;
 
+use crate::key::KeyId;
 use crate::packet::{BEYOND_FLOOR_MAX, DataHead, Origin, Part};
 use crate::{Amount, Totals};
 pub use arrivals::Arrivals;
 use line::Line;
 use parts::{Parts, Whole};
-use std::collections::VecDeque;
+pub(crate) use room::FREE_BYTES_MAX;
+pub use room::Room;
+use room::Share;
+use slots::{BYTES, HAS_ARRIVED, IS_ACCEPTED, Slot, Slots};
+
+/// Highest sequence number below which everything may be settled. A sender would need centuries to get there.
+pub(crate) const FLOOR_MAX: u64 = 1 << 62;
 
 /// Options of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +30,11 @@ pub struct ReceiverOptions {
     /// Whether to pass datagrams on in the order in which the sending end took them. Each waits up to this long for those before
     /// it, in nanoseconds, within `parts_bytes` of memory. `None` passes each on at once.
     pub hold_ns: Option<u64>,
+    /// Maximum memory for sequence numbers, incomplete datagrams and those that wait, of all runs of a listener together, in
+    /// bytes. See [`Room`].
+    pub room_bytes: usize,
+    /// Number of senders that a listener is made for. Twice as many sessions, and four times as many runs, are remembered.
+    pub senders_max: u32,
 }
 
 /// What became of a packet's datagram, or part of one.
@@ -58,19 +72,13 @@ impl Accepted<'_> {
 /// Callback that receives each accepted datagram once.
 pub type Intake<'a> = dyn FnMut(Accepted<'_>) + 'a;
 
-/// State of one sequence number. Bit 31: it has arrived. Bit 30: the datagram that ends with it was accepted. Low 16 bits: the
-/// length of that datagram.
-type Slot = u32;
-const HAS_ARRIVED: Slot = 1 << 31;
-const IS_ACCEPTED: Slot = 1 << 30;
-const BYTES: Slot = 0xffff;
-
 /// The receiving end of one run.
 #[derive(Debug)]
 pub struct Receiver {
     options: ReceiverOptions,
+    share: Share,
     floor: u64,
-    slots: VecDeque<Slot>,
+    slots: Slots,
     /// Accepted below the floor.
     accepted: Amount,
     /// Accepted from the floor up.
@@ -80,12 +88,14 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver for a run whose first sequence number is `floor`.
-    pub fn new(options: ReceiverOptions, floor: u64) -> Receiver {
+    /// A receiver for a run of this key whose first sequence number is `floor`.
+    pub fn new(options: ReceiverOptions, key: KeyId, floor: u64) -> Receiver {
+        let floor = floor.min(FLOOR_MAX);
         Receiver {
             options,
+            share: Share::new(key),
             floor,
-            slots: VecDeque::new(),
+            slots: Slots::new(floor),
             accepted: Amount::default(),
             above: Amount::default(),
             parts: Parts::default(),
@@ -110,75 +120,96 @@ impl Receiver {
         self.options.window
     }
 
+    /// Bytes of the [`Room`] that the run has.
+    pub fn bytes(&self) -> usize {
+        self.share.bytes()
+    }
+
     /// Takes a datagram or a part of one. If that completes a datagram, it is accepted: `note` is called first, and `intake` gets
     /// it now or [later](Self::release).
     pub fn on_data(
         &mut self,
         now_ns: u64,
-        head: &DataHead,
-        bytes: &[u8],
+        (head, bytes): (&DataHead, &[u8]),
+        room: &mut Room,
         note: &mut Intake<'_>,
         intake: &mut Intake<'_>,
     ) -> Outcome {
         let sequence = self.expand(head.sequence_low);
         if head.beyond_floor < BEYOND_FLOOR_MAX {
-            self.adopt(sequence.saturating_sub(head.beyond_floor.into()));
+            self.adopt(sequence.saturating_sub(head.beyond_floor.into()), room);
         }
-        let outcome = self.take(sequence, (head.part, head.origin), bytes, &mut |line, one| {
-            note(one);
-            match line {
-                Some(line) => line.take(now_ns, &one, intake),
-                None => intake(one),
-            }
-        });
-        self.release(now_ns, intake);
+        let data = (sequence, head.part, head.origin);
+        let outcome = self.take(now_ns, data, bytes, room, (note, &mut *intake));
+        self.release(now_ns, room, intake);
         outcome
     }
 
     fn take(
         &mut self,
-        sequence: u64,
-        (part, origin): (Part, Option<Origin>),
+        now_ns: u64,
+        (sequence, part, origin): (u64, Part, Option<Origin>),
         bytes: &[u8],
-        accept: &mut dyn FnMut(Option<&mut Line>, Accepted<'_>),
+        room: &mut Room,
+        (note, intake): (&mut Intake<'_>, &mut Intake<'_>),
     ) -> Outcome {
         let floor = self.floor;
         let Some(at) = sequence.checked_sub(floor) else { return Outcome::Late };
         if at >= self.options.window.into() {
             return Outcome::NoRoom;
         }
-        if self.slots.get(at as usize).is_some_and(|slot| slot & HAS_ARRIVED != 0) {
+        if self.slots.get(sequence) & HAS_ARRIVED != 0 {
             return Outcome::Duplicate;
         }
 
-        let Receiver { slots, above, parts, options, line, .. } = self;
-        let mut accept = |first: u64, last: u64, origin, bytes: &[u8]| {
-            *above += Amount::one(bytes.len() as u64);
-            mark(slots, last - floor, HAS_ARRIVED | IS_ACCEPTED | bytes.len() as Slot);
+        let Receiver { slots, parts, options, share, .. } = self;
+        if !slots.reserve(sequence, room, share) {
+            return Outcome::NoRoom;
+        }
+        if let (Part::Only, Some(origin)) = (part, origin) {
+            let one = Accepted { sequence, parts: 1, floor, origin, bytes };
+            self.accept(now_ns, one, room, (note, intake));
+            return Outcome::New;
+        }
+        let at = (sequence, floor);
+        if !parts.reserve(at, bytes.len(), options.parts_bytes, (room, share)) {
+            return Outcome::NoRoom;
+        }
+        slots.mark(sequence, HAS_ARRIVED);
+        let whole = parts.add(sequence, (part, origin), bytes, room, share);
+        if let Some(Whole { origin, first, last }) = whole {
             let parts = (last - first + 1) as u16;
-            accept(line.as_mut(), Accepted { sequence: last, parts, floor, origin, bytes });
-        };
-        match (part, origin) {
-            (Part::Only, Some(origin)) => accept(sequence, sequence, origin, bytes),
-            (part, origin) => {
-                if !parts.has_room(sequence, floor, bytes.len(), options.parts_bytes) {
-                    return Outcome::NoRoom;
-                }
-                let whole = parts.add(sequence, part, origin, bytes);
-                if let Some(Whole { origin, bytes, first, last }) = whole {
-                    accept(first, last, origin, bytes);
-                }
-                mark(slots, at, HAS_ARRIVED);
-            }
+            let bytes = std::mem::take(&mut room.whole);
+            let one = Accepted { sequence: last, parts, floor, origin, bytes: &bytes };
+            self.accept(now_ns, one, room, (note, intake));
+            room.whole = bytes;
         }
         Outcome::New
     }
 
+    /// Counts a whole datagram, and passes it on now or later.
+    fn accept(
+        &mut self,
+        now_ns: u64,
+        one: Accepted<'_>,
+        room: &mut Room,
+        (note, intake): (&mut Intake<'_>, &mut Intake<'_>),
+    ) {
+        let len = one.bytes.len();
+        self.above += Amount::one(len as u64);
+        self.slots.mark(one.sequence, HAS_ARRIVED | IS_ACCEPTED | len as Slot);
+        note(one);
+        match &mut self.line {
+            Some(line) => line.take(now_ns, &one, (room, &mut self.share), intake),
+            None => intake(one),
+        }
+    }
+
     /// Passes on datagrams that waited for others that will not come, or that have waited as long as they may. At the end of
     /// time, all of them.
-    pub fn release(&mut self, now_ns: u64, intake: &mut Intake<'_>) {
+    pub fn release(&mut self, now_ns: u64, room: &mut Room, intake: &mut Intake<'_>) {
         if let Some(line) = &mut self.line {
-            line.release(now_ns, self.floor, intake);
+            line.release(now_ns, self.floor, (room, &mut self.share), intake);
         }
     }
 
@@ -188,87 +219,118 @@ impl Receiver {
     }
 
     /// Replays a record: accepts a datagram that was passed on before.
-    pub fn accept_again(&mut self, floor: u64, last: u64, parts: u16, bytes: u16) {
-        self.adopt(floor);
+    pub fn accept_again(
+        &mut self,
+        floor: u64,
+        (last, parts): (u64, u16),
+        bytes: u16,
+        room: &mut Room,
+    ) {
+        self.adopt(floor, room);
         let Some(at) = last.checked_sub(self.floor) else { return };
-        let is_new = |slot: &Slot| slot & IS_ACCEPTED == 0;
-        if at >= self.options.window.into() || !self.slots.get(at as usize).is_none_or(is_new) {
+        if at >= self.options.window.into() || self.slots.get(last) & IS_ACCEPTED != 0 {
             return;
         }
         let first = last.saturating_sub(u64::from(parts).saturating_sub(1)).max(self.floor);
         for part in first..=last {
-            mark(&mut self.slots, part - self.floor, HAS_ARRIVED);
+            self.restore(part, HAS_ARRIVED, room);
         }
-        mark(&mut self.slots, at, IS_ACCEPTED | Slot::from(bytes));
-        self.above += Amount::one(bytes.into());
+        self.restore(last, IS_ACCEPTED | Slot::from(bytes), room);
+    }
+
+    /// Marks what was kept. Where there is no room for it any more, it is settled along with everything before it.
+    fn restore(&mut self, sequence: u64, bits: Slot, room: &mut Room) {
+        let is_accepted = bits & IS_ACCEPTED != 0;
+        let amount = Amount::one((bits & BYTES).into());
+        if sequence >= self.floor && self.slots.reserve(sequence, room, &mut self.share) {
+            self.slots.mark(sequence, bits);
+            if is_accepted {
+                self.above += amount;
+            }
+        } else {
+            if is_accepted {
+                self.accepted += amount;
+            }
+            self.raise_floor(sequence + 1, room);
+        }
         if let Some(line) = &mut self.line {
-            line.skip_to(last + 1);
+            line.skip_to(sequence + 1);
         }
     }
 
-    /// The state to keep for each sequence number from the floor up. Parts of incomplete datagrams are left out, because they are
-    /// lost with the memory.
-    pub fn kept_slots(&self) -> Vec<u8> {
-        let slots = (self.floor..).zip(&self.slots);
-        let kept = slots.map(|(at, slot)| if self.parts.has(at) { 0 } else { *slot });
-        kept.flat_map(Slot::to_le_bytes).collect()
+    /// The state to keep of the sequence numbers from the floor up, four bytes each, in blocks that begin at the number given.
+    /// Parts of incomplete datagrams are left out, because they are lost with the memory.
+    pub fn kept_slots(&self, keep: &mut dyn FnMut(u64, &[u8])) {
+        let mut kept = [0; slots::BLOCK as usize * size_of::<Slot>()];
+        for (first, block) in self.slots.blocks() {
+            let places = kept.as_chunks_mut().0.iter_mut();
+            for ((place, slot), at) in places.zip(block).zip(first..) {
+                *place = if self.parts.has(at) { [0; 4] } else { slot.to_le_bytes() };
+            }
+            keep(first, &kept);
+        }
     }
 
-    /// Restores a run from what was kept.
+    /// A run as it was kept, without its slots.
     pub fn from_kept(
         options: ReceiverOptions,
+        key: KeyId,
         floor: u64,
         accepted: Amount,
-        slots: &[u8],
     ) -> Receiver {
-        let mut receiver = Receiver { accepted, ..Receiver::new(options, floor) };
-        let (slots, _) = slots.as_chunks();
-        for slot in slots.iter().take(options.window as usize) {
+        Receiver { accepted, ..Receiver::new(options, key, floor) }
+    }
+
+    /// Restores kept slots, which begin with that of this sequence number.
+    pub fn restore_slots(&mut self, first: u64, slots: &[u8], room: &mut Room) {
+        let window = u64::from(self.options.window);
+        for (slot, at) in slots.as_chunks().0.iter().zip(first..) {
             let slot = Slot::from_le_bytes(*slot) & (HAS_ARRIVED | IS_ACCEPTED | BYTES);
-            if slot & IS_ACCEPTED != 0 {
-                receiver.above += Amount::one((slot & BYTES).into());
+            if slot != 0 && at.checked_sub(self.floor).is_some_and(|at| at < window) {
+                self.restore(at, slot, room);
             }
-            receiver.slots.push_back(slot);
         }
-        if let Some(line) = &mut receiver.line {
-            line.skip_to(floor + receiver.slots.len() as u64);
-        }
-        receiver
     }
 
     /// The sequence number with these low 32 bits that is nearest to the expected one.
     fn expand(&self, low: u32) -> u64 {
-        let expected = self.floor + self.slots.len() as u64;
+        let expected = self.slots.end();
         let ahead = low.wrapping_sub(expected as u32).cast_signed();
         expected.saturating_add_signed(ahead.into())
     }
 
     /// Adopts the sender's floor: whatever is below it and has not arrived will not come.
-    pub fn adopt(&mut self, floor: u64) {
+    pub fn adopt(&mut self, floor: u64, room: &mut Room) {
+        if floor <= FLOOR_MAX {
+            self.raise_floor(floor, room);
+        }
+    }
+
+    fn raise_floor(&mut self, floor: u64, room: &mut Room) {
         if floor <= self.floor {
             return;
         }
         // A run may jump: numbers that were never sent are not counted.
-        let passed = (floor - self.floor).min(self.slots.len() as u64) as usize;
-        for slot in self.slots.drain(..passed) {
-            if slot & IS_ACCEPTED != 0 {
-                let bytes = u64::from(slot & BYTES);
-                self.accepted += Amount::one(bytes);
-                self.above.datagrams -= 1;
-                self.above.bytes -= bytes;
-            }
-        }
+        let passed = self.slots.pass(floor, room, &mut self.share);
+        self.accepted += passed;
+        self.above.datagrams -= passed.datagrams;
+        self.above.bytes -= passed.bytes;
         self.floor = floor;
-        self.parts.forget_below(floor);
+        self.parts.forget_below(floor, room, &mut self.share);
     }
-}
 
-fn mark(slots: &mut VecDeque<Slot>, at: u64, bits: Slot) {
-    let at = at as usize;
-    if slots.len() <= at {
-        slots.resize(at + 1, 0);
+    /// Settles everything up to the highest sequence number that has arrived, so that totals are all that is left to remember.
+    pub fn settle(&mut self, room: &mut Room) {
+        self.raise_floor(self.slots.end(), room);
+        self.slots.clear(room, &mut self.share);
     }
-    slots[at] |= bits;
+
+    /// Passes on everything that waits, and gives all memory back. Returns everything accepted.
+    pub fn finish(mut self, room: &mut Room, intake: &mut Intake<'_>) -> Amount {
+        self.release(u64::MAX, room, intake);
+        self.settle(room);
+        self.accepted()
+    }
 }
 
 #[cfg(test)]
@@ -276,8 +338,13 @@ mod tests {
     use super::*;
     use crate::packet::Sender;
 
-    const OPTIONS: ReceiverOptions =
-        ReceiverOptions { window: 1 << 20, parts_bytes: 1 << 20, hold_ns: None };
+    const OPTIONS: ReceiverOptions = ReceiverOptions {
+        window: 1 << 20,
+        parts_bytes: 1 << 20,
+        hold_ns: None,
+        room_bytes: 64 << 20,
+        senders_max: 10,
+    };
 
     fn head(sequence: u64, part: Part, bytes: u16) -> DataHead {
         let origin = Origin { received_unix_ns: 1, sender: Sender::Nobody, bytes };
@@ -293,11 +360,13 @@ mod tests {
 
     #[test]
     fn first_parts_without_the_others_take_no_more_than_their_bound() {
-        let mut receiver = Receiver::new(OPTIONS, 0);
+        let mut receiver = Receiver::new(OPTIONS, KeyId(1), 0);
+        let mut room = Room::new(OPTIONS.room_bytes);
         let (mut kept, mut refused) = (0, 0);
         for orphan in 0..100_000u64 {
             let head = head(3 * orphan, Part::First, 3_000);
-            match receiver.on_data(0, &head, &[1; 1_000], &mut |_| {}, &mut |_| panic!("whole")) {
+            let data = (&head, &[1; 1_000][..]);
+            match receiver.on_data(0, data, &mut room, &mut |_| {}, &mut |_| panic!("whole")) {
                 Outcome::New => kept += 1_000,
                 Outcome::NoRoom => refused += 1,
                 outcome => panic!("{outcome:?}"),
@@ -309,16 +378,41 @@ mod tests {
         // A datagram that fits one packet passes, and the oldest one can be completed.
         let mut whole = Vec::new();
         let one = head(300_001, Part::Only, 10);
-        assert_eq!(
-            receiver.on_data(0, &one, &[2; 10], &mut |_| {}, &mut |_| whole.push(10)),
-            Outcome::New
-        );
+        let mut take = |head: &DataHead, bytes: &[u8]| {
+            receiver.on_data(0, (head, bytes), &mut room, &mut |_| {}, &mut |of| {
+                whole.push(of.bytes.len());
+            })
+        };
+        assert_eq!(take(&one, &[2; 10]), Outcome::New);
         for (sequence, part) in [(2, Part::Last), (1, Part::Middle)] {
-            let rest = head(sequence, part, 3_000);
-            let outcome = receiver
-                .on_data(0, &rest, &[1; 1_000], &mut |_| {}, &mut |of| whole.push(of.bytes.len()));
-            assert_eq!(outcome, Outcome::New);
+            assert_eq!(take(&head(sequence, part, 3_000), &[1; 1_000]), Outcome::New);
         }
         assert_eq!(whole, [10, 3_000]);
+
+        assert_eq!(room.used(), receiver.bytes());
+        let accepted = receiver.finish(&mut room, &mut |_| panic!("nothing waits"));
+        assert_eq!((accepted, room.used()), (Amount { datagrams: 2, bytes: 3_010 }, 0));
+    }
+
+    #[test]
+    fn a_number_far_ahead_takes_one_block_and_what_has_no_room_is_not_accepted() {
+        let options = ReceiverOptions { window: 1 << 22, room_bytes: 12_000, ..OPTIONS };
+        let (mut receiver, mut room) =
+            (Receiver::new(options, KeyId(1), 0), Room::new(options.room_bytes));
+        let (mut accepted, mut refused) = (0, 0);
+        for sequence in (0..1 << 22).step_by(100_000) {
+            let one = head(sequence, Part::Only, 10);
+            let data = (&one, &[2; 10][..]);
+            match receiver.on_data(0, data, &mut room, &mut |_| {}, &mut |_| accepted += 1) {
+                Outcome::New => {}
+                Outcome::NoRoom => refused += 1,
+                outcome => panic!("{outcome:?}"),
+            }
+        }
+        // A third of the room, for one run.
+        assert_eq!((accepted, refused), (4_000 / slots::BLOCK_BYTES as u64, 30));
+        assert_eq!(receiver.accepted(), Amount { datagrams: accepted, bytes: 10 * accepted });
+        receiver.settle(&mut room);
+        assert_eq!((receiver.totals().accepted, room.used()), (receiver.accepted(), 0));
     }
 }

@@ -221,6 +221,11 @@ impl Sender {
         self.base
     }
 
+    /// The sequence number of the next datagram taken.
+    pub fn next_sequence(&self) -> u64 {
+        self.base + self.items.len() as u64
+    }
+
     /// What became of all datagrams taken.
     pub fn fates(&self) -> Fates {
         self.fates
@@ -233,7 +238,7 @@ impl Sender {
 
     /// The state to persist before anything more is sent.
     pub fn keep(&self, run: [u8; 16], life: u64) -> KeptSender {
-        let next = self.base + self.items.len() as u64;
+        let next = self.next_sequence();
         let mut fates = self.fates;
         fates += self.earlier;
         KeptSender { run, life, next, accepted: self.accepted, fates }

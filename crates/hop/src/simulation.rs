@@ -8,8 +8,9 @@
 //! `WEIR_SIM_SEEDS` sets the number of seeds; `WEIR_SIM_SEED` replays a single one.
 
 use crate::kept::{KeptSender, Record};
+use crate::key::KeyId;
 use crate::packet::{DataHead, Floor, Origin, Report, Sender as From};
-use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions};
+use crate::receiver::{Accepted, Arrivals, Outcome, Receiver, ReceiverOptions, Room};
 use crate::sender::{Next, Sender, SenderOptions, Taken, Transmission};
 use crate::{Amount, Totals};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -36,6 +37,7 @@ impl Random {
 }
 
 const MS: u64 = 1_000_000;
+const KEY: KeyId = KeyId(1);
 
 /// A packet in flight.
 enum Flying {
@@ -99,6 +101,7 @@ impl Wire {
 /// The receiving end: a run, and the packets of the session.
 struct Far {
     receiver: Receiver,
+    room: Room,
     arrivals: Arrivals,
     session: u32,
     seen: HashSet<u64>,
@@ -112,25 +115,32 @@ struct Far {
 struct KeptFar {
     floor: u64,
     accepted: Amount,
-    slots: Vec<u8>,
+    /// By their first sequence number.
+    slots: Vec<(u64, Vec<u8>)>,
     records: Vec<u8>,
 }
 
 impl KeptFar {
     fn of(receiver: &Receiver) -> KeptFar {
         let Totals { floor, accepted } = receiver.totals();
-        KeptFar { floor, accepted, slots: receiver.kept_slots(), records: Vec::new() }
+        let mut kept = KeptFar { floor, accepted, ..KeptFar::default() };
+        receiver.kept_slots(&mut |first, slots| kept.slots.push((first, slots.to_vec())));
+        kept
     }
 
-    fn read(&self, options: ReceiverOptions) -> Receiver {
+    fn read(&self, options: ReceiverOptions) -> (Receiver, Room) {
         let KeptFar { floor, accepted, slots, records } = self;
-        let mut receiver = Receiver::from_kept(options, *floor, *accepted, slots);
+        let mut room = Room::new(options.room_bytes);
+        let mut receiver = Receiver::from_kept(options, KEY, *floor, *accepted);
+        for (first, slots) in slots {
+            receiver.restore_slots(*first, slots, &mut room);
+        }
         let mut at = &records[..];
         while let Some(record) = Record::decode(&mut at) {
             let Record::Accepted { floor, last, parts, bytes, .. } = record else { panic!() };
-            receiver.accept_again(floor, last, parts, bytes);
+            receiver.accept_again(floor, (last, parts), bytes, &mut room);
         }
-        receiver
+        (receiver, room)
     }
 }
 
@@ -142,7 +152,8 @@ fn payload(number: u64, len: usize) -> Vec<u8> {
 impl Far {
     fn new(options: ReceiverOptions, floor: u64, session: u32, now_ns: u64) -> Far {
         Far {
-            receiver: Receiver::new(options, floor),
+            receiver: Receiver::new(options, KEY, floor),
+            room: Room::new(options.room_bytes),
             arrivals: Arrivals::new(MS, now_ns),
             session,
             seen: HashSet::new(),
@@ -157,13 +168,14 @@ impl Far {
             return;
         }
         let (head, bytes) = DataHead::decode(sealed).unwrap();
-        let Far { got, kept, receiver, .. } = self;
+        let Far { got, kept, receiver, room, .. } = self;
         let mut note = |accepted: Accepted<'_>| {
             let Accepted { sequence: last, parts, floor, bytes, .. } = accepted;
             let bytes = bytes.len() as u16;
             Record::Accepted { run: 0, floor, last, parts, bytes }.encode(&mut kept.records);
         };
-        let outcome = receiver.on_data(now_ns, &head, bytes, &mut note, &mut |one| get(got, &one));
+        let data = (&head, bytes);
+        let outcome = receiver.on_data(now_ns, data, room, &mut note, &mut |one| get(got, &one));
         if outcome != Outcome::NoRoom {
             self.seen.insert(packet);
             self.arrivals.note(packet, sealed.len() + 32, head.asks, now_ns);
@@ -172,8 +184,8 @@ impl Far {
 
     /// Passes on what has waited long enough.
     fn release(&mut self, now_ns: u64) {
-        let Far { got, receiver, .. } = self;
-        receiver.release(now_ns, &mut |one| get(got, &one));
+        let Far { got, receiver, room, .. } = self;
+        receiver.release(now_ns, room, &mut |one| get(got, &one));
     }
 }
 
@@ -281,6 +293,8 @@ fn plan(seed: u64, random: &mut Random) -> (Plan, Wire) {
             window: [64, 4_096][random.below(2) as usize],
             parts_bytes: [0, 10_000][random.below(2) as usize],
             hold_ns: [None, None, Some(MS), Some(100 * MS)][random.below(4) as usize],
+            room_bytes: [1 << 20, 1 << 20, 20_000][random.below(3) as usize],
+            senders_max: 1,
         },
     };
     (plan, wire)
@@ -415,7 +429,7 @@ impl History {
     fn happen(&mut self) {
         let now_ns = self.now_ns;
         if self.plan.is_eventful && self.random.one_in(200) && now_ns < self.ends_ns {
-            match self.random.below(6) {
+            match self.random.below(7) {
                 0 => {
                     let lapped = self.near.number.saturating_sub(self.random.below(50));
                     self.near.sender.give_up_below(lapped);
@@ -428,6 +442,7 @@ impl History {
                 3 if self.plan.forgets => self.forget(),
                 4 if self.plan.crashes => self.end_receiver(),
                 5 if self.plan.crashes => self.end_sender(),
+                6 => self.fall_silent(),
                 _ => {}
             }
         }
@@ -445,6 +460,16 @@ impl History {
         self.near.sender.begin_session(self.now_ns, Some(self.far.receiver.totals()));
     }
 
+    /// The session ends because nothing came for minutes: only totals are left at the receiver.
+    fn fall_silent(&mut self) {
+        self.far.release(u64::MAX);
+        let Far { receiver, room, .. } = &mut self.far;
+        receiver.settle(room);
+        assert_eq!(room.used(), 0);
+        self.far.kept = KeptFar::of(&self.far.receiver);
+        self.meet_again();
+    }
+
     /// Ends the receiver's process and continues with another from what it kept. Sometimes it takes a new snapshot first.
     fn end_receiver(&mut self) {
         // Datagrams still waiting are lost with the ring: they count as accepted by this process.
@@ -452,7 +477,7 @@ impl History {
         if self.random.one_in(2) {
             self.far.kept = KeptFar::of(&self.far.receiver);
         }
-        self.far.receiver = self.far.kept.read(self.plan.far);
+        (self.far.receiver, self.far.room) = self.far.kept.read(self.plan.far);
         self.meet_again();
     }
 
@@ -465,7 +490,8 @@ impl History {
             self.near.sender.begin_drain();
         }
         // Its hello says where the earlier process stopped.
-        self.far.receiver.adopt(kept.next);
+        let Far { receiver, room, .. } = &mut self.far;
+        receiver.adopt(kept.next, room);
         self.meet_again();
     }
 
@@ -504,7 +530,7 @@ impl History {
                 Flying::Floor { session, packet, sealed }
                     if session == far.session && far.seen.insert(packet) =>
                 {
-                    far.receiver.adopt(Floor::decode(&sealed).unwrap().floor);
+                    far.receiver.adopt(Floor::decode(&sealed).unwrap().floor, &mut far.room);
                     far.arrivals.note(packet, 40, true, now_ns);
                 }
                 _ => {}
@@ -524,6 +550,7 @@ impl History {
     /// Compares the counts of both ends, and returns how many datagrams were delivered and how many were taken.
     fn compare(mut self) -> (u64, u64) {
         self.far.release(u64::MAX);
+        assert_eq!(self.far.room.used(), self.far.receiver.bytes());
         let (seed, mut fates) = (self.seed, self.near.sender.fates());
         fates += self.near.sender.earlier();
         assert_eq!(fates.taken, fates.settled(), "seed {seed}: {fates:?}");
@@ -615,7 +642,13 @@ impl Steady {
             datagrams: 60_000,
             deadline_ns,
             gap_ns: MS / 2,
-            far: ReceiverOptions { window: 65_536, parts_bytes: 10_000, hold_ns: None },
+            far: ReceiverOptions {
+                window: 65_536,
+                parts_bytes: 10_000,
+                hold_ns: None,
+                room_bytes: 1 << 20,
+                senders_max: 1,
+            },
         };
         let datagrams = plan.datagrams;
         let mut history = History::with(seed, Random(seed), plan, wire);

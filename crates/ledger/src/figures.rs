@@ -255,7 +255,7 @@ figures! {
         ForgedPackets = "forged_packets", Count,
             "Packets that were not made with the key.";
         ReplayedPackets = "replayed_packets", Count,
-            "Packets that had come before.";
+            "Packets that had come before, first packets of sessions too.";
         StrangePackets = "strange_packets", Count,
             "Packets of no session that is known, and datagrams that are no packets of Weir's. None is answered.";
         RepeatedDatagrams = "repeated_datagrams", Count,
@@ -263,11 +263,11 @@ figures! {
         LateDatagrams = "late_datagrams", Count,
             "Packets whose datagram the sender had given up and counted.";
         PacketsWithoutRoom = "packets_without_room", Count,
-            "Packets for which the window or the memory of incomplete datagrams had no room. They are sent again.";
+            "Packets for which the window or the memory for datagrams had no room. They are not acknowledged, so they are sent again until they expire.";
         HellosRefused = "hellos_refused", Count,
             "First packets of sessions that came faster than they are looked at or answered.";
         HelloCookies = "hello_cookies", Count,
-            "First packets of sessions that were answered with a cookie, because more than 1,000 came in a second. A sender that receives at its address returns it and gets its session.";
+            "First packets of sessions that were answered with a cookie, because more than 1,000 came in a second, or because they may be recordings: the sender's clock is off, or the receiver has just begun. A sender that receives at its address returns it and gets its session.";
         ReturnedDatagrams = "returned_datagrams", Count,
             "Datagrams that the network gave back after they were counted as delivered: the network lost at least these.";
     } each {

@@ -3,18 +3,21 @@
 //! Opening a hello takes 4 to 6 µs; X25519, which the answer needs, takes 25 times as long. So the tag is checked before a cookie
 //! is given: strangers without a key get no answer at all, and under load someone who replays a recorded hello gets a cookie that
 //! is useless to them.
+//!
+//! A hello gets a session once, however old its recording. Without a cookie it must be newer than every hello of its run that was
+//! heard; if its run is not known, newer than all that were forgotten with their runs, and than this receiving end; and its time
+//! must be near ours. All others need a cookie of this moment. Each cookie is taken once too.
 
-use super::{Far, Heard, PLACE_BITS, Run, SESSIONS_MAX, Session, note};
+use super::{Far, Heard, Moment, PLACE_BITS, Peer, PeerIntake, Run, Session};
 use crate::cookie::Cookies;
 use crate::handshake::{Hello, Responder, Welcome, respond};
-use crate::kept::Record;
 use crate::key::KeyId;
 use crate::packet::{HEADER_BYTES, Header, decode_hello};
 use crate::receiver::{Arrivals, Receiver};
 use crate::seal::{Opener, Sealer};
-use crate::{Amount, Peer, Totals, random_u32};
+use crate::{Totals, random_u32};
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 /// Maximum hellos read per second, once for those without a valid cookie and once for those with one. Each costs a few
 /// microseconds.
@@ -23,29 +26,59 @@ const LOOKED_AT_PER_SEC: u64 = 20_000;
 /// Hellos per second that are answered without a cookie.
 const WITHOUT_COOKIE_PER_SEC: u64 = 1_000;
 
-/// Maximum sessions started per second: each costs a tenth of a millisecond.
+/// Maximum sessions started per second: each costs a tenth of a millisecond. And of them with one key, so that nobody who has a
+/// key keeps out those who have others.
 const ANSWERED_PER_SEC: u64 = 6_000;
+const ANSWERED_PER_KEY_PER_SEC: u64 = ANSWERED_PER_SEC / 2;
 
 /// Burst that each rate allows, as the time it covers, in nanoseconds.
 const BURST_NS: u64 = 100_000_000;
 
-/// Maximum number of runs remembered.
-const RUNS_MAX: usize = 1 << 17;
+/// How far a sender's clock may be off before its hellos need a cookie, in nanoseconds.
+const CLOCK_OFF_NS: u64 = 600_000_000_000;
 
-/// How long a session without packets is kept, in nanoseconds.
-const SESSION_IDLE_NS: u64 = 180_000_000_000;
-
-/// How long a session that has not had its first packet is kept, in nanoseconds.
-const SESSION_UNUSED_NS: u64 = 10_000_000_000;
-
-/// How long a run without a session is remembered, in nanoseconds.
-const RUN_IDLE_NS: u64 = 86_400_000_000_000;
-
-/// How long a run from which only hellos have come is remembered, in nanoseconds.
-const RUN_UNUSED_NS: u64 = 60_000_000_000;
-
-/// How far a sender's clock may be set back before its hello counts as a replay, in nanoseconds. A larger step back is accepted.
+/// A hello this much older than the newest of its run is a replay, which gets no answer, in nanoseconds. One that is older still
+/// may be of a clock that was set back.
 const CLOCK_BACK_NS: u64 = 60_000_000_000;
+
+/// What hellos of unknown runs must be newer than at the start of a receiving end, which does not know what earlier ones heard:
+/// those had hellos of clocks ahead of ours too.
+pub(super) fn since(unix_ns: u64) -> u64 {
+    unix_ns.saturating_add(CLOCK_OFF_NS)
+}
+
+/// What is known of the hellos made with one key.
+pub(super) struct KeyHellos {
+    /// Those of unknown runs must be newer than this: the greatest time of those of forgotten runs.
+    pub(super) since_unix_ns: u64,
+    /// So must their cookies.
+    pub(super) cookie_time: u64,
+    answered: Rate,
+}
+
+/// What is known of the hellos of `key`. They are newer than `since_unix_ns` if nothing is.
+pub(super) fn of_key(
+    of_keys: &mut HashMap<KeyId, KeyHellos>,
+    key: KeyId,
+    since_unix_ns: u64,
+) -> &mut KeyHellos {
+    of_keys.entry(key).or_insert_with(|| KeyHellos {
+        since_unix_ns,
+        cookie_time: 0,
+        answered: Rate::per_sec(ANSWERED_PER_KEY_PER_SEC),
+    })
+}
+
+/// What a hello's time and cookie prove.
+enum Standing {
+    /// It was never heard before.
+    New,
+    /// It was never heard before, and its sender receives at its address.
+    Cookie(u64),
+    /// Nothing: it may be a recording.
+    Unknown,
+    Replay,
+}
 
 /// Rate limit: a number of events per second, a tenth of which may come at once.
 struct Rate {
@@ -80,9 +113,9 @@ pub(super) struct Hellos {
 }
 
 impl Hellos {
-    pub(super) fn new() -> Hellos {
+    pub(super) fn new(now_ns: u64) -> Hellos {
         Hellos {
-            cookies: Cookies::new(),
+            cookies: Cookies::new(now_ns),
             looked_at: Rate::per_sec(LOOKED_AT_PER_SEC),
             looked_at_with_cookie: Rate::per_sec(LOOKED_AT_PER_SEC),
             without_cookie: Rate::per_sec(WITHOUT_COOKIE_PER_SEC),
@@ -90,32 +123,35 @@ impl Hellos {
         }
     }
 
-    /// Whether the hello carries a cookie that was given to its address.
-    fn has_cookie(&self, now_ns: u64, from: SocketAddr, header: &Header, packet: &[u8]) -> bool {
-        match decode_hello(header.kind, &packet[HEADER_BYTES..]) {
-            Ok((Some(cookie), _)) => self.cookies.is_valid(now_ns, from, cookie),
-            Ok((None, _)) | Err(_) => false,
-        }
+    /// The time of the hello's cookie, if it carries one that was given to its address.
+    fn cookie_time(
+        &self,
+        now_ns: u64,
+        from: SocketAddr,
+        (header, packet): (&Header, &[u8]),
+    ) -> Option<u64> {
+        let (cookie, _) = decode_hello(header.kind, &packet[HEADER_BYTES..]).ok()?;
+        self.cookies.time(now_ns, from, cookie?)
     }
 }
 
 impl Far {
     pub(super) fn on_hello(
         &mut self,
-        now_ns: u64,
+        moment: Moment,
         from: SocketAddr,
-        header: &Header,
-        packet: &[u8],
+        (header, packet): (&Header, &[u8]),
+        intake: &mut PeerIntake<'_>,
         out: &mut Vec<u8>,
     ) -> Heard {
-        let id = KeyId(header.number);
+        let (now_ns, id) = (moment.now_ns, KeyId(header.number));
         let Some(key) = self.keys.by_id(id) else {
             self.counts.unknown_session += 1;
             return Heard::Nothing;
         };
-        let has_cookie = self.hellos.has_cookie(now_ns, from, header, packet);
+        let cookie_time = self.hellos.cookie_time(now_ns, from, (header, packet));
         let Hellos { looked_at, looked_at_with_cookie, .. } = &mut self.hellos;
-        let looked_at = if has_cookie { looked_at_with_cookie } else { looked_at };
+        let looked_at = if cookie_time.is_some() { looked_at_with_cookie } else { looked_at };
         if !looked_at.allows(now_ns) {
             self.counts.hellos_refused += 1;
             return Heard::Nothing;
@@ -125,34 +161,36 @@ impl Far {
             self.counts.forged += 1;
             return Heard::Nothing;
         };
-        if self.is_replay(id, &hello) {
-            self.counts.replayed += 1;
-            return Heard::Nothing;
-        }
-        if !has_cookie && !self.hellos.without_cookie.allows(now_ns) {
-            self.counts.hello_cookies += 1;
-            responder.ask_for_cookie(key, self.hellos.cookies.of(now_ns, from), out);
-            return Heard::Answer;
-        }
-        if !self.hellos.answered.allows(now_ns) {
+        let standing = self.standing_of(moment.unix_ns, id, &hello, cookie_time);
+        let cookie_time = match standing {
+            Standing::Replay => {
+                self.counts.replayed += 1;
+                return Heard::Nothing;
+            }
+            Standing::Cookie(time) => time,
+            Standing::New if self.hellos.without_cookie.allows(now_ns) => 0,
+            Standing::New | Standing::Unknown => {
+                self.counts.hello_cookies += 1;
+                responder.ask_for_cookie(key, self.hellos.cookies.of(now_ns, from), out);
+                return Heard::Answer;
+            }
+        };
+        let name = key.name.clone();
+        let of_key = of_key(&mut self.of_keys, id, self.since_unix_ns);
+        if !of_key.answered.allows(now_ns) || !self.hellos.answered.allows(now_ns) {
             self.counts.hellos_refused += 1;
             return Heard::Nothing;
         }
 
-        let name = key.name.clone();
-        self.sweep(now_ns);
-        let Some(known) = self.note_run(now_ns, id, name, &hello) else {
-            self.counts.hellos_refused += 1;
-            return Heard::Nothing;
-        };
-        self.begin_session(now_ns, from, &hello, known, responder, out)
+        self.sweep(now_ns, intake);
+        let known = self.note_run(now_ns, (id, name), &hello, cookie_time, intake);
+        self.begin_session((now_ns, from, id), &hello, known, responder, out)
     }
 
     /// Starts a session and answers the hello with it.
     fn begin_session(
         &mut self,
-        now_ns: u64,
-        from: SocketAddr,
+        (now_ns, from, key): (u64, SocketAddr, KeyId),
         hello: &Hello,
         known: Option<Totals>,
         responder: Responder,
@@ -170,13 +208,17 @@ impl Far {
             window: self.options.window,
             known,
         };
-        let Ok(secrets) = responder.accept(&welcome, out) else { return Heard::Nothing };
+        let Ok(secrets) = responder.accept(&welcome, out) else {
+            self.free.push(place as u32);
+            return Heard::Nothing;
+        };
 
         self.counts.sessions += 1;
         self.sessions[place] = Some(Box::new(Session {
             index,
             far_index: hello.session,
             run: hello.run,
+            key,
             address: from,
             sealer: Sealer::new(secrets.send),
             opener: Opener::new(secrets.receive),
@@ -190,99 +232,82 @@ impl Far {
         Heard::Answer
     }
 
-    /// Whether a hello was sent before, or before a newer one that was heard.
-    fn is_replay(&self, key: KeyId, hello: &Hello) -> bool {
-        self.runs.get(&hello.run).is_some_and(|run| {
-            let is_newer = hello.unix_ns > run.said_unix_ns
-                || hello.unix_ns + CLOCK_BACK_NS < run.said_unix_ns;
-            run.key != key || !is_newer
-        })
+    fn standing_of(
+        &self,
+        unix_ns: u64,
+        key: KeyId,
+        hello: &Hello,
+        cookie_time: Option<u64>,
+    ) -> Standing {
+        let (newest_ns, newest_cookie) = match self.runs.get(&hello.run) {
+            Some(run) if run.key != key => return Standing::Replay,
+            Some(run) => (run.said_unix_ns, run.cookie_time),
+            None => {
+                let of_key = self.of_keys.get(&key);
+                of_key.map_or((self.since_unix_ns, 0), |of| (of.since_unix_ns, of.cookie_time))
+            }
+        };
+        let is_known = self.runs.contains_key(&hello.run);
+        if let Some(time) = cookie_time.filter(|time| *time > newest_cookie) {
+            return Standing::Cookie(time);
+        }
+        let is_near = hello.unix_ns.abs_diff(unix_ns) <= CLOCK_OFF_NS;
+        match newest_ns.checked_sub(hello.unix_ns) {
+            None if is_near => Standing::New,
+            Some(back_ns) if is_known && back_ns <= CLOCK_BACK_NS => Standing::Replay,
+            _ => Standing::Unknown,
+        }
     }
 
-    /// Records the run of a hello and returns what is known of it. `None` when there is no room for another run.
-    fn note_run(
+    /// Records the run of a hello and returns what is known of it.
+    pub(super) fn note_run(
         &mut self,
         now_ns: u64,
-        key: KeyId,
-        name: String,
+        (key, name): (KeyId, String),
         hello: &Hello,
-    ) -> Option<Option<Totals>> {
+        cookie_time: u64,
+        intake: &mut PeerIntake<'_>,
+    ) -> Option<Totals> {
         if let Some(run) = self.runs.get_mut(&hello.run) {
-            (run.said_unix_ns, run.heard_ns) = (hello.unix_ns, now_ns);
+            let is_newer = hello.unix_ns > run.said_unix_ns;
+            run.said_unix_ns = run.said_unix_ns.max(hello.unix_ns);
+            run.cookie_time = run.cookie_time.max(cookie_time);
+            run.heard_ns = now_ns;
             // The floor is where an earlier process of the sender stopped: its packets are late from here on, so both ends count
             // the same.
-            run.receiver.adopt(hello.floor);
-            if let Some(memory) = &mut self.memory {
-                let said = Record::Said { run: run.number, unix_ns: hello.unix_ns };
-                note(memory.as_mut(), &mut self.record, &said);
+            run.receiver.adopt(hello.floor, &mut self.room);
+            let totals = run.receiver.totals();
+            if is_newer {
+                self.note_said(&hello.run);
             }
-            return Some(Some(run.receiver.totals()));
+            return Some(totals);
         }
 
-        if self.runs.len() >= RUNS_MAX {
-            return None;
-        }
+        self.make_room_for_runs(intake);
         let peer = Peer { name, host: hello.host.clone(), listener: hello.listener.clone() };
-        let receiver = Receiver::new(self.options, hello.floor);
-        let number = self.next_run;
-        self.next_run = self.next_run.wrapping_add(1);
         let run = Run {
-            number,
-            peer: Arc::new(peer),
+            number: self.next_run,
+            peer: self.begin_run(key, peer, hello.run),
             key,
-            receiver,
+            receiver: Receiver::new(self.options, key, hello.floor),
             hold_due_ns: None,
             said_unix_ns: hello.unix_ns,
+            cookie_time,
+            is_superseded: false,
             session: None,
             heard_ns: now_ns,
         };
-        if let Some(memory) = &mut self.memory {
-            self.record.clear();
-            run.encode(hello.run, &mut self.record);
-            memory.note(&self.record);
-        }
+        self.next_run = self.next_run.wrapping_add(1);
         self.runs.insert(hello.run, run);
-        Some(None)
-    }
-
-    fn free_place(&mut self) -> Option<usize> {
-        match self.free.pop() {
-            Some(place) => Some(place as usize),
-            None if self.sessions.len() < SESSIONS_MAX => {
-                self.sessions.push(None);
-                Some(self.sessions.len() - 1)
-            }
-            None => None,
-        }
-    }
-
-    /// Drops sessions and runs that have been silent for too long.
-    fn sweep(&mut self, now_ns: u64) {
-        if now_ns < self.swept_ns + 1_000_000_000 {
-            return;
-        }
-        self.swept_ns = now_ns;
-        for (at, place) in self.sessions.iter_mut().enumerate() {
-            let is_over = place.as_ref().is_some_and(|session| {
-                let kept_ns = if session.is_used { SESSION_IDLE_NS } else { SESSION_UNUSED_NS };
-                now_ns > session.heard_ns + kept_ns
-            });
-            if is_over {
-                *place = None;
-                self.free.push(at as u32);
-            }
-        }
-        self.runs.retain(|_, run| {
-            let is_unused = run.session.is_none() && run.receiver.accepted() == Amount::default();
-            let kept_ns = if is_unused { RUN_UNUSED_NS } else { RUN_IDLE_NS };
-            now_ns <= run.heard_ns + kept_ns
-        });
+        self.note_run_of(&hello.run);
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::far::runs::RUN_UNUSED_NS;
     use crate::key::{Key, Keys};
     use crate::near::{Identity, Near};
     use crate::receiver::ReceiverOptions;
@@ -296,8 +321,15 @@ mod tests {
         window: 4_096,
         redelivers: true,
     };
-    const RECEIVER: ReceiverOptions =
-        ReceiverOptions { window: 4_096, parts_bytes: 1 << 20, hold_ns: None };
+    const RECEIVER: ReceiverOptions = ReceiverOptions {
+        window: 4_096,
+        parts_bytes: 1 << 20,
+        hold_ns: None,
+        room_bytes: 1 << 20,
+        senders_max: 1_000,
+    };
+    /// When the tests begin: a receiving end that began long before has no reason to ask for a cookie.
+    const UNIX_NS: u64 = 1 << 60;
 
     fn near(key: &Key) -> Near {
         let identity = Identity { host: "web-1".to_owned(), listener: "syslog".to_owned() };
@@ -307,7 +339,7 @@ mod tests {
     /// A hello from a sender that has the key.
     fn hello(key: &Key) -> Vec<u8> {
         let mut packet = Vec::new();
-        assert!(near(key).hello(0, 1, &mut packet));
+        assert!(near(key).hello(0, UNIX_NS + 1, &mut packet));
         packet
     }
 
@@ -316,13 +348,15 @@ mod tests {
     }
 
     fn far(key: &Key) -> Far {
-        Far::new(Keys::parse(&key.line()).unwrap(), RECEIVER, 0)
+        let begun = Moment { now_ns: 0, unix_ns: UNIX_NS - 2 * CLOCK_OFF_NS };
+        Far::new(Keys::parse(&key.line()).unwrap(), RECEIVER, begun)
     }
 
     /// Delivers a packet and returns the answer, which is never longer.
     fn hear(far: &mut Far, now_ns: u64, from: SocketAddr, packet: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        let heard = far.on_packet(now_ns, from, &mut packet.to_vec(), &mut |_, _| {}, &mut out);
+        let moment = Moment { now_ns, unix_ns: UNIX_NS + now_ns };
+        let heard = far.on_packet(moment, from, &mut packet.to_vec(), &mut |_, _| {}, &mut out);
         assert_eq!(heard == Heard::Answer, !out.is_empty());
         assert!(out.len() <= packet.len(), "{} bytes for {}", out.len(), packet.len());
         out
@@ -353,7 +387,7 @@ mod tests {
                 hear(&mut far, now_ns, addr(at), &authentic[at % authentic.len()]);
             }
             packet.clear();
-            if now_ns >= 40 * MS && sender.hello(now_ns, 2 + now_ns, &mut packet) {
+            if now_ns >= 40 * MS && sender.hello(now_ns, UNIX_NS + 2 + now_ns, &mut packet) {
                 let mut answer = hear(&mut far, now_ns, addr(0), &packet);
                 sender.on_packet(now_ns, &mut answer);
             }
@@ -376,7 +410,7 @@ mod tests {
         let key = Key::new("a", [1; 32]);
         let (mut far, mut sender, mut packet) = (far(&key), near(&key), Vec::new());
         far.hellos.without_cookie.used_until_ns = u64::MAX / 2;
-        assert!(sender.hello(0, 1, &mut packet));
+        assert!(sender.hello(0, UNIX_NS + 1, &mut packet));
         let mut answer = hear(&mut far, 0, addr(0), &packet);
         sender.on_packet(0, &mut answer.clone());
         assert_eq!((far.counts().hello_cookies, far.counts().sessions), (1, 0));
@@ -386,7 +420,7 @@ mod tests {
         assert!(hear(&mut far, 0, addr(0), &hello(&key)).is_empty());
         assert_eq!(far.counts().hellos_refused, 1);
         packet.clear();
-        assert!(sender.hello(1, 2, &mut packet), "at once");
+        assert!(sender.hello(1, UNIX_NS + 2, &mut packet), "at once");
         // From another address it counts as a hello without a cookie, so nobody else can use it.
         assert!(hear(&mut far, 1, addr(1), &packet).is_empty());
         let mut welcome = hear(&mut far, 1, addr(0), &packet);
@@ -407,7 +441,7 @@ mod tests {
         let mut hellos = 0;
         for now_ns in (0..1_000).map(|ms| ms * MS) {
             packet.clear();
-            if sender.hello(now_ns, 1 + now_ns, &mut packet) {
+            if sender.hello(now_ns, UNIX_NS + 1 + now_ns, &mut packet) {
                 hellos += 1;
                 // Something on the path changes the port each time.
                 let mut answer = hear(&mut far, now_ns, addr(hellos), &packet);

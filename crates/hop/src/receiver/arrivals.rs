@@ -104,7 +104,8 @@ impl Arrivals {
         let is_first = self.lost_per_million.is_none();
         if sent >= if is_first { LOSS_PACKETS_FIRST } else { LOSS_PACKETS } {
             let lost = sent.saturating_sub(self.packets - self.loss_packets);
-            let now = (lost * 1_000_000 / sent) as u32;
+            // Packet numbers are the sender's to choose.
+            let now = (u128::from(lost) * 1_000_000 / u128::from(sent)) as u32;
             let smoothed = self.lost_per_million.map_or(now, |before| before / 4 * 3 + now / 4);
             self.lost_per_million = Some(smoothed);
             (self.loss_from, self.loss_packets) = (largest + 1, self.packets);

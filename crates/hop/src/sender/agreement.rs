@@ -99,7 +99,9 @@ impl Sender {
             self.settle_earlier(known);
         }
         match known {
-            Some(totals) if totals.floor <= self.floor() => {
+            Some(totals) if totals.floor <= self.next_sequence() => {
+                // A receiver that heard nothing for minutes settles what it had heard of.
+                self.give_up_before(totals.floor);
                 self.ask_for_parts_again();
                 self.confirm(totals);
             }

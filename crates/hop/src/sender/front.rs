@@ -38,6 +38,15 @@ impl Sender {
         self.begun = self.begun.max(self.settled);
     }
 
+    /// Gives up all datagrams that begin below this sequence number and are not settled: the receiver accepts them no more.
+    pub(super) fn give_up_before(&mut self, floor: u64) {
+        while self.floor() < floor && self.front_parts() > 0 {
+            self.give_up_front(GivenUp::Expired);
+            self.settled += self.front_parts();
+        }
+        self.begun = self.begun.max(self.settled);
+    }
+
     /// Number of parts of the first unsettled datagram. The floor is never inside a datagram, because the receiver forgets
     /// everything below the floor.
     pub(super) fn front_parts(&self) -> usize {

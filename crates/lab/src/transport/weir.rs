@@ -7,7 +7,9 @@ use super::udp::RECEIVE_BUFFER_BYTES;
 use super::{Listening, Received, Receiving, Sending, Sent, Transport};
 use crate::experiment::model::{LinkSummary, TransportName};
 use hop::packet::{Origin, Sender as From};
-use hop::{Far, Heard, Identity, Key, Keys, Near, Next, ReceiverOptions, SenderOptions, Taken};
+use hop::{
+    Far, Heard, Identity, Key, Keys, Moment, Near, Next, ReceiverOptions, SenderOptions, Taken,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -35,8 +37,13 @@ const SENDER: SenderOptions = SenderOptions {
     window: 65_536,
     redelivers: true,
 };
-const RECEIVER: ReceiverOptions =
-    ReceiverOptions { window: 65_536, parts_bytes: 1 << 20, hold_ns: None };
+const RECEIVER: ReceiverOptions = ReceiverOptions {
+    window: 65_536,
+    parts_bytes: 1 << 20,
+    hold_ns: None,
+    room_bytes: 64 << 20,
+    senders_max: 1,
+};
 
 pub(super) struct Weir;
 
@@ -66,7 +73,7 @@ impl Transport for Weir {
         let keys = Keys::parse(&key().line()).map_err(io::Error::other)?;
         let end = Receiver {
             socket: socket.try_clone()?,
-            far: Far::new(keys, RECEIVER, monotonic_ns()),
+            far: Far::new(keys, RECEIVER, moment()),
             arrived: VecDeque::new(),
             buffer: vec![0; 65_536],
             answer: Vec::new(),
@@ -159,6 +166,10 @@ struct Receiver {
     poll: PollSet,
 }
 
+fn moment() -> Moment {
+    Moment { now_ns: monotonic_ns(), unix_ns: realtime_ns() }
+}
+
 impl Receiver {
     /// Waits for packets until `until`, or until a report is due, then processes the packets and sends due reports.
     fn turn(&mut self, until: Instant) {
@@ -173,7 +184,7 @@ impl Receiver {
             self.answer.clear();
             let arrived = &mut self.arrived;
             let heard = self.far.on_packet(
-                monotonic_ns(),
+                moment(),
                 from,
                 &mut self.buffer[..len],
                 &mut |_, one| arrived.push_back(one.bytes.to_vec()),

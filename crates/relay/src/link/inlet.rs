@@ -7,7 +7,7 @@ use crate::intake::Intake;
 use crate::meter::{LinkPeer, PeerKind};
 use crate::pump::Targets;
 use crate::socket::ListenSocket;
-use hop::{Accepted, Far, FarCounts, Heard, Peer};
+use hop::{Accepted, Far, FarCounts, Heard, Moment, Peer};
 use ledger::{Amount, Event, Gauge};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -45,7 +45,8 @@ pub(crate) struct LinkInlet {
 
 impl LinkInlet {
     pub(crate) fn new(socket: Arc<ListenSocket>, options: LinkListenOptions) -> LinkInlet {
-        let now_ns = monotonic_ns();
+        let mut clock = Clock::default();
+        let now = clock.now();
         let local = local_address(socket.as_fd());
         let is_v6 = matches!(local, Some(LocalAddress::Inet(SocketAddr::V6(_))));
         // Packet numbers reveal what the kernel drops here, so nothing depends on the kernel's drop count.
@@ -55,11 +56,13 @@ impl LinkInlet {
         };
         LinkInlet {
             socket,
-            far: Far::new(options.keys, options.receiver, now_ns),
-            awaited: options.state.map(|path| (path, now_ns + STATE_PATIENCE.as_nanos() as u64)),
+            far: Far::new(options.keys, options.receiver, moment(now)),
+            awaited: options
+                .state
+                .map(|path| (path, now.monotonic_ns + STATE_PATIENCE.as_nanos() as u64)),
             is_kept: Arc::default(),
             batch: ReceiveBatch::default(),
-            clock: Clock::default(),
+            clock,
             is_v6,
             aggregates,
             packet: Vec::new(),
@@ -126,7 +129,7 @@ impl LinkInlet {
             packet.clear();
             packet.extend_from_slice(bytes);
             answer.clear();
-            let heard = far.on_packet(now.monotonic_ns, from, packet, &mut hand_on, answer);
+            let heard = far.on_packet(moment(now), from, packet, &mut hand_on, answer);
             if heard == Heard::Answer {
                 // An answer that cannot be sent is like a lost one: the sender asks again.
                 let _ = send_to(socket.as_fd(), answer, to(*is_v6, from));
@@ -226,6 +229,10 @@ impl AsFd for LinkInlet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+fn moment(now: Now) -> Moment {
+    Moment { now_ns: now.monotonic_ns, unix_ns: now.realtime_ns }
 }
 
 fn hand_on(one: Accepted<'_>, intake: &mut Intake, accepted: &mut Amount, targets: &mut Targets) {

@@ -4,7 +4,7 @@
 //! bytes of records (the receiving end). State written under another boot is not valid, because a power failure keeps some pages
 //! of a file and not others.
 
-use hop::kept::{KEPT_SENDER_BYTES, KeptSender, Memory};
+use hop::kept::{FILE_ROOM_BYTES, KEPT_SENDER_BYTES, KeptSender, Memory};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -23,10 +23,6 @@ const HEAD_BYTES: usize = 64;
 const SENDER_FILE_BYTES: usize = 2 * COPY_BYTES;
 const COPY_BYTES: usize = 2_048;
 const _: () = assert!(HEAD_BYTES + KEPT_SENDER_BYTES <= COPY_BYTES);
-
-/// Room for records behind the first ones of a file, in bytes: some 160,000 datagrams. The file also has room for the size of
-/// those first records once more.
-const RECORDS_BYTES: usize = 4 << 20;
 
 /// Room left when a file counts as full, in bytes: enough for what one batch records.
 const SPARE_BYTES: usize = 64 << 10;
@@ -177,7 +173,7 @@ impl ReceiverFile {
         // Left behind by a process that ended at this point.
         let _ = fs::remove_file(&path);
         let file = open_locked(&path)?;
-        let len = HEAD_BYTES + 2 * records.len() + RECORDS_BYTES;
+        let len = HEAD_BYTES + 2 * records.len() + FILE_ROOM_BYTES;
         let mut file = MappedFile::map(file, len)?;
         let fits = file.write(0, &self.head) && file.write(HEAD_BYTES, records);
         file.store(NUMBER, if fits { records.len() as u64 } else { 0 });

@@ -48,7 +48,13 @@ impl FarWeir {
         let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
         let link = LinkListenOptions {
             keys: Keys::parse(&key().line()).unwrap(),
-            receiver: ReceiverOptions { window: 65_536, parts_bytes: 8 << 20, hold_ns },
+            receiver: ReceiverOptions {
+                window: 65_536,
+                parts_bytes: 8 << 20,
+                hold_ns,
+                room_bytes: 64 << 20,
+                senders_max: 10,
+            },
             state: None,
         };
         let ledger = Arc::new(Ledger::new("far".into()));
@@ -208,6 +214,25 @@ fn on_a_clean_way_everything_arrives_once() {
 fn on_a_way_that_loses_a_fifth_everything_arrives_once() {
     let (near, far) = carry(5_000, 2_000, 200);
     compare(&near, &far, 5_000);
+}
+
+#[test]
+fn a_sender_that_starts_over_a_hundred_times_gets_in_each_time_and_all_is_counted() {
+    let (_out, to) = sink();
+    let far = FarWeir::start("127.0.0.1:0", to);
+    for number in 0..100 {
+        // As after a reload that changes the target: another run, from another port.
+        let near = NearWeir::start(far.addr, Duration::from_secs(20));
+        near.sender.send(&payload(number, 100)).unwrap();
+        near.wait_until("delivered", |hop| hop.delivered.count == 1);
+        assert_eq!(near.stop().unaccounted(), 0);
+    }
+    let far = far.stop();
+    let receive = far.hop(HopKind::Receive, "in", None).unwrap();
+    assert_eq!(receive.received.count, 100, "{receive:#?}");
+    let of_peers: u64 = receive.peers.iter().map(|peer| peer.accepted.count).sum();
+    assert_eq!((of_peers, receive.event(Event::Sessions)), (100, 100));
+    assert_eq!(receive.event(Event::HellosRefused), 0);
 }
 
 /// Keeps the numbers in the order in which they arrive.

@@ -259,7 +259,7 @@ fn shares(budget: &Budget) -> String {
     };
     for listener in &budget.listeners {
         line(format_args!(
-            "  {}: ring {} + descriptors {}{} + receiving {} + files {}; kernel: receive buffer {} + send buffers {}",
+            "  {}: ring {} + descriptors {}{} + receiving {} + files {}{}; kernel: receive buffer {} + send buffers {}",
             listener.name,
             size(listener.ring_bytes),
             size(listener.descriptor_bytes),
@@ -269,6 +269,10 @@ fn shares(budget: &Budget) -> String {
             },
             size(listener.batch_bytes),
             size(listener.file_bytes),
+            match listener.link_bytes {
+                0 => String::new(),
+                bytes => format!(" + links {}", size(bytes)),
+            },
             size(listener.kernel_receive_bytes),
             size(listener.kernel_send_bytes)
         ));
