@@ -54,7 +54,7 @@ struct Record {
     /// Offset of its end in the buffer.
     end: usize,
     payload_bytes: usize,
-    received_ns: u64,
+    arrived_ns: u64,
 }
 
 impl FileTarget {
@@ -103,7 +103,7 @@ impl FileTarget {
                     &mut self.buffer,
                     self.options.format,
                     &format::Datagram {
-                        received_ns: descriptor.received_ns,
+                        received_unix_ns: descriptor.times.received_unix_ns,
                         source: &descriptor.source,
                         bytes,
                         local: self.local.as_ref(),
@@ -112,7 +112,7 @@ impl FileTarget {
                 self.records.push(Record {
                     end: self.buffer.len(),
                     payload_bytes: bytes.len(),
-                    received_ns: descriptor.received_ns,
+                    arrived_ns: descriptor.times.arrived_ns,
                 });
             }
 
@@ -190,9 +190,9 @@ impl FileTarget {
         self.file = Some(open);
         self.meter.sender.delivered.add(amount_of(&rest[..count]));
 
-        let realtime_ns = sys::clock::realtime_ns();
+        let now_ns = sys::clock::monotonic_ns();
         for record in &rest[..count] {
-            self.meter.delay.add(realtime_ns.saturating_sub(record.received_ns) / 1_000, 1);
+            self.meter.delay.add(now_ns.saturating_sub(record.arrived_ns) / 1_000, 1);
         }
 
         Ok(first + count)
@@ -226,7 +226,7 @@ impl Pump for FileTarget {
         &self.meter.name
     }
 
-    fn pump(&mut self, now_ns: u64, _realtime_ns: u64, _claims_max: usize) -> Pumped {
+    fn pump(&mut self, now_ns: u64, _claims_max: usize) -> Pumped {
         let is_empty = self.fill(now_ns);
         self.write_out(now_ns);
         if is_empty { Pumped::Idle } else { Pumped::More }
@@ -236,8 +236,8 @@ impl Pump for FileTarget {
         None
     }
 
-    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
-        self.meter.note_oldest(self.reader.oldest(), realtime_ns);
+    fn keep_house(&mut self, now_ns: u64) {
+        self.meter.note_oldest(self.reader.oldest(), now_ns);
         self.meter.check_law(&self.reader);
         self.meter.reports_all.set(1);
         self.meter.note_state(now_ns);

@@ -93,7 +93,7 @@ impl Inlet {
         let read = match received {
             Ok(count) => {
                 intake.meter.batches.add(1);
-                self.take_in(count, intake, targets, now.realtime_ns);
+                self.take_in(count, intake, targets, now);
                 if count == plan.count { Read::Full } else { Read::Some }
             }
             Err(Errno::AGAIN) => {
@@ -117,16 +117,16 @@ impl Inlet {
     }
 
     /// Takes the `count` messages of the last batch into the ring.
-    fn take_in(&mut self, count: usize, intake: &mut Intake, targets: &mut Targets, read_ns: u64) {
+    fn take_in(&mut self, count: usize, intake: &mut Intake, targets: &mut Targets, now: Now) {
         let messages = || self.batch.datagrams();
         self.arrivals.note(messages().map(|message| message.payload.len()));
 
         let Some(aggregates) = self.socket.aggregates() else {
-            intake.take_in(messages, read_ns, targets);
+            intake.take_in(messages, now, targets);
             return;
         };
         let read_before = intake.meter.read.load().count;
-        intake.take_in(|| self.batch.segments(), read_ns, targets);
+        intake.take_in(|| self.batch.segments(), now, targets);
         let datagrams = intake.meter.read.load().count - read_before;
         aggregates.note_read(count as u64, datagrams);
     }
@@ -197,7 +197,7 @@ impl Inlet {
                 Read::Full | Read::Some if is_late && !is_refusing => return,
                 Read::Full | Read::Some => {
                     let now = self.clock.now();
-                    targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
+                    targets.pump(now.monotonic_ns, CLAIMS_MAX);
                 }
                 // Datagrams that passed before the filter was attached may still be on their way into the queue.
                 Read::Nothing if self.has_queued() && looks < EMPTY_LOOKS_MAX => {

@@ -4,12 +4,12 @@ use crate::ListenerOptions;
 use crate::meter::ListenerMeter;
 use crate::prefix::PrefixSet;
 use crate::pump::{CLAIMS_MAX_UNDER_LOAD, Targets};
-use crate::ring::Writer;
+use crate::ring::{Times, Writer};
 use crate::trust::Trust;
 use ledger::{Amount, Reason};
 use std::sync::Arc;
 use sys::Source;
-use sys::clock::monotonic_ns;
+use sys::clock::{Now, monotonic_ns};
 use sys::recv::{Payload, Received};
 
 /// The writing side of a listener. It touches neither a socket nor a clock, so it runs in the simulation too.
@@ -47,11 +47,11 @@ impl Admission {
 
 impl Intake {
     /// Takes a batch into the ring and shows it to the readers. `targets` are those of the same thread: they get a turn before
-    /// the ring would take their oldest datagrams. `read_ns` is the time of datagrams that carry none.
+    /// the ring would take their oldest datagrams. `now` is the time of the read.
     pub(crate) fn take_in<'a, I: Iterator<Item = Received<'a>>>(
         &mut self,
         datagrams: impl Fn() -> I,
-        read_ns: u64,
+        now: Now,
         targets: &mut Targets,
     ) {
         // Counted before anything is dropped or taken in, so the difference, which is in flight, is never negative.
@@ -86,14 +86,16 @@ impl Intake {
                 self.meter.empty_datagrams.add(1);
             }
 
-            let (source, received_ns) = (datagram.source, datagram.arrived_ns.unwrap_or(read_ns));
+            let source = datagram.source;
+            let received_unix_ns = datagram.stamp_unix_ns.unwrap_or(now.realtime_ns);
+            let times = Times { received_unix_ns, arrived_ns: now.monotonic_ns };
             match datagram.payload {
                 Payload::InRoom { offset, len } => {
-                    self.writer.append_in_place(source, received_ns, offset, len);
+                    self.writer.append_in_place(source, times, offset, len);
                     accepted += amount;
                 }
                 Payload::Bytes(bytes) => {
-                    self.store(source, received_ns, bytes, &mut accepted, targets);
+                    self.store(source, times, bytes, &mut accepted, targets);
                 }
             }
         }
@@ -106,7 +108,7 @@ impl Intake {
     pub(crate) fn take_one(
         &mut self,
         source: Source,
-        received_ns: u64,
+        times: Times,
         bytes: &[u8],
         accepted: &mut Amount,
         targets: &mut Targets,
@@ -120,14 +122,14 @@ impl Intake {
         if bytes.is_empty() {
             self.meter.empty_datagrams.add(1);
         }
-        self.store(source, received_ns, bytes, accepted, targets);
+        self.store(source, times, bytes, accepted, targets);
     }
 
     /// Copies one datagram into the ring. Shows what was `accepted` first if readers would otherwise lose some of it.
     pub(crate) fn store(
         &mut self,
         source: Source,
-        received_ns: u64,
+        times: Times,
         bytes: &[u8],
         accepted: &mut Amount,
         targets: &mut Targets,
@@ -136,11 +138,11 @@ impl Intake {
             // A reader may lose only what it could see and what is counted as received. The targets of this thread get their turn
             // first.
             self.show(accepted);
-            targets.pump(monotonic_ns(), received_ns, CLAIMS_MAX_UNDER_LOAD);
+            targets.pump(monotonic_ns(), CLAIMS_MAX_UNDER_LOAD);
         }
 
         let amount = Amount::one(bytes.len());
-        match self.writer.append(source, received_ns, bytes) {
+        match self.writer.append(source, times, bytes) {
             Ok(()) => *accepted += amount,
             Err(_) => self.meter.receive.drop(Reason::RingGuard, amount),
         }

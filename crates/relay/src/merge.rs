@@ -339,7 +339,7 @@ impl Sending<'_> {
         let mut next = [(u64::MAX, 0); MEMBERS_MAX];
         for (next, claim) in next.iter_mut().zip(claims.iter()) {
             if let Some(claim) = claim {
-                *next = (claim.get(0).0.received_ns, 0);
+                *next = (claim.get(0).0.times.received_unix_ns, 0);
             }
         }
 
@@ -363,7 +363,7 @@ impl Sending<'_> {
             if begin + run == claim.len() {
                 return taken;
             }
-            next[oldest] = (claim.get(begin + run).0.received_ns, begin + run);
+            next[oldest] = (claim.get(begin + run).0.times.received_unix_ns, begin + run);
         }
     }
 
@@ -380,23 +380,23 @@ impl Sending<'_> {
 
         while end < claim.len() {
             let (descriptor, bytes) = claim.get(end);
-            let arrived_ns = descriptor.received_ns;
-            if end > begin && arrived_ns > until_ns {
+            let stamp_ns = descriptor.times.received_unix_ns;
+            if end > begin && stamp_ns > until_ns {
                 break;
             }
 
-            if arrived_ns < *self.newest_ns {
+            if stamp_ns < *self.newest_ns {
                 self.intake.meter.overtaken.add(1);
             }
-            *self.newest_ns = arrived_ns.max(*self.newest_ns);
-            seat.newest_ns = arrived_ns;
+            *self.newest_ns = stamp_ns.max(*self.newest_ns);
+            seat.newest_ns = stamp_ns;
 
             // Counted before it is dropped or taken in, like datagrams read from a socket.
             let one = Amount::one(bytes.len());
             self.intake.meter.merged.add(one);
             amount += one;
             let (intake, targets) = (&mut *self.intake, &mut *self.targets);
-            intake.store(descriptor.source, arrived_ns, bytes, &mut self.accepted, targets);
+            intake.store(descriptor.source, descriptor.times, bytes, &mut self.accepted, targets);
             end += 1;
         }
 

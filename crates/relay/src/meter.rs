@@ -434,8 +434,8 @@ impl TargetMeter {
     }
 
     /// Notes how long the oldest datagram has waited, and how much of the ring is held from it on.
-    pub(crate) fn note_oldest(&self, oldest: Option<Oldest>, realtime_ns: u64) {
-        let age_ns = oldest.map_or(0, |oldest| realtime_ns.saturating_sub(oldest.received_ns));
+    pub(crate) fn note_oldest(&self, oldest: Option<Oldest>, now_ns: u64) {
+        let age_ns = oldest.map_or(0, |oldest| now_ns.saturating_sub(oldest.arrived_ns));
         self.oldest_age_ms.set(age_ns / 1_000_000);
         self.ring_held_ppm.set(oldest.map_or(0, |oldest| oldest.held_ppm));
     }

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use sys::clock::{monotonic_ns, realtime_ns};
+use sys::clock::monotonic_ns;
 use sys::poll::{Interest, PollSet};
 
 /// Time between two checks of what changes without datagrams: error queues, ages, deadlines.
@@ -26,7 +26,7 @@ pub(crate) const CLAIMS_MAX_UNDER_LOAD: usize = 2;
 pub(crate) trait Pump: Send {
     fn name(&self) -> &str;
     /// Sends what is in the ring, from at most `claims_max` claims.
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped;
+    fn pump(&mut self, now_ns: u64, claims_max: usize) -> Pumped;
     /// The descriptor to wait for after [`Pumped::Blocked`].
     fn blocked_on(&self) -> Option<BorrowedFd<'_>>;
     /// The readiness to wait for.
@@ -38,7 +38,7 @@ pub(crate) trait Pump: Send {
         None
     }
     /// Counts what came back, and sets the gauges.
-    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64);
+    fn keep_house(&mut self, now_ns: u64);
     /// Whether everything published has been handled.
     fn is_idle(&self) -> bool;
     /// Number of the next datagram that will enter the ring.
@@ -137,9 +137,9 @@ impl Entry {
         self.target.has_reached(leaving.end) && !self.target.has_outstanding()
     }
 
-    fn go(mut self, now_ns: u64, realtime_ns: u64) {
+    fn go(mut self, now_ns: u64) {
         self.target.give_up_outstanding();
-        self.target.keep_house(now_ns, realtime_ns);
+        self.target.keep_house(now_ns);
         self.target.leave();
         if let Some(leaving) = self.leaving {
             // The caller may have gone.
@@ -195,10 +195,10 @@ impl Targets {
 
     /// Sends what can be sent now, from at most `claims_max` claims per target. Returns whether there is more that is not
     /// blocked.
-    pub(crate) fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> bool {
+    pub(crate) fn pump(&mut self, now_ns: u64, claims_max: usize) -> bool {
         let mut has_more = false;
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_blocked) {
-            match entry.target.pump(now_ns, realtime_ns, claims_max) {
+            match entry.target.pump(now_ns, claims_max) {
                 Pumped::Idle => {}
                 Pumped::More => has_more = true,
                 Pumped::Blocked => entry.is_blocked = true,
@@ -216,24 +216,24 @@ impl Targets {
             self.housekeeping_due_ns = now_ns + HOUSEKEEPING_INTERVAL.as_nanos() as u64;
             // Blocked targets are tried again after this, before the thread waits: nothing would wake it for them.
             has_more |= self.has_blocked();
-            self.keep_house(now_ns, realtime_ns);
+            self.keep_house(now_ns);
         }
 
         has_more
     }
 
-    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
+    fn keep_house(&mut self, now_ns: u64) {
         for entry in &mut self.entries {
             // An outlet that never reports that it is writable again is retried here.
             entry.is_blocked = false;
-            entry.target.keep_house(now_ns, realtime_ns);
+            entry.target.keep_house(now_ns);
         }
 
         let mut index = 0;
         while index < self.entries.len() {
             match self.entries[index].may_go(now_ns) {
                 false => index += 1,
-                true => self.entries.swap_remove(index).go(now_ns, realtime_ns),
+                true => self.entries.swap_remove(index).go(now_ns),
             }
         }
     }
@@ -323,7 +323,7 @@ impl Targets {
                 break;
             }
 
-            if self.pump(now_ns, realtime_ns(), CLAIMS_MAX) {
+            if self.pump(now_ns, CLAIMS_MAX) {
                 if self.has_blocked() {
                     self.revive(&mut set);
                 }
@@ -345,18 +345,18 @@ impl Targets {
             self.unblock_ready(&set, 0);
         }
 
-        self.discard_rest(monotonic_ns(), realtime_ns());
+        self.discard_rest(monotonic_ns());
     }
 
     /// Counts what is left in the ring as `shutdown`, and drops all targets.
-    pub(crate) fn discard_rest(&mut self, now_ns: u64, realtime_ns: u64) {
+    pub(crate) fn discard_rest(&mut self, now_ns: u64) {
         for mut entry in self.entries.drain(..) {
             entry.target.discard_until(u64::MAX, Reason::Shutdown);
             if entry.leaving.is_some() {
-                entry.go(now_ns, realtime_ns);
+                entry.go(now_ns);
             } else {
                 entry.target.give_up_outstanding();
-                entry.target.keep_house(now_ns, realtime_ns);
+                entry.target.keep_house(now_ns);
             }
         }
     }

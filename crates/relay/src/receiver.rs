@@ -149,7 +149,7 @@ impl Receiver {
         }
         let now = if is_read { self.clock.now() } else { now };
         let now_ns = now.monotonic_ns;
-        let has_more = self.targets.pump(now_ns, now.realtime_ns, claims_max);
+        let has_more = self.targets.pump(now_ns, claims_max);
 
         if read == Read::Some
             && !has_more
@@ -189,7 +189,7 @@ impl Receiver {
         }
         let now = if is_read { self.clock.now() } else { now };
         let claims_max = if is_read { CLAIMS_MAX_UNDER_LOAD } else { CLAIMS_MAX };
-        let has_more = self.targets.pump(now.monotonic_ns, now.realtime_ns, claims_max);
+        let has_more = self.targets.pump(now.monotonic_ns, claims_max);
         (has_more, now.monotonic_ns)
     }
 
@@ -205,7 +205,7 @@ impl Receiver {
             Pulled::Some => CLAIMS_MAX_UNDER_LOAD,
             Pulled::Nothing | Pulled::Waits(_) => CLAIMS_MAX,
         };
-        let has_more = self.targets.pump(now.monotonic_ns, now.realtime_ns, claims_max);
+        let has_more = self.targets.pump(now.monotonic_ns, claims_max);
         if has_more && self.targets.has_blocked() {
             self.targets.revive(set);
         }

@@ -56,26 +56,39 @@ const CLAIM_PARTS: usize = 16;
 /// What a claim may cover in any ring, in bytes.
 const CLAIM_BYTES: usize = 1_024;
 
-/// Describes one datagram in the ring.
+/// The two times of a datagram. What a link carries has the first of another host's clock, which may be wrong by years, and a
+/// host's own wall clock may be set at any time. So whatever depends on age uses the second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Times {
+    /// When the first Weir received it, by that host's clock, in nanoseconds since 1970. Information: nothing is decided by it,
+    /// except the order of the datagrams of several sockets, which one kernel stamps.
+    pub(crate) received_unix_ns: u64,
+    /// When this process read it, on the monotonic clock.
+    pub(crate) arrived_ns: u64,
+}
+
+/// Describes one datagram in the ring: a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Descriptor {
     /// Start of the payload, in bytes since the ring was created, including those skipped at the end of a turn. Rewinding skips
     /// nearly a whole turn, so over years the value may wrap: only differences matter.
     position: u64,
     /// Payload bytes of all datagrams before this one.
     bytes_before: u64,
-    /// When the batch that contained it was read, in nanoseconds since 1970.
-    pub(crate) received_ns: u64,
+    pub(crate) times: Times,
     /// Who sent it.
     pub(crate) source: Source,
     len: u32,
 }
 
+const _: () = assert!(size_of::<Descriptor>() == 64, "more than a cache line");
+
 /// The oldest datagram that a reader has not dealt with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Oldest {
-    /// When the batch that brought it was read, in nanoseconds since 1970.
-    pub(crate) received_ns: u64,
+    /// When this process read it, on the monotonic clock.
+    pub(crate) arrived_ns: u64,
     /// How much of the ring is held from it on, in millionths.
     pub(crate) held_ppm: u64,
 }
@@ -293,6 +306,12 @@ impl Descriptor {
     fn end_bytes(&self) -> u64 {
         self.bytes_before + u64::from(self.len)
     }
+}
+
+/// Times of a test's datagram, with its number as the arrival and a wall clock that runs backwards.
+#[cfg(test)]
+fn times(number: u64) -> Times {
+    Times { received_unix_ns: u64::MAX - number, arrived_ns: number }
 }
 
 #[cfg(all(test, not(loom)))]

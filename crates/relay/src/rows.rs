@@ -8,7 +8,7 @@ use crate::TargetKind;
 use crate::gate::Gate;
 use crate::meter::TargetMeter;
 use crate::pump::{Pump, Pumped, Replaced};
-use crate::ring::{Claim, Reader};
+use crate::ring::{Claim, Reader, Times};
 use ledger::{Amount, Reason};
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -29,8 +29,11 @@ pub struct Datagram<'a> {
     /// The sender: an address and a port; [`Source::NONE`] for a unix datagram; unknown ([`Source::is_unknown`]) for a datagram
     /// received before any target of the listener asked for sources.
     pub source: Source,
-    /// When the batch that contained it was read, in nanoseconds since 1970.
+    /// When the batch that contained it was read, in nanoseconds since 1970. For a datagram that came over a link: when the first
+    /// Weir received it, by the clock of that host. It says nothing about age.
     pub received_unix_ns: u64,
+    /// When this process read it, on the monotonic clock.
+    pub arrived_ns: u64,
 }
 
 /// A receiver of datagrams as rows. Each call copies and returns: it does no I/O and waits for nothing but a short lock.
@@ -98,11 +101,10 @@ impl RowsTarget {
     }
 
     /// Offers up to `claims_max` claims. Returns whether the receiver takes more.
-    fn offer(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> bool {
+    fn offer(&mut self, now_ns: u64, claims_max: usize) -> bool {
         for _ in 0..claims_max {
             let Some(mut claim) = self.reader.claim(&self.meter.sender) else { return true };
-            if self.handover.hand_over(&mut claim, &self.meter, now_ns, realtime_ns) != Ended::Done
-            {
+            if self.handover.hand_over(&mut claim, &self.meter, now_ns) != Ended::Done {
                 return false;
             }
         }
@@ -135,25 +137,25 @@ struct Progress {
     /// Datagrams from its start that are handled.
     done: usize,
     taken: Amount,
-    /// Datagrams received at `received_ns` whose delay is not counted yet.
+    /// Datagrams read at `arrived_ns` whose delay is not counted yet.
     same_time: u64,
-    received_ns: u64,
+    arrived_ns: u64,
 }
 
 impl Progress {
-    fn note_taken(&mut self, datagram: &Datagram<'_>, meter: &TargetMeter, realtime_ns: u64) {
+    fn note_taken(&mut self, datagram: &Datagram<'_>, meter: &TargetMeter, now_ns: u64) {
         self.taken += Amount::one(datagram.bytes.len());
         // Datagrams of one receive batch share their time.
-        if datagram.received_unix_ns != self.received_ns {
-            self.count_delay(meter, realtime_ns);
-            self.received_ns = datagram.received_unix_ns;
+        if datagram.arrived_ns != self.arrived_ns {
+            self.count_delay(meter, now_ns);
+            self.arrived_ns = datagram.arrived_ns;
         }
         self.same_time += 1;
     }
 
-    fn count_delay(&mut self, meter: &TargetMeter, realtime_ns: u64) {
+    fn count_delay(&mut self, meter: &TargetMeter, now_ns: u64) {
         if self.same_time > 0 {
-            let delay_us = realtime_ns.saturating_sub(self.received_ns) / 1_000;
+            let delay_us = now_ns.saturating_sub(self.arrived_ns) / 1_000;
             meter.delay.add(delay_us, self.same_time);
             self.same_time = 0;
         }
@@ -162,20 +164,12 @@ impl Progress {
 
 impl Handover {
     /// Hands over the datagrams of a claim that pass the gate, and counts all that are handled.
-    fn hand_over(
-        &mut self,
-        claim: &mut Claim<'_>,
-        meter: &TargetMeter,
-        now_ns: u64,
-        realtime_ns: u64,
-    ) -> Ended {
+    fn hand_over(&mut self, claim: &mut Claim<'_>, meter: &TargetMeter, now_ns: u64) -> Ended {
         let mut progress = Progress::default();
 
         let caught = catch_unwind(AssertUnwindSafe(|| {
             while progress.done < claim.len() {
-                if self.hand_over_next(claim, &mut progress, meter, now_ns, realtime_ns)
-                    == Taken::Full
-                {
+                if self.hand_over_next(claim, &mut progress, meter, now_ns) == Taken::Full {
                     return Ended::Full;
                 }
                 progress.done += 1;
@@ -191,7 +185,7 @@ impl Handover {
             Ended::Panicked
         });
 
-        progress.count_delay(meter, realtime_ns);
+        progress.count_delay(meter, now_ns);
         self.is_open |= !progress.taken.is_zero();
         meter.sender.delivered.add(progress.taken);
         // Last: from here on the writer may overwrite what was handled.
@@ -206,7 +200,6 @@ impl Handover {
         progress: &mut Progress,
         meter: &TargetMeter,
         now_ns: u64,
-        realtime_ns: u64,
     ) -> Taken {
         let (descriptor, bytes) = claim.get(progress.done);
         let number = claim.first() + progress.done as u64;
@@ -217,11 +210,11 @@ impl Handover {
             return Taken::Yes;
         }
 
-        let datagram =
-            Datagram { bytes, source: descriptor.source, received_unix_ns: descriptor.received_ns };
+        let Times { received_unix_ns, arrived_ns } = descriptor.times;
+        let datagram = Datagram { bytes, source: descriptor.source, received_unix_ns, arrived_ns };
         let taken = self.receiver.take(&datagram);
         match taken {
-            Taken::Yes => progress.note_taken(&datagram, meter, realtime_ns),
+            Taken::Yes => progress.note_taken(&datagram, meter, now_ns),
             Taken::Full => self.passed = Some(number),
         }
         taken
@@ -255,8 +248,8 @@ impl Pump for RowsTarget {
         &self.meter.name
     }
 
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
-        if self.handover.is_paused(now_ns) || !self.offer(now_ns, realtime_ns, claims_max) {
+    fn pump(&mut self, now_ns: u64, claims_max: usize) -> Pumped {
+        if self.handover.is_paused(now_ns) || !self.offer(now_ns, claims_max) {
             return Pumped::Blocked;
         }
         if !self.reader.is_empty() {
@@ -282,11 +275,11 @@ impl Pump for RowsTarget {
         Interest::Readable
     }
 
-    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
+    fn keep_house(&mut self, now_ns: u64) {
         if !self.handover.is_paused(now_ns) {
             self.handover.flush(now_ns);
         }
-        self.meter.note_oldest(self.reader.oldest(), realtime_ns);
+        self.meter.note_oldest(self.reader.oldest(), now_ns);
         self.meter.check_law(&self.reader);
         self.meter.reports_all.set(1);
         self.meter.note_state(now_ns);

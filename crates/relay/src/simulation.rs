@@ -347,7 +347,7 @@ impl History {
             3..=10 => self.receive(),
             11 => self.targets.revive(&mut PollSet::default()),
             _ => {
-                self.targets.pump(self.now_ns(), self.now_ns(), 8);
+                self.targets.pump(self.now_ns(), 8);
             }
         }
         if self.random.one_in(8) {
@@ -369,16 +369,16 @@ impl History {
                     To::Shelf(shelf) => shelf.lock().unwrap().is_calm = true,
                 }
             }
-            while self.targets.pump(self.now_ns(), self.now_ns(), 8) || self.targets.has_work() {
+            while self.targets.pump(self.now_ns(), 8) || self.targets.has_work() {
                 self.clock.fetch_add(200_000_000, Ordering::Relaxed);
             }
             // Late reports arrive and are counted.
             for _ in 0..20 {
                 self.clock.fetch_add(200_000_000, Ordering::Relaxed);
-                self.targets.pump(self.now_ns(), self.now_ns(), 8);
+                self.targets.pump(self.now_ns(), 8);
             }
         }
-        self.targets.discard_rest(self.now_ns(), self.now_ns());
+        self.targets.discard_rest(self.now_ns());
         self.targets = Targets::default();
         let snapshot = self.ledger.check();
         assert!(snapshot.is_balanced() && snapshot.unaccounted() == 0, "{snapshot:#?}");

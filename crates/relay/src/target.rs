@@ -16,7 +16,7 @@ use ledger::Reason;
 use sending::{Ended, Work};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use sys::clock::{monotonic_ns, realtime_ns};
+use sys::clock::monotonic_ns;
 use sys::send::Message;
 use sys::{Errno, Source};
 
@@ -132,7 +132,7 @@ impl<O: Outlet + Send> Pump for Target<O> {
         &self.meter.name
     }
 
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
+    fn pump(&mut self, now_ns: u64, claims_max: usize) -> Pumped {
         for _ in 0..claims_max {
             let Some(mut claim) = self.reader.claim(&self.meter.sender) else {
                 return Pumped::Idle;
@@ -155,7 +155,6 @@ impl<O: Outlet + Send> Pump for Target<O> {
                 meter: &self.meter,
                 decided,
                 now_ns,
-                realtime_ns,
                 done: 0,
                 retries: 0,
             };
@@ -171,9 +170,9 @@ impl<O: Outlet + Send> Pump for Target<O> {
         self.outlet.socket()
     }
 
-    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
+    fn keep_house(&mut self, now_ns: u64) {
         self.settle(now_ns);
-        self.meter.note_oldest(self.reader.oldest(), realtime_ns);
+        self.meter.note_oldest(self.reader.oldest(), now_ns);
         self.meter.check_law(&self.reader);
 
         let can_run = self.outlet.run_datagram_bytes_max(now_ns) > 0;
@@ -219,7 +218,7 @@ impl<O: Outlet + Send> Pump for Target<O> {
             // The old gate's decisions stand: no datagram is decided about twice.
             self.gate = gate;
         }
-        self.keep_house(monotonic_ns(), realtime_ns());
+        self.keep_house(monotonic_ns());
 
         replaced
     }

@@ -74,7 +74,7 @@ impl Worker {
             }
 
             let now = clock.now();
-            let has_more = self.targets.pump(now.monotonic_ns, now.realtime_ns, CLAIMS_MAX);
+            let has_more = self.targets.pump(now.monotonic_ns, CLAIMS_MAX);
             if self.lifetime == Lifetime::Targets && self.targets.is_empty() {
                 return;
             }

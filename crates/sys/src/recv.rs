@@ -37,7 +37,7 @@ pub struct Received<'a> {
     /// The sender.
     pub source: Source,
     /// When the device delivered it, in nanoseconds since 1970; `None` if not requested.
-    pub arrived_ns: Option<u64>,
+    pub stamp_unix_ns: Option<u64>,
     /// Length of each datagram of an aggregate, of which the last one may be shorter; 0 for a single datagram.
     pub segment_bytes: usize,
 }
@@ -339,7 +339,7 @@ impl ReceiveBatch {
                     Sources::Unwanted => Source::UNKNOWN,
                 };
                 let control = || self.controls[index].0.get(..self.control_lens[index]);
-                let arrived_ns = match self.stamps {
+                let stamp_unix_ns = match self.stamps {
                     Stamps::Wanted => control().and_then(stamp_ns),
                     Stamps::Unwanted => None,
                 };
@@ -347,7 +347,7 @@ impl ReceiveBatch {
                     Aggregates::Some => control().and_then(segment_bytes).unwrap_or(0),
                     Aggregates::Never => 0,
                 };
-                Received { payload, truncated, source, arrived_ns, segment_bytes }
+                Received { payload, truncated, source, stamp_unix_ns, segment_bytes }
             },
         )
     }
@@ -501,7 +501,7 @@ mod tests {
         let (sources, aggregates) = (Sources::Wanted, Aggregates::Never);
         let ask = Ask { count_max: 8, sources, stamps, aggregates, room: None };
         assert_eq!(batch.receive_into(receiver.as_fd(), Wait::ForOne, ask), Ok(3));
-        let stamps: Vec<_> = batch.datagrams().filter_map(|one| one.arrived_ns).collect();
+        let stamps: Vec<_> = batch.datagrams().filter_map(|one| one.stamp_unix_ns).collect();
         assert_eq!(stamps.len(), 3);
         assert!(stamps.is_sorted(), "{stamps:?}");
         assert!((before_ns..=crate::clock::realtime_ns()).contains(&stamps[0]));

@@ -17,8 +17,8 @@ const UDP_HEADER_BYTES: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
 
 pub(super) struct Datagram<'a> {
-    /// When it was received, in nanoseconds since 1970.
-    pub(super) received_ns: u64,
+    /// When the first Weir received it, in nanoseconds since 1970.
+    pub(super) received_unix_ns: u64,
     pub(super) source: &'a Source,
     pub(super) bytes: &'a [u8],
     /// The address of the listener.
@@ -45,7 +45,7 @@ pub(super) fn append(buffer: &mut Vec<u8>, format: FileFormat, datagram: &Datagr
 ///
 /// Datagrams of unix sockets have no addresses and appear as from and to `::`.
 fn append_pcap(buffer: &mut Vec<u8>, datagram: &Datagram<'_>) {
-    let time_ns = datagram.received_ns;
+    let time_ns = datagram.received_unix_ns;
     let record_at = buffer.len();
     buffer.extend_from_slice(&((time_ns / 1_000_000_000) as u32).to_le_bytes());
     buffer.extend_from_slice(&((time_ns % 1_000_000_000) as u32).to_le_bytes());

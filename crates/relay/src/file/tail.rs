@@ -137,7 +137,7 @@ mod tests {
         let mut ends = vec![bytes.len()];
         for &len in lens {
             let datagram = format::Datagram {
-                received_ns: 7,
+                received_unix_ns: 7,
                 source: &Source::NONE,
                 bytes: &vec![0xa5; len],
                 local: None,

@@ -6,6 +6,7 @@ use super::{LinkListenOptions, STATE_PATIENCE, STATE_PAUSE};
 use crate::intake::Intake;
 use crate::meter::{LinkPeer, PeerKind};
 use crate::pump::Targets;
+use crate::ring::Times;
 use crate::socket::ListenSocket;
 use hop::{Accepted, Far, FarCounts, Heard, Moment, Peer};
 use ledger::{Amount, Event, Gauge};
@@ -92,7 +93,7 @@ impl LinkInlet {
             intake.meter.batches.add(1);
             self.take_in(now, intake, targets);
         }
-        self.release(now.monotonic_ns, intake, targets);
+        self.release(now.monotonic_ns, now.monotonic_ns, intake, targets);
         self.report(now.monotonic_ns);
         self.show(intake, now.monotonic_ns);
         (received.is_ok(), now)
@@ -119,8 +120,9 @@ impl LinkInlet {
     fn take_in(&mut self, now: Now, intake: &mut Intake, targets: &mut Targets) {
         let LinkInlet { socket, far, batch, is_v6, packet, answer, .. } = self;
         let mut accepted = Amount::default();
-        let mut hand_on =
-            |_: &Peer, one: Accepted<'_>| hand_on(one, intake, &mut accepted, targets);
+        let mut hand_on = |_: &Peer, one: Accepted<'_>| {
+            hand_on(one, now.monotonic_ns, intake, &mut accepted, targets)
+        };
         for received in batch.segments() {
             let (Payload::Bytes(bytes), Some(from)) = (received.payload, received.source.address())
             else {
@@ -138,10 +140,11 @@ impl LinkInlet {
         intake.show(&mut accepted);
     }
 
-    /// Passes on datagrams that have waited for others as long as they may.
-    fn release(&mut self, now_ns: u64, intake: &mut Intake, targets: &mut Targets) {
+    /// Passes on datagrams that have waited for others until `until_ns` or longer.
+    fn release(&mut self, until_ns: u64, now_ns: u64, intake: &mut Intake, targets: &mut Targets) {
         let mut accepted = Amount::default();
-        self.far.release(now_ns, &mut |_, one| hand_on(one, intake, &mut accepted, targets));
+        self.far
+            .release(until_ns, &mut |_, one| hand_on(one, now_ns, intake, &mut accepted, targets));
         if !accepted.is_zero() {
             intake.show(&mut accepted);
         }
@@ -218,7 +221,7 @@ impl LinkInlet {
                 break;
             }
         }
-        self.release(u64::MAX, intake, targets);
+        self.release(u64::MAX, monotonic_ns(), intake, targets);
         self.report(u64::MAX / 2);
         self.show(intake, u64::MAX);
         leave_port(self.socket.as_fd());
@@ -235,9 +238,19 @@ fn moment(now: Now) -> Moment {
     Moment { now_ns: now.monotonic_ns, unix_ns: now.realtime_ns }
 }
 
-fn hand_on(one: Accepted<'_>, intake: &mut Intake, accepted: &mut Amount, targets: &mut Targets) {
+fn hand_on(
+    one: Accepted<'_>,
+    now_ns: u64,
+    intake: &mut Intake,
+    accepted: &mut Amount,
+    targets: &mut Targets,
+) {
     let source = source_of(one.origin.sender);
-    intake.take_one(source, one.origin.received_unix_ns, one.bytes, accepted, targets);
+    // The origin's time is of another host's clock. The age of a datagram starts again here: how long it took to get here can be
+    // measured by neither clock alone.
+    let received_unix_ns = one.origin.received_unix_ns;
+    let times = Times { received_unix_ns, arrived_ns: now_ns };
+    intake.take_one(source, times, one.bytes, accepted, targets);
 }
 
 /// The address in the form that a socket of this family uses.

@@ -17,7 +17,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use sys::clock::monotonic_ns;
+use sys::clock::{monotonic_ns, realtime_ns};
 use sys::recv::{Payload, ReceiveBatch, Wait};
 use sys::send::{Message, SEGMENTS_MAX, send_messages};
 use sys::{Errno, Source};
@@ -160,26 +160,18 @@ impl LinkTarget {
     }
 
     /// Seals what is to be sent now, at most one batch. Returns whether there is more.
-    fn seal(&mut self, now_ns: u64, realtime_ns: u64) -> bool {
+    fn seal(&mut self, now_ns: u64) -> bool {
         self.sealed.clear();
         self.looked_to = self.reader.end();
         self.state.open(&mut self.near, now_ns);
         let has_state = !matches!(self.state, State::Awaited { .. });
-        if has_state && self.near.hello(now_ns, realtime_ns, &mut self.sealed.bytes) {
+        if has_state && self.near.hello(now_ns, realtime_ns(), &mut self.sealed.bytes) {
             self.sealed.note_end();
         }
 
         let LinkTarget { reader, near, gate, meter, sealed, offered, .. } = self;
-        let mut turn = Turn {
-            near,
-            gate,
-            meter,
-            sealed,
-            offered,
-            deadline_ns: self.deadline_ns,
-            now_ns,
-            realtime_ns,
-        };
+        let mut turn =
+            Turn { near, gate, meter, sealed, offered, deadline_ns: self.deadline_ns, now_ns };
         let (has_more, due_ns) = match reader.look() {
             Some(mut look) => {
                 turn.note_lapped(&look);
@@ -356,7 +348,6 @@ struct Turn<'a> {
     offered: &'a mut Amount,
     deadline_ns: u64,
     now_ns: u64,
-    realtime_ns: u64,
 }
 
 impl Turn<'_> {
@@ -386,7 +377,7 @@ impl Turn<'_> {
                     let part = &bytes[one.offset.into()..][..one.len.into()];
                     self.near.seal_data(self.now_ns, &one, origin, part, &mut out);
                     if !one.is_repair && one.part.ends() {
-                        let delay_ns = self.realtime_ns.saturating_sub(descriptor.received_ns);
+                        let delay_ns = self.now_ns.saturating_sub(descriptor.times.arrived_ns);
                         self.meter.delay.add(delay_ns / 1_000, 1);
                     }
                 }
@@ -417,7 +408,7 @@ impl Turn<'_> {
             return false;
         }
         let (descriptor, bytes, with_it) = look.get(number);
-        let age_ns = self.realtime_ns.saturating_sub(descriptor.received_ns);
+        let age_ns = self.now_ns.saturating_sub(descriptor.times.arrived_ns);
         let len = bytes.len() as u16;
 
         let refused = if age_ns >= self.deadline_ns {
@@ -446,7 +437,7 @@ fn origin_of(descriptor: &Descriptor, bytes: usize) -> Origin {
         None if descriptor.source.is_unknown() => From::Unknown,
         None => From::Nobody,
     };
-    Origin { received_unix_ns: descriptor.received_ns, sender, bytes: bytes as u16 }
+    Origin { received_unix_ns: descriptor.times.received_unix_ns, sender, bytes: bytes as u16 }
 }
 
 /// The sender of a datagram, as the first Weir reported it.
@@ -464,7 +455,7 @@ impl Pump for LinkTarget {
         &self.meter.name
     }
 
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
+    fn pump(&mut self, now_ns: u64, claims_max: usize) -> Pumped {
         self.hear(now_ns);
         let mut ended = Pumped::More;
         for _ in 0..claims_max {
@@ -472,7 +463,7 @@ impl Pump for LinkTarget {
                 ended = Pumped::Blocked;
                 break;
             }
-            if self.is_ended || !self.seal(now_ns, realtime_ns) {
+            if self.is_ended || !self.seal(now_ns) {
                 ended = if self.send() { Pumped::Idle } else { Pumped::Blocked };
                 break;
             }
@@ -489,10 +480,10 @@ impl Pump for LinkTarget {
         Some(Attends { socket: self.socket.as_fd(), due_ns: self.due_ns })
     }
 
-    fn keep_house(&mut self, now_ns: u64, realtime_ns: u64) {
+    fn keep_house(&mut self, now_ns: u64) {
         self.count();
         self.note_way(now_ns);
-        self.meter.note_oldest(self.reader.oldest(), realtime_ns);
+        self.meter.note_oldest(self.reader.oldest(), now_ns);
         self.meter.check_link(self.offered, self.near.open());
         self.meter.reports_all.set(1);
         self.meter.gso.set(self.runs.into());

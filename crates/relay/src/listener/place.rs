@@ -163,7 +163,7 @@ fn make_pump(
         destination => {
             let outlet = SocketOutlet::new(destination).unwrap_or(SocketOutlet::Unresolved);
             let mut target = Target::new(outlet, reader, gate, meter);
-            target.keep_house(monotonic_ns(), sys::clock::realtime_ns());
+            target.keep_house(monotonic_ns());
             Box::new(target)
         }
     }

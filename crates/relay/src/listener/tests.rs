@@ -73,9 +73,9 @@ impl Pump for Leaky {
         Pump::name(&self.target)
     }
 
-    fn pump(&mut self, now_ns: u64, realtime_ns: u64, claims_max: usize) -> Pumped {
+    fn pump(&mut self, now_ns: u64, claims_max: usize) -> Pumped {
         self.has_leaked = self.has_leaked || self.target.leak_one();
-        Pump::pump(&mut self.target, now_ns, realtime_ns, claims_max)
+        Pump::pump(&mut self.target, now_ns, claims_max)
     }
 
     fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
@@ -95,7 +95,7 @@ impl Pump for Leaky {
     }
 
     as_the_target! {
-        keep_house(&mut self, now_ns: u64, realtime_ns: u64);
+        keep_house(&mut self, now_ns: u64);
         has_outstanding(&mut self) -> bool;
         discard_until(&mut self, end: u64, reason: Reason);
         replace(&mut self, destination: TargetKind, gate: Option<Gate>) -> Replaced;
@@ -168,7 +168,7 @@ impl Pump for Always {
         "always"
     }
 
-    fn pump(&mut self, _now_ns: u64, _realtime_ns: u64, _claims_max: usize) -> Pumped {
+    fn pump(&mut self, _now_ns: u64, _claims_max: usize) -> Pumped {
         let (turns, pumped) = match self.ready {
             Some(_) => (&self.turns.blocked, Pumped::Blocked),
             None => (&self.turns.busy, Pumped::More),
@@ -181,7 +181,7 @@ impl Pump for Always {
         self.ready.as_ref().map(AsFd::as_fd)
     }
 
-    fn keep_house(&mut self, _now_ns: u64, _realtime_ns: u64) {}
+    fn keep_house(&mut self, _now_ns: u64) {}
 
     fn is_idle(&self) -> bool {
         false

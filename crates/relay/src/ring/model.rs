@@ -14,9 +14,9 @@ fn take(reader: &mut Reader) -> u64 {
     let mut last = None;
     for index in 0..claim.len() {
         let (descriptor, bytes) = claim.get(index);
-        assert_eq!(bytes, [descriptor.received_ns as u8; 2], "payload of its descriptor");
-        assert!(last < Some(descriptor.received_ns), "order");
-        last = Some(descriptor.received_ns);
+        assert_eq!(bytes, [descriptor.times.arrived_ns as u8; 2], "payload of its descriptor");
+        assert!(last < Some(descriptor.times.arrived_ns), "order");
+        last = Some(descriptor.times.arrived_ns);
     }
     let len = claim.len();
     claim.commit(len);
@@ -33,7 +33,7 @@ fn write(writer: &mut Writer, count: u64) -> u64 {
         if !writer.has_room_without_loss(bytes.len()) {
             writer.publish();
         }
-        appended += u64::from(writer.append(Source::NONE, number, &bytes).is_ok());
+        appended += u64::from(writer.append(Source::NONE, times(number), &bytes).is_ok());
         writer.publish();
     }
     appended
@@ -136,7 +136,7 @@ fn loom_a_datagram_written_in_place_is_whole_and_rewinding_disturbs_nobody() {
             writer.rewind_if_empty(2);
             if let Some(room) = writer.room(1, 2) {
                 room.fill(number as u8);
-                writer.append_in_place(Source::NONE, number, 0, 2);
+                writer.append_in_place(Source::NONE, times(number), 0, 2);
                 appended += 1;
             }
             writer.publish();

@@ -103,11 +103,11 @@ impl Reader {
         let (oldest, published) = self.set_claim()?;
         let view = self.view();
         // SAFETY: the claim covers it.
-        let received_ns = unsafe { view.descriptor(oldest) }.received_ns;
+        let arrived_ns = unsafe { view.descriptor(oldest) }.times.arrived_ns;
         // SAFETY: the claim covers everything from `oldest` to `published`, and there is something.
         let held_ppm = unsafe { view.held_ppm(oldest, published) };
         self.cursor.word.0.store(oldest << 1, Ordering::Release);
-        Some(Oldest { received_ns, held_ppm })
+        Some(Oldest { arrived_ns, held_ppm })
     }
 
     /// Claims up to [`CLAIM_MAX`](super::CLAIM_MAX) of the oldest datagrams that this reader has not handled. `None` if there are

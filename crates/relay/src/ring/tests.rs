@@ -7,7 +7,7 @@ fn payload(number: u64, len: usize) -> Vec<u8> {
 }
 
 fn put(writer: &mut Writer, number: u64, len: usize) -> Result<(), Guarded> {
-    let result = writer.append(Source::NONE, number, &payload(number, len));
+    let result = writer.append(Source::NONE, times(number), &payload(number, len));
     writer.publish();
     result
 }
@@ -26,7 +26,7 @@ fn a_reader_sees_each_datagram_once_in_order() {
         let claim = reader.claim(&Counters::default()).unwrap();
         let (descriptor, bytes) = claim.get(0);
         assert_eq!(
-            (descriptor.received_ns, bytes),
+            (descriptor.times.arrived_ns, bytes),
             (number, &payload(number, number as usize % 50)[..])
         );
         claim.commit(1);
@@ -66,7 +66,7 @@ fn a_claim_is_never_overwritten() {
     claim.commit(1);
     assert_eq!(put(&mut writer, 3, 600), Ok(()));
     let claim = reader.claim(&Counters::default()).unwrap();
-    let got: Vec<_> = (0..claim.len()).map(|index| claim.get(index).0.received_ns).collect();
+    let got: Vec<_> = (0..claim.len()).map(|index| claim.get(index).0.times.arrived_ns).collect();
     assert_eq!(got.last(), Some(&3));
 }
 
@@ -117,7 +117,7 @@ fn looking_at_the_age_gives_nothing_up() {
     for number in 0..64 {
         put(&mut writer, number, 10).unwrap();
     }
-    assert_eq!(reader.oldest(), Some(Oldest { received_ns: 0, held_ppm: 1_000_000 }));
+    assert_eq!(reader.oldest(), Some(Oldest { arrived_ns: 0, held_ppm: 1_000_000 }));
     assert_eq!(reader.cursor(), 0);
 }
 
@@ -150,7 +150,7 @@ fn the_ring_begins_anew_when_nobody_has_anything_left() {
         put(&mut writer, number, 200).unwrap();
         let claim = fast.claim(&Counters::default()).unwrap();
         let (descriptor, bytes) = claim.get(0);
-        assert_eq!((descriptor.received_ns, bytes), (number, &payload(number, 200)[..]));
+        assert_eq!((descriptor.times.arrived_ns, bytes), (number, &payload(number, 200)[..]));
         places.insert(bytes.as_ptr().addr());
         claim.commit(1);
         if number % EVERY == 0 {
@@ -159,7 +159,7 @@ fn the_ring_begins_anew_when_nobody_has_anything_left() {
                 let len = claim.len();
                 for index in 0..len {
                     let (descriptor, bytes) = claim.get(index);
-                    assert_eq!(bytes, payload(descriptor.received_ns, 200));
+                    assert_eq!(bytes, payload(descriptor.times.arrived_ns, 200));
                 }
                 claim.commit(len);
             }
@@ -179,9 +179,9 @@ fn datagrams_written_in_place_are_those_that_come_out() {
             slot.copy_from_slice(&payload(number + index as u64, 100));
         }
         // The second datagram is shorter, and the third one was not wanted.
-        writer.append_in_place(Source::NONE, number, 0, 100);
-        writer.append_in_place(Source::NONE, number, 100, 40);
-        assert_eq!(writer.append(Source::NONE, number, b"copied"), Ok(()));
+        writer.append_in_place(Source::NONE, times(number), 0, 100);
+        writer.append_in_place(Source::NONE, times(number), 100, 40);
+        assert_eq!(writer.append(Source::NONE, times(number), b"copied"), Ok(()));
         writer.publish();
         let claim = reader.claim(&Counters::default()).unwrap();
         assert_eq!(claim.get(0).1, payload(number, 100));
@@ -201,7 +201,7 @@ fn a_room_beyond_the_end_of_the_ring_may_lose_its_first_datagrams() {
     reader.claim(&Counters::default()).unwrap().commit(1);
     let room = writer.room(10, 1_020).unwrap();
     room[918..].fill(7);
-    writer.append_in_place(Source::NONE, 1, 918, 102);
+    writer.append_in_place(Source::NONE, times(1), 918, 102);
     writer.publish();
     assert_eq!(reader.claim(&Counters::default()).unwrap().get(0).1, [7; 102]);
 }
@@ -362,9 +362,9 @@ fn threads_account_for_every_datagram() {
                     };
                     for index in 0..claim.len() {
                         let (descriptor, bytes) = claim.get(index);
-                        assert!(descriptor.received_ns >= next, "order");
-                        next = descriptor.received_ns + 1;
-                        assert_eq!(bytes, payload(descriptor.received_ns, bytes.len()));
+                        assert!(descriptor.times.arrived_ns >= next, "order");
+                        next = descriptor.times.arrived_ns + 1;
+                        assert_eq!(bytes, payload(descriptor.times.arrived_ns, bytes.len()));
                         seen += Amount::one(bytes.len());
                     }
                     let len = claim.len();

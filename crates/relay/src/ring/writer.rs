@@ -1,6 +1,6 @@
 //! The writing end.
 
-use super::{CLAIMED, Cursor, Descriptor, GONE, Padded, Reader, Shared, View};
+use super::{CLAIMED, Cursor, Descriptor, GONE, Padded, Reader, Shared, Times, View};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use ledger::{Amount, EventCounter};
 use sys::Source;
@@ -195,7 +195,7 @@ impl Writer {
     pub(crate) fn append_in_place(
         &mut self,
         source: Source,
-        received_ns: u64,
+        times: Times,
         offset: usize,
         len: usize,
     ) {
@@ -204,7 +204,7 @@ impl Writer {
         let skipped = position.wrapping_sub(self.position);
         assert!(skipped <= self.shared.turn_bytes as u64, "before what is there");
 
-        self.push(source, received_ns, position, len);
+        self.push(source, times, position, len);
     }
 
     fn cells(&self, position: u64, len: usize) -> &[std::cell::UnsafeCell<u8>] {
@@ -219,7 +219,7 @@ impl Writer {
     pub(crate) fn append(
         &mut self,
         source: Source,
-        received_ns: u64,
+        times: Times,
         bytes: &[u8],
     ) -> Result<(), Guarded> {
         let position = self.place(bytes.len());
@@ -248,16 +248,16 @@ impl Writer {
             );
         }
 
-        self.push(source, received_ns, position, bytes.len());
+        self.push(source, times, position, bytes.len());
         Ok(())
     }
 
     /// Adds the descriptor of the datagram whose payload is at `position`. There must be room for it.
-    fn push(&mut self, source: Source, received_ns: u64, position: u64, len: usize) {
+    fn push(&mut self, source: Source, times: Times, position: u64, len: usize) {
         let descriptor = Descriptor {
             position,
             bytes_before: self.appended.bytes,
-            received_ns,
+            times,
             source,
             len: len as u32,
         };

@@ -8,6 +8,7 @@ use ledger::{Counters, Reason};
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use sys::Source;
+use sys::clock::Now;
 use sys::recv::{Payload, Received};
 
 impl History {
@@ -41,7 +42,7 @@ impl History {
                 },
                 truncated: truncated == Some(at),
                 source: Source::from(std::net::SocketAddr::from((*source, 514))),
-                arrived_ns: None,
+                stamp_unix_ns: None,
                 segment_bytes: 0,
             })
         };
@@ -49,11 +50,15 @@ impl History {
         let mut nobody = Targets::default();
         let targets = if self.random.one_in(2) { &mut self.targets } else { &mut nobody };
         // A claim held for a whole turn of the ring costs the newest datagrams.
-        let now_ns = self.clock.load(Ordering::Relaxed);
+        // Nothing may depend on the wall clock, which may say anything at any time.
+        let now = Now {
+            monotonic_ns: self.clock.load(Ordering::Relaxed),
+            realtime_ns: self.next_number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        };
         let holds = {
             let nobodys = Counters::default();
             let held = if self.random.one_in(4) { self.guard.claim(&nobodys) } else { None };
-            self.intake.take_in(datagrams, now_ns, targets);
+            self.intake.take_in(datagrams, now, targets);
             let commit = |mut claim: Claim<'_>| claim.advance(claim.len());
             held.map(commit).is_some()
         };

@@ -146,9 +146,9 @@ impl Drop for FakeReceiver {
     }
 }
 
-/// Checks that each datagram comes with the source that sent it, at or after the time when it was received.
+/// Checks that each datagram comes with the source that sent it, at or after the time when it arrived.
 fn check_known(datagram: &Datagram<'_>, now_ns: u64) {
-    assert!(datagram.received_unix_ns <= now_ns);
+    assert!(datagram.arrived_ns <= now_ns);
     if let Some(first) = datagram.bytes.first_chunk() {
         // The inverse of the odd factor in `payload`, modulo 2^64.
         let number = u64::from_le_bytes(*first).wrapping_mul(0xf1de_83e1_9937_733d);

@@ -17,7 +17,6 @@ pub(super) struct Work<'a, O> {
     /// The gate's decisions about the datagrams of the claim. `None` when all pass.
     pub(super) decided: Option<&'a [Option<Reason>]>,
     pub(super) now_ns: u64,
-    pub(super) realtime_ns: u64,
     /// Datagrams from the start of the claim that are handled.
     pub(super) done: usize,
     /// How often the current message was retried.
@@ -155,12 +154,12 @@ impl<O: Outlet> Work<'_, O> {
         for (message, &begin) in batch.messages[..taken].iter().zip(&batch.begins) {
             total += amount_of(message);
             // Datagrams of one receive batch share their time; a run gets the time of its first datagram.
-            let received_ns = claim.get(begin).0.received_ns;
-            if received_ns == group.0 {
+            let arrived_ns = claim.get(begin).0.times.arrived_ns;
+            if arrived_ns == group.0 {
                 group.1 += u64::from(message.datagrams);
             } else {
                 self.count_delay(group);
-                group = (received_ns, u64::from(message.datagrams));
+                group = (arrived_ns, u64::from(message.datagrams));
             }
         }
 
@@ -168,9 +167,9 @@ impl<O: Outlet> Work<'_, O> {
         self.meter.sender.delivered.add(total);
     }
 
-    fn count_delay(&self, (received_ns, count): (u64, u64)) {
+    fn count_delay(&self, (arrived_ns, count): (u64, u64)) {
         if count > 0 {
-            self.meter.delay.add(self.realtime_ns.saturating_sub(received_ns) / 1_000, count);
+            self.meter.delay.add(self.now_ns.saturating_sub(arrived_ns) / 1_000, count);
         }
     }
 

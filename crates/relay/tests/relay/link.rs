@@ -18,15 +18,15 @@ use sys::clock::realtime_ns;
 use sys::socket::{LocalAddress, SendOptions, connect_udp, listen_udp, local_address};
 use testkit::{DEADLINE, LossyWay};
 
-fn key() -> Key {
+pub(crate) fn key() -> Key {
     Key::new("near", [7; 32])
 }
 
 /// A Weir that others send to, with one target.
-struct FarWeir {
-    ledger: Arc<Ledger>,
+pub(crate) struct FarWeir {
+    pub(crate) ledger: Arc<Ledger>,
     listener: Listener,
-    addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
 }
 
 impl FarWeir {
@@ -34,7 +34,7 @@ impl FarWeir {
         FarWeir::with(at, vec![(named("out"), udp_to(to))])
     }
 
-    fn with(at: &str, targets: Vec<(TargetOptions, TargetKind)>) -> FarWeir {
+    pub(crate) fn with(at: &str, targets: Vec<(TargetOptions, TargetKind)>) -> FarWeir {
         FarWeir::holding(None, at, targets)
     }
 
@@ -63,11 +63,34 @@ impl FarWeir {
         FarWeir { ledger, listener, addr }
     }
 
-    fn stop(self) -> Snapshot {
+    pub(crate) fn stop(self) -> Snapshot {
         self.listener.begin_stop(Instant::now() + DEADLINE);
         self.listener.finish_stop();
         self.ledger.check()
     }
+}
+
+pub(crate) fn identity() -> Identity {
+    Identity { host: "here".into(), listener: "in".into() }
+}
+
+pub(crate) fn sender_options() -> SenderOptions {
+    SenderOptions {
+        rate_bytes_per_sec: 200_000_000,
+        repair_percent: 50,
+        part_bytes: 1_150,
+        window: 65_536,
+        redelivers: true,
+    }
+}
+
+/// A target that is another Weir.
+pub(crate) fn link_to(to: SocketAddr, deadline: Duration) -> TargetKind {
+    let (key, identity, sender) = (key(), identity(), sender_options());
+    let options = LinkOptions { key, identity, sender, deadline, state: None };
+    let answered = SendOptions { is_answered: true, ..Default::default() };
+    let socket = connect_udp(to, &answered).unwrap();
+    TargetKind::Link { socket, options: Box::new(options) }
 }
 
 /// A Weir that sends to another one.
@@ -91,25 +114,9 @@ impl NearWeir {
         let socket = listen_udp("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
         sys::socket::set_receive_buffer(socket.as_fd(), 64 << 20).unwrap();
         let Some(LocalAddress::Inet(addr)) = local_address(socket.as_fd()) else { panic!() };
-        let options_ = LinkOptions {
-            key: key(),
-            identity: Identity { host: "here".into(), listener: "in".into() },
-            sender: SenderOptions {
-                rate_bytes_per_sec: 200_000_000,
-                repair_percent: 50,
-                part_bytes: 1_150,
-                window: 65_536,
-                redelivers: true,
-            },
-            deadline,
-            state: None,
-        };
-        let out =
-            connect_udp(to, &SendOptions { is_answered: true, ..Default::default() }).unwrap();
-        let link = TargetKind::Link { socket: out, options: Box::new(options_) };
         let ledger = Arc::new(Ledger::new("near".into()));
         let options = options(Schedule::Inline);
-        targets.push((named("far"), link));
+        targets.push((named("far"), link_to(to, deadline)));
         let listener = Listener::start(options, socket, targets, &ledger).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(addr).unwrap();
@@ -290,7 +297,7 @@ fn datagrams_come_out_in_the_order_in_which_they_came_in_if_that_is_asked_for() 
 }
 
 /// Keeps who sent what, and when it was received.
-struct Seen(Arc<Mutex<Vec<(Source, u64)>>>);
+pub(crate) struct Seen(pub(crate) Arc<Mutex<Vec<(Source, u64)>>>);
 
 impl RowTarget for Seen {
     fn take(&mut self, datagram: &Datagram<'_>) -> Taken {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aggregates;
+mod clocks;
 mod group;
 mod link;
 mod reload;

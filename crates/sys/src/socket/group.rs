@@ -169,7 +169,7 @@ fn has_stamps(ip: std::net::IpAddr) -> io::Result<bool> {
         Wait::No,
         Ask { count_max: 1, sources, stamps, aggregates: Aggregates::Never, room: None },
     )?;
-    let stamp_ns = batch.datagrams().next().and_then(|one| one.arrived_ns);
+    let stamp_ns = batch.datagrams().next().and_then(|one| one.stamp_unix_ns);
     Ok(stamp_ns.is_some_and(|stamp_ns| stamp_ns <= sent_ns))
 }
 

@@ -187,12 +187,13 @@ impl Shared {
     /// Processes a datagram.
     pub(super) fn take(&self, datagram: &Datagram<'_>) {
         let source = datagram.source.address().map_or(NO_ADDRESS, |source| source.ip());
-        let age_ns = realtime_ns().saturating_sub(datagram.received_unix_ns);
 
         let mut guard = self.lock();
         let inner = &mut *guard;
         inner.given += 1;
-        let clock_ns = inner.clock.received(monotonic_ns(), age_ns);
+        let now_ns = monotonic_ns();
+        let age_ns = now_ns.saturating_sub(datagram.arrived_ns);
+        let clock_ns = inner.clock.received(now_ns, age_ns);
         let taken = inner.analysis.datagram(datagram.bytes, source, clock_ns, &mut inner.rows);
         // Not reached after a panic: then the relay counts the datagram, and it was never in this hop.
         inner.taken += 1;
@@ -298,8 +299,10 @@ mod tests {
     }
 
     fn take(shared: &Shared, bytes: &[u8], age_ns: u64) {
-        let received_unix_ns = realtime_ns() - age_ns;
-        shared.take(&Datagram { bytes, source: Source::NONE, received_unix_ns });
+        // The clock of the host that received it first, which may say anything.
+        let received_unix_ns = age_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let arrived_ns = monotonic_ns() - age_ns;
+        shared.take(&Datagram { bytes, source: Source::NONE, received_unix_ns, arrived_ns });
     }
 
     fn hop(shared: &Shared) -> HopSnapshot {
