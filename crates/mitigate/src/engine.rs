@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const MINUTE: Duration = Duration::from_secs(60);
 /// Most attacks that may wait for room. A further one is refused.
 const WAITING_MAX: usize = 1_000;
-/// Most attacks recorded by name for one route.
-const ATTACKS_PER_ROUTE_MAX: usize = 1_000;
+/// Most attacks recorded by name for one route: more than the thresholds of a policy usually let be raised at a time.
+const ATTACKS_PER_ROUTE_MAX: usize = 100_000;
 
 /// Traffic that exceeded a threshold.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +64,7 @@ struct Held {
     actions: Actions,
     /// The attack that it began with.
     first: Attack,
-    attacks: BTreeSet<String>,
+    attacks: Attacks,
     since: Instant,
     /// Since when there has been no attack.
     gone_since: Option<Instant>,
@@ -74,8 +74,30 @@ struct Held {
 #[derive(Debug)]
 struct Resting {
     first: Attack,
-    attacks: BTreeSet<String>,
+    attacks: Attacks,
     since: Instant,
+}
+
+/// The attacks on one route.
+#[derive(Debug, Default)]
+struct Attacks {
+    ids: BTreeSet<String>,
+    /// Whether there were more than are recorded. Nobody knows then when the last one is over, until all that go on are named.
+    has_more: bool,
+}
+
+impl Attacks {
+    fn add(&mut self, id: String) {
+        if self.ids.len() < ATTACKS_PER_ROUTE_MAX {
+            self.ids.insert(id);
+        } else {
+            self.has_more |= !self.ids.contains(&id);
+        }
+    }
+
+    fn are_over(&self) -> bool {
+        self.ids.is_empty() && !self.has_more
+    }
 }
 
 impl Engine {
@@ -124,29 +146,38 @@ impl Engine {
 
     /// Notes that an attack is over.
     pub fn clear(&mut self, id: &str, now: Instant) {
-        self.keep(|known| known != id, now);
+        self.waiting.retain(|attack| attack.id != id);
+        self.attacks_mut().for_each(|attacks| _ = attacks.ids.remove(id));
+        self.note_what_is_over(now);
     }
 
     /// Sets the attacks in progress to exactly these, which corrects anything missed.
     pub fn set(&mut self, attacks: &[Attack], now: Instant) -> Vec<Decision> {
         let ids: BTreeSet<&str> = attacks.iter().map(|attack| attack.id.as_str()).collect();
-        self.keep(|known| ids.contains(known), now);
-        attacks.iter().filter_map(|attack| self.raise(attack.clone(), now)).collect()
+        self.waiting.retain(|attack| ids.contains(attack.id.as_str()));
+        for attacks in self.attacks_mut() {
+            attacks.ids.retain(|id| ids.contains(id.as_str()));
+            // All that go on are named here.
+            attacks.has_more = false;
+        }
+        let decisions: Vec<_> =
+            attacks.iter().filter_map(|attack| self.raise(attack.clone(), now)).collect();
+        self.note_what_is_over(now);
+        decisions
     }
 
-    /// Clears the attacks that do not continue.
-    fn keep(&mut self, goes_on: impl Fn(&str) -> bool, now: Instant) {
-        self.waiting.retain(|attack| goes_on(&attack.id));
-        for held in self.held.values_mut() {
-            held.attacks.retain(|id| goes_on(id));
-            if held.attacks.is_empty() {
-                held.gone_since.get_or_insert(now);
-            }
+    /// The attacks on each route.
+    fn attacks_mut(&mut self) -> impl Iterator<Item = &mut Attacks> {
+        let held = self.held.values_mut().map(|held| &mut held.attacks);
+        held.chain(self.resting.values_mut().map(|resting| &mut resting.attacks))
+    }
+
+    /// Notes which routes have no attack any more.
+    fn note_what_is_over(&mut self, now: Instant) {
+        for held in self.held.values_mut().filter(|held| held.attacks.are_over()) {
+            held.gone_since.get_or_insert(now);
         }
-        self.resting.retain(|_, resting| {
-            resting.attacks.retain(|id| goes_on(id));
-            !resting.attacks.is_empty()
-        });
+        self.resting.retain(|_, resting| !resting.attacks.are_over());
     }
 
     /// Makes the decisions due at this time.
@@ -165,7 +196,7 @@ impl Engine {
                 _ => return true,
             };
             decisions.push(withdrawn(nlri, &held.actions, reason));
-            if !held.attacks.is_empty() {
+            if !held.attacks.are_over() {
                 let (first, attacks) = (held.first.clone(), std::mem::take(&mut held.attacks));
                 resting.insert(nlri.clone(), Resting { first, attacks, since: now });
             }
@@ -177,10 +208,10 @@ impl Engine {
             self.resting.extract_if(.., rested).collect::<Vec<_>>()
         {
             // The first attack may be over; any of them represents all.
-            let id = attacks.first().cloned().unwrap_or_default();
+            let id = attacks.ids.first().cloned().unwrap_or_else(|| first.id.clone());
             decisions.extend(self.raise(Attack { id, ..first }, now));
             if let Some(held) = self.held.get_mut(&nlri) {
-                held.attacks.extend(attacks);
+                held.attacks = attacks;
             }
         }
 
@@ -219,15 +250,11 @@ impl Engine {
     ) -> Option<Decision> {
         if let Some(held) = self.held.get_mut(&nlri) {
             held.gone_since = None;
-            if held.attacks.len() < ATTACKS_PER_ROUTE_MAX {
-                held.attacks.insert(attack.id);
-            }
+            held.attacks.add(attack.id);
             return None;
         }
         if let Some(resting) = self.resting.get_mut(&nlri) {
-            if resting.attacks.len() < ATTACKS_PER_ROUTE_MAX {
-                resting.attacks.insert(attack.id);
-            }
+            resting.attacks.add(attack.id);
             return None;
         }
 
@@ -245,7 +272,7 @@ impl Engine {
         }
 
         self.begun.push_back(now);
-        let attacks = BTreeSet::from([attack.id.clone()]);
+        let attacks = Attacks { ids: BTreeSet::from([attack.id.clone()]), has_more: false };
         let first = attack.clone();
         let held = Held { actions: actions.clone(), first, attacks, since: now, gone_since: None };
         self.held.insert(nlri.clone(), held);

@@ -1,7 +1,7 @@
 //! The routes from this Weir that a speaker may have, in a file: if a process is killed, the next one finds its routes.
 //!
 //! One line per change: `announce ROUTE` before the speaker is told, and `withdraw ROUTE` after it has done it. So a route that
-//! the speaker has is always in the file, and a route in the file may be gone. The file is rewritten when most of its lines are
+//! the speaker has is always in the file, and on the disk, and a route in the file may be gone. The file is rewritten when most of its lines are
 //! obsolete.
 
 use crate::Nlri;
@@ -78,21 +78,22 @@ impl Journal {
         self.routes.iter()
     }
 
-    /// Records a route that the speaker is about to be told. The line reaches the disk when the kernel writes it back: it
-    /// survives this process, but not a crash of the machine.
+    /// Records a route that the speaker is about to be told, on the disk: routers keep the route when this machine loses its power.
     ///
     /// # Errors
-    /// It was not written.
+    /// It was not written, or not to the disk.
     pub fn announce(&mut self, nlri: &Nlri) -> io::Result<()> {
         if self.routes.contains(nlri) {
             return Ok(());
         }
         // First, so that a rewritten file includes it.
         self.routes.insert(nlri.clone());
-        self.append("announce", nlri)
+        self.append("announce", nlri)?;
+        self.file.sync_data()
     }
 
-    /// Records that the speaker no longer has a route.
+    /// Records that the speaker no longer has a route. The line reaches the disk with the next one, or when the kernel writes it
+    /// back: a route that is gone and still in the file is withdrawn once more.
     ///
     /// # Errors
     /// It was not written.
@@ -136,11 +137,22 @@ impl Journal {
         let mut file = file_options().open(&next)?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
+        file.sync_all()?;
         // Nobody else has the new file yet, and the one at `path` stays locked until it is replaced.
         file.try_lock()?;
         fs::rename(&next, &self.path)?;
+        self.sync_folder()?;
         (self.file, self.lines, self.bytes) = (file, self.routes.len(), text.len() as u64);
         Ok(())
+    }
+
+    /// Writes the name of the file to the disk.
+    fn sync_folder(&self) -> io::Result<()> {
+        match self.path.parent() {
+            None => Ok(()),
+            Some(folder) if folder.as_os_str().is_empty() => File::open(".")?.sync_all(),
+            Some(folder) => File::open(folder)?.sync_all(),
+        }
     }
 }
 

@@ -242,3 +242,27 @@ fn a_route_is_read_as_it_is_shown() {
         assert!(wrong.parse::<Nlri>().is_err(), "{wrong}");
     }
 }
+
+/// Of more attacks on one route than are recorded by name, nobody knows when the last one is over: the route stays until all that go
+/// on are named.
+#[test]
+fn a_route_stays_while_any_of_many_attacks_goes_on() {
+    for count in [1_001, 100_001] {
+        let mut engine = Engine::new(policy());
+        let now = Instant::now();
+        let one = |number: u32| Attack { id: number.to_string(), ..attack("192.0.2.1/32") };
+        for number in 0..count {
+            engine.raise(one(number), now);
+        }
+        (0..count - 1).for_each(|number| engine.clear(&number.to_string(), now));
+        let later = now + Duration::from_secs(300);
+        assert_eq!(engine.tick(later), [], "{count}");
+        assert_eq!(wanted(&engine), ["192.0.2.1/32"]);
+
+        engine.set(&[one(count - 1)], later);
+        engine.clear(&(count - 1).to_string(), later);
+        let gone = later + Duration::from_secs(11);
+        let verdicts: Vec<_> = engine.tick(gone).iter().map(|one| one.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Withdraw], "{count}");
+    }
+}
