@@ -101,6 +101,13 @@ impl Service {
         }
     }
 
+    /// Says that the stop goes on: asks for more time, and feeds the watchdog.
+    pub(crate) fn keep_stopping(&mut self) {
+        let now = Instant::now();
+        self.extend_timeout(now);
+        self.feed_watchdog_while_busy(now);
+    }
+
     /// Sends the status line when it is due.
     pub(crate) fn status(&mut self, now: Instant, text: impl FnOnce() -> String) {
         if self.socket.is_some() && now >= self.status_due {

@@ -67,11 +67,12 @@ impl Daemon {
         );
 
         // First, so that nobody waits for them, and what they have not read is not left behind by this stop.
-        self.followers.end(Why::Stop, || self.service.feed_watchdog_while_busy(Instant::now()));
+        self.followers.end(Why::Stop, || self.service.keep_stopping());
 
         // Listeners closed by a reload have also refused datagrams; those drops do not belong to this stop.
         let before = self.ledger.snapshot();
-        self.drain();
+        let begun = Instant::now();
+        let deadline = self.drain(begun);
         self.ways.refresh();
         let snapshot = self.ledger.check();
         // What was written last may be what could not be.
@@ -97,16 +98,34 @@ impl Daemon {
         let lines = verdict(&snapshot, &left).lines().map(str::to_owned).collect();
         self.health.ended(Said { code, lines });
 
+        self.end_mitigations(begun, deadline);
         if let Some(http) = self.http.take() {
             // A push or an answer that has not finished by then is lost.
-            let _ = http.stop(|| self.service.feed_watchdog_while_busy(Instant::now()));
+            let _ = http.stop(|| self.service.keep_stopping());
         }
 
         ended
     }
 
-    fn drain(&mut self) {
-        let begun = Instant::now();
+    /// Waits until the speakers have withdrawn what they have to, for what is left of the time to drain.
+    fn end_mitigations(&mut self, begun: Instant, mut deadline: Instant) {
+        while !self.mitigations.have_stopped() && Instant::now() < deadline {
+            self.service.keep_stopping();
+            match self.events.recv_timeout(LOOK_INTERVAL) {
+                Ok(Event::Signal(SIGINT | SIGTERM)) if begun.elapsed() >= SAME_REQUEST => {
+                    tracing::warn!(
+                        "a second signal: routes that speakers have not withdrawn stay with them"
+                    );
+                    deadline = Instant::now();
+                }
+                _ => {}
+            }
+        }
+        self.mitigations.finish(deadline, || self.service.keep_stopping());
+    }
+
+    /// Drains what was received. Returns the deadline, which a second signal moves up.
+    fn drain(&mut self, begun: Instant) -> Instant {
         let mut deadline = begun + self.config.daemon.drain_grace;
 
         // A prepared collector that waits for another to end never starts.
@@ -126,12 +145,12 @@ impl Daemon {
                 self.sinks.close(deadline);
             }
             let is_drained = are_sources_done && self.sinks.has_drained();
-            if (is_drained && self.mitigations.have_stopped()) || now >= deadline {
+            // The speakers have the rest of the time, after the last ledger: one that hangs holds up nothing else.
+            if is_drained || now >= deadline {
                 break;
             }
 
-            self.service.extend_timeout(now);
-            self.service.feed_watchdog_while_busy(now);
+            self.service.keep_stopping();
             self.observe(now);
 
             match self.events.recv_timeout(LOOK_INTERVAL) {
@@ -172,8 +191,7 @@ impl Daemon {
         }
         self.sinks.close(deadline);
         self.sinks.finish(&self.ledger);
-        // Last: a speaker that does not answer takes no time from the sinks.
-        self.mitigations.finish(deadline, || self.service.feed_watchdog_while_busy(Instant::now()));
+        deadline
     }
 
     fn begin_stop(&mut self, deadline: Instant) {
