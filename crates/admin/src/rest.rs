@@ -3,6 +3,7 @@
 use crate::HttpCounts;
 use crate::http::{refuse_foreign_name, seal, stopped};
 use crate::service::{Action, Asked, Asker, Service, Told};
+use crate::token::Token;
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
@@ -16,12 +17,14 @@ use tokio::sync::watch;
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether PUT and DELETE are answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Changes {
     /// They are answered.
     Allowed,
     /// They are refused.
     Refused,
+    /// Who has the token is answered, and nobody if there is none: routes may follow from what is changed.
+    WithToken(Option<Token>),
 }
 
 /// A service at an address of its own.
@@ -72,7 +75,7 @@ fn refuse(rest: &Rest, request: &Request) -> Option<Response> {
         return Some((StatusCode::FORBIDDEN, text).into_response());
     }
 
-    match (action(request.method()), rest.changes) {
+    match (action(request.method()), &rest.changes) {
         // No POST: a form on any web page can send one without a preflight request.
         (None, _) => {
             let allow = [(header::ALLOW, "GET, HEAD, PUT, DELETE")];
@@ -83,6 +86,18 @@ fn refuse(rest: &Rest, request: &Request) -> Option<Response> {
         (Some(Action::Put | Action::Delete), Changes::Refused) => {
             let text = "nothing can be changed here: the address is not a loopback address, and rest_changes is off\n";
             Some((StatusCode::FORBIDDEN, text).into_response())
+        }
+        (Some(Action::Put | Action::Delete), Changes::WithToken(None)) => {
+            let text = "nothing can be changed here while a [[mitigation]] announces routes, because there is no token. \
+                        Fix: token_file = \"/etc/weir/token\" under [admin], and send what it has as Authorization: Bearer ...\n";
+            Some((StatusCode::FORBIDDEN, text).into_response())
+        }
+        (Some(Action::Put | Action::Delete), Changes::WithToken(Some(token))) => {
+            let shown = request.headers().get(header::AUTHORIZATION);
+            let is_known = shown.is_some_and(|shown| token.is_in(shown.as_bytes()));
+            let text = "while a [[mitigation]] announces routes, a change needs the token of admin.token_file \
+                        (Authorization: Bearer ...), and the request has none or another\n";
+            (!is_known).then(|| (StatusCode::UNAUTHORIZED, text).into_response())
         }
         _ => None,
     }

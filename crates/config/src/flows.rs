@@ -47,11 +47,13 @@ keys! {
         from => from: Vec<String> = List { of: "names of listeners", parse: listener },
             listed("write from = [\"NAME\"] with the name of the listener that receives sFlow");
         /// Agents that are known at a time; each sub-agent is one. Datagrams of more are dropped, and counted as
-        /// `agent_limit`.
+        /// `agent_limit`, unless they come from an address that has fewer agents than another: the one that has most gives way.
         agents_max => agents_max: usize = whole(1, 10_000_000), default(Limits::default().agents_max);
         /// Samplers and interfaces of all agents that are known at a time. Samples of more are scaled by the
         /// rate that their agent says, which is too low where datagrams are lost.
         sources_max => sources_max: usize = whole(1, 100_000_000), default(Limits::default().sources_max);
+        /// Samplers and interfaces of one agent that are known at a time. Samples of more are scaled like those beyond `sources_max`.
+        agent_sources_max => agent_sources_max: usize = whole(1, 1_000_000), default(Limits::default().agent_sources_max);
         /// An agent that was not heard for so long is forgotten.
         agent_timeout => agent_timeout: Duration =
             Span(Duration::from_secs(1), DAY), default(Limits::default().agent_timeout);
@@ -72,7 +74,8 @@ keys! {
         /// Where the part of sFlow-RT's REST API that scripts use is served over HTTP, such as `127.0.0.1:8008`. Everyone who reaches it
         /// reads every figure of flows. [flows-rest.md](flows-rest.md) lists what it answers.
         rest => rest: Option<SocketAddr> = text("IP address and port", rest_address), unset("off");
-        /// Whether flows, thresholds and groups can be defined there. On a loopback address they always can be.
+        /// Whether flows, thresholds and groups can be defined there. On a loopback address they always can be. While a `[[mitigation]]`
+        /// announces routes, it takes the token of `admin.token_file`.
         rest_changes => rest_changes: bool = Bool, default(false)
             where |flows| flows.rest.is_some(), "there is no such address. Fix: add rest = \"127.0.0.1:8008\"";
         /// Flows that can be defined there. Each keeps the 10,000 heaviest.
@@ -83,8 +86,8 @@ keys! {
 impl FlowsConfig {
     /// The limits of the engine.
     pub fn limits(&self) -> Limits {
-        let FlowsConfig { agents_max, sources_max, agent_timeout, .. } = *self;
-        Limits { agents_max, sources_max, agent_timeout }
+        let FlowsConfig { agents_max, sources_max, agent_sources_max, agent_timeout, .. } = *self;
+        Limits { agents_max, sources_max, agent_sources_max, agent_timeout }
     }
 
     /// The groups in the engine's form.

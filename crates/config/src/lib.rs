@@ -286,9 +286,9 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     if let Some(flows) = &flows {
         self::flows::check(report, flows, &listeners);
     }
-    threshold::check(report, &thresholds, flows.as_ref().map(|flows| &flows.thing));
-    let definitions = flows.as_ref().map_or(&[][..], |flows| &flows.thing.definitions);
-    mitigation::check(report, &mitigations, &thresholds, definitions);
+    let analysis = flows.as_ref().map(|flows| &flows.thing);
+    threshold::check(report, &thresholds, analysis);
+    mitigation::check(report, &mitigations, &thresholds, analysis, &listeners);
     let made = [document.get("sockets"), document.get("flows"), document.get("threshold")];
     self::sink::check(report, &sinks, made, &listeners);
     files::check(report, &listeners, &sinks);
@@ -304,6 +304,13 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
         mitigations: mitigations.into_iter().map(|one| one.thing).collect(),
         sinks: sinks.into_iter().map(|sink| sink.thing).collect(),
     })
+}
+
+impl Config {
+    /// Whether a mitigation announces routes.
+    pub fn announces(&self) -> bool {
+        self.mitigations.iter().any(|one| !one.dry_run)
+    }
 }
 
 /// The differences between two configurations, in words: one entry for each section that changed, with its keys.

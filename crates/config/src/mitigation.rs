@@ -1,14 +1,16 @@
 //! `[[mitigation]]`: routes that threshold events trigger and a BGP speaker announces.
 
+mod acting;
 mod speaker;
 
 pub use speaker::SpeakerAddress;
 
 use crate::document::Table;
 use crate::errors::nearest;
-use crate::flows::FlowConfig;
+use crate::flows::{FlowConfig, FlowsConfig};
 use crate::form::{Bool, Choice, List, Span, Text, parsed, path, text, whole};
 use crate::keys::{Section, keys};
+use crate::listener::ReadListener;
 use crate::name::NAME;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::threshold::{Level, LevelUnit, ThresholdConfig};
@@ -54,7 +56,8 @@ keys! {
         /// What is announced: a `blackhole`, which drops all traffic to the target, or a `flowspec` rule, which matches what the flow's keys say.
         action => action: RouteKind =
             Choice(&[("blackhole", RouteKind::Blackhole), ("flowspec", RouteKind::Flowspec)]), required("write action = \"blackhole\" or \"flowspec\"");
-        /// Whether everything is decided and written down, and nothing is sent.
+        /// Whether everything is decided and written down, and nothing is sent. With `false`, each of the thresholds needs an `above_for`,
+        /// each UDP listener of `[flows]` needs `allow_sources`, and `audit_log` has to be set.
         dry_run => dry_run: bool = Bool, default(true);
         /// The blackhole's next hops, one for each family. A target of a family without one is refused.
         next_hops => next_hops: Vec<IpAddr> = List { of: "addresses", parse: parsed }, empty("a blackhole needs one")
@@ -205,13 +208,15 @@ fn read(report: &Report, table: &Table, place: String) -> Option<Placed<Mitigati
     Some(Placed { place, thing })
 }
 
-/// Checks mitigations against the thresholds and flows.
+/// Checks mitigations against the thresholds, flows and listeners.
 pub(crate) fn check(
     report: &Report,
     all: &[Placed<MitigationConfig>],
     thresholds: &[Placed<ThresholdConfig>],
-    flows: &[FlowConfig],
+    flows: Option<&FlowsConfig>,
+    listeners: &[ReadListener],
 ) {
+    let definitions = flows.map_or(&[][..], |flows| &flows.definitions);
     for (at, one) in all.iter().enumerate() {
         let MitigationConfig { name, thresholds: names, .. } = &one.thing;
         if all[..at].iter().any(|earlier| earlier.thing.name == *name) {
@@ -222,13 +227,14 @@ pub(crate) fn check(
         for name in names {
             let threshold = thresholds.iter().find(|known| known.thing.name == *name);
             let fault = match threshold {
-                Some(threshold) => no_target(&threshold.thing, flows),
+                Some(threshold) => no_target(&threshold.thing, definitions),
                 None => Some(no_threshold(name, thresholds)),
             };
             if let Some(message) = fault {
                 one.error(report, &MitigationConfig::thresholds, message);
             }
         }
+        acting::check(report, one, thresholds, flows, listeners);
     }
 }
 

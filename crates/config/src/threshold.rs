@@ -45,7 +45,7 @@ keys! {
         clear => clear: Level = LEVEL, derived("four fifths of `limit`", limit.lower());
         /// For how long it has to stay below `clear` before there is another event that says so. What flaps around its limit is one event.
         clear_after => clear_after: Duration = Span(Duration::ZERO, Duration::from_secs(86_400)), default(Duration::from_secs(10));
-        /// For how long it has to stay at `limit` or above before there is an event.
+        /// For how long it has to stay at `limit` or above before there is an event. Not zero where a `[[mitigation]]` announces.
         above_for => above_for: Duration = Span(Duration::ZERO, Duration::from_secs(86_400)), default(Duration::ZERO);
         /// What is held against the limit: the `value`, which is as likely too high as too low, or only what is `sure`, the lower end of its
         /// 95 % interval, which comes some samples later and is wrong in one of 40 cases.

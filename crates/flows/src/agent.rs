@@ -1,11 +1,14 @@
 //! One agent: its datagrams, its samplers, its interfaces.
 
+use crate::allowance::Allowance;
 use crate::definition::Traffic;
 use crate::port::Port;
 use crate::sampler::{Reading, Sampler, Worth};
 use crate::sequence::{Seen, Sequence, SequenceTotals};
+use crate::share::Shares;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use wire::sflow::DataSource;
 
@@ -24,29 +27,9 @@ pub struct AgentId {
     pub sub_agent: u32,
 }
 
-/// Limit on the number of samplers and interfaces over all agents.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
-    pub(crate) taken: usize,
-    pub(crate) max: usize,
-    next: u32,
-}
-
-impl Room {
-    pub(crate) fn new(max: usize) -> Room {
-        Room { taken: 0, max, next: 0 }
-    }
-
-    /// Takes a place, with a number that is never reused. `None` when the limit is reached.
-    fn take(&mut self) -> Option<u32> {
-        if self.taken >= self.max {
-            return None;
-        }
-        self.taken += 1;
-        self.next = self.next.wrapping_add(1);
-        Some(self.next)
-    }
-}
+/// Datagrams of an agent that more than one sender's whim stands behind, and the time between the first and the last.
+const ESTABLISHED_DATAGRAMS: u64 = 5;
+const ESTABLISHED_NS: u64 = 100_000_000;
 
 /// One sampler of an agent.
 #[derive(Clone, Debug)]
@@ -55,13 +38,35 @@ struct Numbered {
     number: u32,
     /// The sampler.
     sampler: Sampler,
+    /// What its samples may stand for.
+    allowance: Allowance,
     /// When its last sample arrived.
     heard_ns: u64,
+}
+
+/// A sample's sampler, with what the sample is worth.
+pub(crate) struct Weighed<'a> {
+    /// `None` when the sampler is new and there is no room for it.
+    pub(crate) known: Option<Known<'a>>,
+    /// The interface whose frames it samples, if its counters are known.
+    pub(crate) port: Option<&'a mut Port>,
+}
+
+/// A sampler that has a place.
+pub(crate) struct Known<'a> {
+    /// The number of the sampler.
+    pub(crate) number: u32,
+    pub(crate) worth: Worth,
+    /// Samples that the agent lost since the previous one.
+    pub(crate) dropped: u64,
+    pub(crate) allowance: &'a mut Allowance,
 }
 
 /// One agent or sub-agent.
 #[derive(Clone, Debug)]
 pub struct Agent {
+    /// The address from which it was first heard.
+    sender: IpAddr,
     sequence: Sequence,
     uptime_ms: u32,
     first_ns: u64,
@@ -76,9 +81,10 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent heard for the first time.
-    pub(crate) fn new(now_ns: u64) -> Agent {
+    /// An agent heard for the first time, from this address.
+    pub(crate) fn new(sender: IpAddr, now_ns: u64) -> Agent {
         Agent {
+            sender,
             sequence: Sequence::default(),
             uptime_ms: 0,
             first_ns: now_ns,
@@ -99,7 +105,8 @@ impl Agent {
         let sampler = size_of::<((Traffic, DataSource), Numbered)>();
         let larger = if source > sampler { source } else { sampler };
         let each = agent + 4 * (source + sampler + 2);
-        (agents * each * 7 + (agents * agent + sources * (larger + 1)) * 16) / 7
+        let agents_bytes = (agents * each * 7 + (agents * agent + sources * (larger + 1)) * 16) / 7;
+        agents_bytes + Shares::memory_max_bytes(agents)
     }
 
     /// Datagrams by sequence number. Those lost were lost on the network or at our socket.
@@ -156,6 +163,17 @@ impl Agent {
         self.ports.iter().map(|(index, port)| (*index, port))
     }
 
+    /// The address from which it was first heard.
+    pub(crate) fn sender(&self) -> IpAddr {
+        self.sender
+    }
+
+    /// Whether it was heard often enough, and for long enough, that it is more than a datagram that says so.
+    pub(crate) fn is_established(&self) -> bool {
+        self.datagrams().received >= ESTABLISHED_DATAGRAMS
+            && self.heard_ns.saturating_sub(self.first_ns) >= ESTABLISHED_NS
+    }
+
     /// Number of samplers and interfaces.
     pub(crate) fn sources(&self) -> usize {
         self.samplers.len() + self.ports.len()
@@ -198,26 +216,34 @@ impl Agent {
         self.ports.retain(|_, port| port.heard_ns() >= before_ns);
     }
 
-    /// What a sample is worth, with the number of its sampler, and how many samples the agent lost since the previous one. `None`
-    /// when the sampler is new and there is no room for it.
+    /// What a sample is worth, and its sampler.
+    #[inline]
     pub(crate) fn weigh(
         &mut self,
         source: DataSource,
         traffic: Traffic,
         reading: Reading,
-        room: &mut Room,
-    ) -> Option<(u32, Worth, u64)> {
-        let heard_ns = self.heard_ns;
-        if let Some(one) = self.samplers.get_mut(&(traffic, source)) {
-            one.heard_ns = heard_ns;
-            let before = one.sampler.totals().agent_dropped;
-            let worth = one.sampler.take(reading);
-            return Some((one.number, worth, one.sampler.totals().agent_dropped - before));
-        }
-        let number = room.take()?;
-        let (sampler, worth) = Sampler::begin(reading);
-        self.samplers.insert((traffic, source), Numbered { number, sampler, heard_ns });
-        Some((number, worth, 0))
+        shares: &mut Shares,
+    ) -> Weighed<'_> {
+        let (heard_ns, has) = (self.heard_ns, self.sources());
+        let port = source.if_index().and_then(|index| self.ports.get_mut(&index));
+        let known = match self.samplers.entry((traffic, source)) {
+            Entry::Occupied(one) => {
+                let one = one.into_mut();
+                one.heard_ns = heard_ns;
+                let before = one.sampler.totals().agent_dropped;
+                let worth = one.sampler.take(reading);
+                let dropped = one.sampler.totals().agent_dropped - before;
+                Some(Known { number: one.number, worth, dropped, allowance: &mut one.allowance })
+            }
+            Entry::Vacant(place) => shares.take_source(self.sender, has).map(|number| {
+                let (sampler, worth) = Sampler::begin(reading);
+                let allowance = Allowance::default();
+                let one = place.insert(Numbered { number, sampler, allowance, heard_ns });
+                Known { number, worth, dropped: 0, allowance: &mut one.allowance }
+            }),
+        };
+        Weighed { known, port }
     }
 
     /// One of its interfaces.
@@ -225,15 +251,10 @@ impl Agent {
         self.ports.get(&index)
     }
 
-    /// An interface with known counters.
-    pub(crate) fn port(&mut self, index: u32) -> Option<&mut Port> {
-        self.ports.get_mut(&index)
-    }
-
     /// An interface. `None` when it is new and there is no room for it.
-    pub(crate) fn port_or_new(&mut self, index: u32, room: &mut Room) -> Option<&mut Port> {
+    pub(crate) fn port_or_new(&mut self, index: u32, shares: &mut Shares) -> Option<&mut Port> {
         if !self.ports.contains_key(&index) {
-            room.take()?;
+            shares.take_source(self.sender, self.sources())?;
         }
         let port = self.ports.entry(index).or_default();
         port.hear(self.heard_ns);

@@ -8,7 +8,7 @@ use crate::counting::Counting;
 use crate::definition::Definition;
 use crate::engine::{Changed, Engine, Limits, Taken};
 use crate::event::{Event, EventLog};
-use crate::lookup::Groups;
+use crate::lookup::{Author, Groups};
 use crate::portion::Told;
 use crate::threshold::{Passed, Threshold, Watch};
 use std::collections::HashSet;
@@ -81,12 +81,13 @@ impl Analysis {
 
     /// Starts counting by a definition, replacing one with the same name. An identical one keeps its flows. Otherwise its
     /// thresholds start over, and what was above them is cleared.
-    pub fn define(&mut self, definition: Definition) {
-        let former = self.counting(&definition.name).map(Counting::definition);
-        if former.is_some_and(|former| *former != definition) {
+    pub fn define(&mut self, definition: Definition, author: Author) {
+        let former = self.counting(&definition.name);
+        let is_same = |one: &Counting| *one.definition() == definition && one.author() == author;
+        if former.is_some_and(|former| !is_same(former)) {
             self.begin_anew(&definition.name);
         }
-        self.engine.define(definition);
+        self.engine.define(definition, author);
     }
 
     /// Stops counting by the definition with this name. Returns whether there was one.
@@ -118,18 +119,20 @@ impl Analysis {
         self.engine.set_places(of);
     }
 
-    /// Replaces the groups that keys and filters name. Counts refer to groups by number: if a group's number changes, definitions
-    /// with groups in their keys start over. Definitions whose filters name groups must be defined again.
-    pub fn set_groups(&mut self, groups: Groups) {
-        if !groups.continues(self.engine.groups()) {
-            let definitions = self.engine.counting().iter().map(Counting::definition);
+    /// Replaces the groups that keys and filters of this author's definitions name. Counts refer to groups by number: if a group's
+    /// number changes, definitions with groups in their keys start over. Definitions whose filters name groups must be defined
+    /// again.
+    pub fn set_groups(&mut self, groups: Groups, author: Author) {
+        if !groups.continues(self.engine.groups_of(author)) {
+            let theirs = self.engine.counting().iter().filter(|one| one.author() == author);
+            let definitions = theirs.map(Counting::definition);
             let stale = definitions.filter(|one| one.has_groups_in_keys()).cloned();
             for definition in stale.collect::<Vec<_>>() {
                 self.begin_anew(&definition.name);
                 self.engine.begin_anew(definition);
             }
         }
-        self.engine.set_groups(groups);
+        self.engine.set_groups(groups, author);
     }
 
     /// Watches a figure, replacing a threshold with the same name. An identical one keeps what is above it; otherwise, what was
@@ -191,13 +194,15 @@ impl Analysis {
         self.events.last_id() > before
     }
 
-    /// Makes each definition track the flows that may concern a threshold: from the lowest clear rate of its thresholds up.
+    /// Makes each definition track the flows that may concern a threshold: those above a clear rate, and those that are half way to
+    /// a limit, so that something is known about them when they get there.
     fn watch_rates(&mut self, now_ns: u64) {
         for counting in self.engine.counting_mut() {
             let name = counting.definition().name.as_str();
             let watches = self.watching.iter().filter(|one| one.is_of_flow(name));
-            let clear = watches.map(|one| one.watch.threshold().clear);
-            let least = clear.fold(f64::INFINITY, f64::min);
+            let levels = watches.map(|one| one.watch.threshold());
+            let least = levels.map(|one| one.clear.min(one.limit / 2.0));
+            let least = least.fold(f64::INFINITY, f64::min);
             counting.watch(least, now_ns);
         }
     }

@@ -6,7 +6,7 @@ use crate::batch::{Batch, Waiting};
 use crate::definition::{Aggregation, Definition, DefinitionTotals, Direction, Measure, Sample};
 use crate::estimate::Estimate;
 use crate::field::{Facts, Value};
-use crate::lookup::Groups;
+use crate::lookup::{Author, Groups};
 use crate::portion::{Amounts, Cause, Told, Untolds};
 use crate::sampler;
 use crate::table::{Everything, Flow, Table};
@@ -16,31 +16,67 @@ use teller::Teller;
 
 /// A definition at work.
 pub struct Counting {
+    author: Author,
     definition: Arc<Definition>,
     table: Table,
     totals: DefinitionTotals,
     batch: Batch,
     untolds: Option<Untolds>,
+    /// Samples counted before it reported its flows.
+    unreported: u64,
+    /// Samples of its traffic before there was the definition.
+    began: u64,
+}
+
+/// Fewest samples of a flow that is at the watched rate by more than chance, or by more than what one datagram says.
+const HOT_SAMPLES_MIN: u64 = 5;
+
+/// A flow at the watched rate.
+pub(crate) struct Hot<'a> {
+    /// The bytes of the values of its key.
+    pub(crate) key: &'a [u8],
+    /// Its sampler, if samplers have separate figures.
+    pub(crate) sampler: u32,
+    pub(crate) rate: Estimate,
+    /// The rate without the two intervals between checks in which it got most. 0 until there are three, and with fewer than five
+    /// samples.
+    pub(crate) steady: f64,
 }
 
 impl Counting {
     /// A definition that has counted nothing yet.
-    pub fn new(definition: Definition) -> Counting {
+    pub fn new(definition: Definition, author: Author) -> Counting {
         let key_len = definition.key_len();
         Counting {
+            author,
             table: Table::new(key_len, definition.flows_max, definition.smoothing),
             totals: DefinitionTotals::default(),
             batch: Batch::new(key_len),
             definition: Arc::new(definition),
             untolds: None,
+            unreported: 0,
+            began: 0,
         }
+    }
+
+    /// The same, but it begins after this many samples of its traffic.
+    pub(crate) fn begun(self, began: u64) -> Counting {
+        Counting { began, ..self }
+    }
+
+    /// Samples of its traffic before there was the definition.
+    pub(crate) fn began(&self) -> u64 {
+        self.began
     }
 
     /// The same, but it reports a flow that goes on after each interval `every`, and each flow that ends.
     pub(crate) fn telling(mut self, every: Option<Duration>) -> Counting {
         match (&mut self.untolds, every) {
             (Some(untolds), Some(every)) => untolds.set_every(every),
-            (untolds, every) => *untolds = every.map(Untolds::new),
+            (untolds, every) => {
+                *untolds = every.map(Untolds::new);
+                self.unreported = self.totals.counted;
+            }
         }
         self
     }
@@ -50,9 +86,30 @@ impl Counting {
         self.untolds.as_ref().map(Untolds::counted)
     }
 
+    /// Samples in the portions that it has reported.
+    pub(crate) fn reported_samples(&self) -> u64 {
+        self.untolds.as_ref().map_or(0, Untolds::reported_samples)
+    }
+
+    /// How many samples its own counts contradict: what it has seen against what became of it, and what it has counted against
+    /// what it reports. Call it between datagrams.
+    pub(crate) fn contradictions(&self) -> u64 {
+        let DefinitionTotals { seen, counted, filtered, without_key } = self.totals;
+        let unsorted = seen.abs_diff(counted + filtered + without_key);
+        let Some(untolds) = &self.untolds else { return unsorted };
+        let Amounts { samples, .. } = untolds.counted();
+        let too_many = untolds.reported_samples().saturating_sub(samples);
+        unsorted + too_many + (counted - self.unreported).abs_diff(samples)
+    }
+
     /// The definition.
     pub fn definition(&self) -> &Definition {
         &self.definition
+    }
+
+    /// Who made the definition.
+    pub fn author(&self) -> Author {
+        self.author
     }
 
     /// The definition, shared.
@@ -203,14 +260,15 @@ impl Counting {
         self.table.watch(rate, now_ns);
     }
 
-    /// The flows that had the watched rate when it was last set, or have reached it since: each with the bytes of its key, its
-    /// sampler if samplers have separate figures, and its rate.
-    pub(crate) fn hot(&self, now_ns: u64) -> impl Iterator<Item = (&[u8], u32, Estimate)> {
+    /// The flows that had the watched rate when it was last set, or have reached it since.
+    pub(crate) fn hot(&self, now_ns: u64) -> impl Iterator<Item = Hot<'_>> {
         let factor = self.table.rate_factor(now_ns);
-        self.table.hot().map(move |(key, flow)| {
+        self.table.hot().map(move |(key, flow, steady)| {
             let (sampler, values) = key.split_at(self.sampler_len());
             let sampler = sampler.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-            (values, sampler, self.rate(key, flow).times(factor))
+            let rate = self.rate(key, flow).times(factor);
+            let steady = if flow.samples < HOT_SAMPLES_MIN { 0.0 } else { steady };
+            Hot { key: values, sampler, rate, steady }
         })
     }
 

@@ -1,13 +1,15 @@
 //! Datagrams in, figures out: agents, samplers, interfaces and definitions together.
 
+mod admission;
 mod samples;
 
-use crate::agent::{Agent, AgentId, Room};
+use crate::agent::{Agent, AgentId};
 use crate::counting::Counting;
-use crate::definition::Definition;
-use crate::lookup::Groups;
+use crate::definition::{Definition, Traffic};
+use crate::lookup::{Author, GroupSets, Groups};
 use crate::portion::{Told, Untolds};
 use crate::sequence::Seen;
+use crate::share::Shares;
 use crate::table::Everything;
 use foldhash::fast::RandomState;
 use std::collections::hash_map::Entry;
@@ -27,13 +29,21 @@ pub struct Limits {
     pub agents_max: usize,
     /// Maximum number of samplers and interfaces over all agents.
     pub sources_max: usize,
+    /// Maximum number of samplers and interfaces of one agent.
+    pub agent_sources_max: usize,
     /// An agent, a sampler or an interface that was not heard for this long is forgotten.
     pub agent_timeout: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { agents_max: 10_000, sources_max: 100_000, agent_timeout: Duration::from_secs(600) }
+        Limits {
+            agents_max: 10_000,
+            sources_max: 100_000,
+            // A chassis of a thousand interfaces that are all sampled.
+            agent_sources_max: 2_048,
+            agent_timeout: Duration::from_secs(600),
+        }
     }
 }
 
@@ -49,6 +59,8 @@ pub struct EngineTotals {
     pub duplicate: u64,
     /// Datagrams of agents beyond `agents_max`.
     pub agent_limit: u64,
+    /// Agents that were forgotten because others, of senders that have less, needed their places.
+    pub agents_evicted: u64,
     /// Datagrams without a readable header.
     pub malformed: u64,
     /// Datagrams that agents numbered but that have not arrived: lost on the network or in front of the engine. A late one is
@@ -56,16 +68,24 @@ pub struct EngineTotals {
     pub missing: u64,
     /// Samples that agents say they lost before numbering them. Includes agents that were forgotten.
     pub agent_dropped_samples: u64,
+    /// Samples that the decoder found in datagrams that were read, of every kind. Each is one of the following: `flow_samples`,
+    /// `dropped_packets`, `duplicate_samples`, `counter_samples`, or `other_samples`.
+    pub samples: u64,
     /// Flow samples that are part of the figures.
     pub flow_samples: u64,
     /// Samples that had already been counted.
     pub duplicate_samples: u64,
     /// Counter samples.
     pub counter_samples: u64,
+    /// Samples that are part of no figure: broken, of an unknown format, or of a format without frames and counters.
+    pub other_samples: u64,
     /// Dropped packets.
     pub dropped_packets: u64,
-    /// Samples scaled by the configured rate, because there are more than `sources_max` sources.
+    /// Samples scaled by the configured rate, and counters that were left out, because there are more than `sources_max`
+    /// sources, or more than `agent_sources_max` of their agent.
     pub source_limit: u64,
+    /// Samples that claimed more than their interface can have carried. They stand for what it can.
+    pub implausible_samples: u64,
     /// Broken datagrams, samples and records, by class.
     pub faults: BTreeMap<&'static str, u64>,
     /// Samples and records of unknown formats, by format.
@@ -98,16 +118,17 @@ pub struct Engine {
 
 /// What samples of any agent pass through.
 struct Rest {
-    /// Readers keep references to it.
-    groups: Arc<Groups>,
+    groups: GroupSets,
     internal: HashSet<(IpAddr, u32)>,
     counting: Vec<Counting>,
     /// Definitions that have ended, until all their flows are reported.
     ended: Vec<Counting>,
     tell_every: Option<Duration>,
-    /// Limit for samplers and interfaces of all agents.
-    room: Room,
+    /// Places for agents, and for samplers and interfaces.
+    shares: Shares,
     totals: EngineTotals,
+    /// Samples in portions that definitions reported that have ended.
+    reported_samples: u64,
     changed: Changed,
 }
 
@@ -136,13 +157,14 @@ impl Engine {
         definitions: Vec<Definition>,
     ) -> Engine {
         let rest = Rest {
-            groups: Arc::new(groups),
+            groups: GroupSets::new(groups),
             internal,
-            counting: definitions.into_iter().map(Counting::new).collect(),
+            counting: definitions.into_iter().map(|one| Counting::new(one, Author::File)).collect(),
             ended: Vec::new(),
             tell_every: None,
-            room: Room::new(limits.sources_max),
+            shares: Shares::new(limits.sources_max, limits.agent_sources_max),
             totals: EngineTotals::default(),
+            reported_samples: 0,
             changed: Changed::default(),
         };
         Engine { limits, agents: HashMap::default(), rest, swept_ns: 0, turned_ns: 0 }
@@ -162,14 +184,41 @@ impl Engine {
         &self.rest.totals
     }
 
-    /// The groups that keys and filters name.
-    pub fn groups(&self) -> &Groups {
-        &self.rest.groups
+    /// How many samples its counts contradict. Each is counted where the decoder finds it, where its fate is decided, in each
+    /// definition, and where it is reported, and what these counts say has to agree. Anything but 0 is a bug. Call it between
+    /// datagrams.
+    pub fn contradictions(&self) -> u64 {
+        let EngineTotals { samples, flow_samples, dropped_packets, .. } = self.rest.totals;
+        let EngineTotals { duplicate_samples, counter_samples, other_samples, .. } =
+            self.rest.totals;
+        let fates =
+            flow_samples + dropped_packets + duplicate_samples + counter_samples + other_samples;
+        let definitions = self.rest.counting.iter().map(|one| {
+            let since = weighed(&self.rest.totals, one.definition().traffic) - one.began();
+            one.contradictions() + since.abs_diff(one.totals().seen)
+        });
+        samples.abs_diff(fates) + definitions.sum::<u64>()
     }
 
-    /// The groups, shared.
-    pub fn shared_groups(&self) -> Arc<Groups> {
-        Arc::clone(&self.rest.groups)
+    /// Samples in all portions that were reported and accepted.
+    pub fn reported_samples(&self) -> u64 {
+        let now = self.rest.counting.iter().map(Counting::reported_samples);
+        self.rest.reported_samples + now.sum::<u64>()
+    }
+
+    /// The groups that keys and filters of the file name.
+    pub fn groups(&self) -> &Groups {
+        self.groups_of(Author::File)
+    }
+
+    /// The groups that keys and filters name.
+    pub fn groups_of(&self, author: Author) -> &Groups {
+        self.rest.groups.of(author)
+    }
+
+    /// The groups that keys and filters name, shared.
+    pub fn shared_groups_of(&self, author: Author) -> Arc<Groups> {
+        Arc::clone(self.rest.groups.of(author))
     }
 
     /// The definitions, with their flows.
@@ -178,12 +227,14 @@ impl Engine {
     }
 
     /// Starts counting by a definition, replacing one with the same name. An identical one keeps its flows.
-    pub fn define(&mut self, definition: Definition) {
+    pub fn define(&mut self, definition: Definition, author: Author) {
         let counting = &mut self.rest.counting;
         match counting.iter_mut().find(|one| one.definition().name == definition.name) {
-            Some(same) if *same.definition() == definition => {}
+            Some(same) if *same.definition() == definition && same.author() == author => {}
             former => {
-                let next = Counting::new(definition).telling(self.rest.tell_every);
+                let began = weighed(&self.rest.totals, definition.traffic);
+                let next = Counting::new(definition, author).begun(began);
+                let next = next.telling(self.rest.tell_every);
                 match former {
                     Some(former) => self.rest.ended.push(std::mem::replace(former, next)),
                     None => counting.push(next),
@@ -209,15 +260,18 @@ impl Engine {
     pub fn tell_all(&mut self, told: &mut impl Told) {
         self.rest.tell_ended(told);
         for counting in &mut self.rest.counting {
-            counting.tell_all(&self.rest.groups, told);
+            counting.tell_all(self.rest.groups.of(counting.author()), told);
         }
     }
 
-    /// Forgets what was counted by the definition with this name, and counts by this one.
+    /// Ends the definition with this name, and counts by this one.
     pub(crate) fn begin_anew(&mut self, definition: Definition) {
         let mut counting = self.rest.counting.iter_mut();
         if let Some(one) = counting.find(|one| one.definition().name == definition.name) {
-            *one = Counting::new(definition);
+            let began = weighed(&self.rest.totals, definition.traffic);
+            let next = Counting::new(definition, one.author()).begun(began);
+            let next = next.telling(self.rest.tell_every);
+            self.rest.ended.push(std::mem::replace(one, next));
         }
     }
 
@@ -233,21 +287,21 @@ impl Engine {
     /// limit.
     pub fn set_limits(&mut self, limits: Limits, internal: HashSet<(IpAddr, u32)>) {
         self.limits = limits;
-        self.rest.room.max = limits.sources_max;
+        self.rest.shares.set_max(limits.sources_max, limits.agent_sources_max);
         self.rest.internal = internal;
     }
 
     /// Replaces the files that locate addresses. What was counted stays as it is.
     pub fn set_places(&mut self, of: &Groups) {
-        Arc::make_mut(&mut self.rest.groups).share_places(of);
+        self.rest.groups.set_places(of);
     }
 
-    /// Replaces the groups. Definitions that name groups must be defined again: they refer to groups by number.
+    /// Replaces the groups that definitions of this author name. Definitions that name groups must be defined again: they refer
+    /// to groups by number.
     ///
     /// The files that locate addresses stay: see [`set_places`](Self::set_places).
-    pub fn set_groups(&mut self, mut groups: Groups) {
-        groups.share_places(&self.rest.groups);
-        self.rest.groups = Arc::new(groups);
+    pub fn set_groups(&mut self, groups: Groups, author: Author) {
+        self.rest.groups.set(author, groups);
     }
 
     /// The agents heard lately, in no particular order.
@@ -304,17 +358,17 @@ impl Engine {
             sub_agent: datagram.sub_agent,
         };
 
-        let count = self.agents.len();
         let agent = match self.agents.entry(id) {
             Entry::Occupied(agent) => agent.into_mut(),
-            Entry::Vacant(place) if count < self.limits.agents_max => {
-                place.insert(Agent::new(now_ns))
-            }
             Entry::Vacant(_) => {
-                totals.agent_limit += 1;
-                return Taken::AgentLimit;
+                if self.admit(source, now_ns).is_none() {
+                    self.rest.totals.agent_limit += 1;
+                    return Taken::AgentLimit;
+                }
+                self.agents.entry(id).or_insert_with(|| Agent::new(source, now_ns))
             }
         };
+        let totals = &mut self.rest.totals;
         let missing = agent.datagrams().lost;
         let seen = agent.hear(datagram.sequence, datagram.uptime_ms, now_ns);
         totals.missing = totals.missing + agent.datagrams().lost - missing;
@@ -324,6 +378,9 @@ impl Engine {
         }
         totals.read += 1;
         self.rest.samples(&datagram, id, agent, now_ns, told);
+        if self.rest.shares.take_want() {
+            self.make_room_for_sources(source, now_ns);
+        }
         Taken::Read
     }
 
@@ -334,7 +391,8 @@ impl Engine {
             agent.forget(before_ns, &mut gone);
             agent.heard_ns() >= before_ns
         });
-        self.rest.room.taken = self.agents.values().map(Agent::sources).sum();
+        let agents = self.agents.values();
+        self.rest.shares.recount(agents.map(|agent| (agent.sender(), agent.sources())));
         for counting in &mut self.rest.counting {
             counting.forget_samplers(&gone);
         }
@@ -344,13 +402,14 @@ impl Engine {
     pub fn tick(&mut self, now_ns: u64, told: &mut impl Told) {
         self.rest.tell_ended(told);
         for counting in &mut self.rest.counting {
-            counting.sweep(now_ns, &self.rest.groups, told);
+            counting.sweep(now_ns, self.rest.groups.of(counting.author()), told);
         }
 
         const EVERY_NS: u64 = 1_000_000_000;
         if now_ns.saturating_sub(self.turned_ns) >= EVERY_NS {
             self.turned_ns = now_ns;
             self.agents.values_mut().for_each(|agent| agent.turn(now_ns));
+            self.look_for_yielding();
         }
 
         // Visits every source: with a million of them that takes milliseconds.
@@ -365,7 +424,9 @@ impl Engine {
 impl Rest {
     fn tell_ended(&mut self, told: &mut impl Told) {
         for mut ended in self.ended.drain(..) {
-            ended.tell_all(&self.groups, told);
+            let author = ended.author();
+            ended.tell_all(self.groups.of(author), told);
+            self.reported_samples += ended.reported_samples();
         }
     }
 
@@ -382,6 +443,14 @@ impl Rest {
             }
             None => self.totals.unknown_other += 1,
         }
+    }
+}
+
+/// Samples of this traffic that definitions were given.
+fn weighed(totals: &EngineTotals, traffic: Traffic) -> u64 {
+    match traffic {
+        Traffic::Sampled => totals.flow_samples,
+        Traffic::Dropped => totals.dropped_packets,
     }
 }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod allowance;
 mod analysis;
 mod batch;
 mod counter;
@@ -28,10 +29,12 @@ mod port;
 mod portion;
 mod sampler;
 mod sequence;
+mod share;
 mod table;
 mod threshold;
 
 pub use agent::{Agent, AgentId};
+pub use allowance::{FRAME_BYTES_MAX, SPEED_BITS_PER_SEC};
 pub use analysis::{AgentFigure, Analysis, Moment, PortFigure, Watched};
 pub use counting::Counting;
 pub use definition::{
@@ -44,7 +47,7 @@ pub use field::{Facts, Field, Kind, Value};
 pub use filter::{Filter, FilterError};
 pub use heaviest::{Across, Heaviest, ROWS_MAX, Rows};
 pub use key::{Part, PartError};
-pub use lookup::{Groups, Network};
+pub use lookup::{Author, Groups, Network};
 pub use observed::Observed;
 pub use places::PlacesError;
 pub use port::{Compared, Port, PortRates, Rates as PortRate};

@@ -4,6 +4,7 @@ use crate::places::{Country, Places, PlacesError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// An IP network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -144,6 +145,54 @@ impl Groups {
     /// The number of a group.
     pub fn named(&self, name: &str) -> Option<u32> {
         self.names.iter().position(|one| one == name).map(|at| at as u32)
+    }
+}
+
+/// Who made a definition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Author {
+    /// Whoever configured the analysis.
+    #[default]
+    File,
+    /// A client, while it runs.
+    Script,
+}
+
+/// The groups that definitions name, by who made them: what one author adds changes nothing that another one counts.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct GroupSets {
+    /// Readers keep references to them.
+    file: Arc<Groups>,
+    scripts: Arc<Groups>,
+}
+
+impl GroupSets {
+    pub(crate) fn new(groups: Groups) -> GroupSets {
+        let groups = Arc::new(groups);
+        GroupSets { file: Arc::clone(&groups), scripts: groups }
+    }
+
+    pub(crate) fn of(&self, author: Author) -> &Arc<Groups> {
+        match author {
+            Author::File => &self.file,
+            Author::Script => &self.scripts,
+        }
+    }
+
+    /// Replaces the groups of one author. The files that locate addresses stay.
+    pub(crate) fn set(&mut self, author: Author, mut groups: Groups) {
+        groups.share_places(self.of(author));
+        let groups = Arc::new(groups);
+        match author {
+            Author::File => self.file = groups,
+            Author::Script => self.scripts = groups,
+        }
+    }
+
+    /// Replaces the files that locate addresses.
+    pub(crate) fn set_places(&mut self, of: &Groups) {
+        Arc::make_mut(&mut self.file).share_places(of);
+        Arc::make_mut(&mut self.scripts).share_places(of);
     }
 }
 

@@ -10,6 +10,15 @@ const SPEED_SLACK: f64 = 1.2;
 /// Smallest Ethernet frame, in octets as counters count them.
 const FRAME_OCTETS_MIN: u64 = 60;
 
+/// Readings that arrive closer together than this are one moment, in nanoseconds.
+const MOMENT_NS: u64 = 100_000_000;
+
+/// Speeds outside of this are no speeds of interfaces, in bits per second: the slowest Ethernet, and 16 ports of 800 Gbit/s.
+const SPEEDS: std::ops::RangeInclusive<u64> = 10_000_000..=12_800_000_000_000;
+
+/// What agents send for a speed that does not fit in 32 bits (`ifSpeed`, RFC 2863).
+const SPEED_TOO_HIGH: u64 = u32::MAX as u64;
+
 /// Number of polls without a rate after which the last one is no longer shown.
 const WITHOUT_MAX: u8 = 3;
 
@@ -49,12 +58,40 @@ pub struct Port {
     /// The counters of the last sample, and the agent's clock at that time.
     last: Option<(IfCounters, u32)>,
     rates: Option<PortRates>,
+    /// The rates of the moment before that of `rates`.
+    earlier: Option<Levels>,
+    /// When the moment of `rates` began.
+    moment_ns: u64,
     /// Number of polls since `rates` was set.
     without: u8,
     sampled: SampledBytes,
     implausible: u64,
     /// When it was last heard of.
     heard_ns: u64,
+}
+
+/// Rates in less memory, in both directions: bits, frames, discards, errors. What is absent is no number.
+#[derive(Clone, Copy, Debug)]
+struct Levels([[f32; 4]; 2]);
+
+impl Levels {
+    fn of(PortRates { input, output, .. }: &PortRates) -> Levels {
+        let level = |of: &Rates| {
+            let all = [of.bits_per_s, of.frames_per_s, of.discards_per_s, of.errors_per_s];
+            all.map(|one| one.map_or(f32::NAN, |one| one as f32))
+        };
+        Levels([level(input), level(output)])
+    }
+
+    fn rates(&self) -> (Rates, Rates) {
+        let Levels([input, output]) = self;
+        let rates = |of: &[f32; 4]| {
+            let [bits_per_s, frames_per_s, discards_per_s, errors_per_s] =
+                of.map(|one| Some(f64::from(one)).filter(|one| !one.is_nan()));
+            Rates { bits_per_s, frames_per_s, discards_per_s, errors_per_s }
+        };
+        (rates(input), rates(output))
+    }
 }
 
 /// What received counters could be compared with.
@@ -82,6 +119,18 @@ impl Port {
     /// Its rates, if two samples could be compared recently.
     pub fn rates(&self) -> Option<&PortRates> {
         self.rates.as_ref()
+    }
+
+    /// Its rates at the reading before, in and out, if that came at least 100 ms earlier.
+    pub(crate) fn earlier_rates(&self) -> Option<(Rates, Rates)> {
+        self.rates.and(self.earlier.as_ref()).map(Levels::rates)
+    }
+
+    /// The speed that it states, in bits per second. `None` if it states none, or if its counters contradict it.
+    pub(crate) fn speed_bits_per_sec(&self) -> Option<u64> {
+        let speed = self.counters()?.speed_bits_per_sec;
+        let is_one = SPEEDS.contains(&speed) && speed != SPEED_TOO_HIGH;
+        (is_one && self.implausible == 0).then_some(speed)
     }
 
     /// Counter samples by sequence number.
@@ -142,6 +191,10 @@ impl Port {
         };
         self.without = if rates.is_some() { 0 } else { self.without.saturating_add(1) };
         if rates.is_some() || self.without > WITHOUT_MAX {
+            if self.heard_ns.saturating_sub(self.moment_ns) >= MOMENT_NS {
+                self.moment_ns = self.heard_ns;
+                self.earlier = self.rates.as_ref().map(Levels::of);
+            }
             self.rates = rates;
         }
         Some(match before {

@@ -185,6 +185,7 @@ pub(crate) struct Untolds {
     /// Fractions of a byte and of a frame, for the next sample.
     rest: (f64, f64),
     counted: Amounts,
+    reported_samples: u64,
 }
 
 impl Untolds {
@@ -197,6 +198,7 @@ impl Untolds {
             merged_flows: 0,
             rest: (0.0, 0.0),
             counted: Amounts::default(),
+            reported_samples: 0,
         }
     }
 
@@ -213,6 +215,16 @@ impl Untolds {
     /// Everything counted since the start.
     pub(crate) fn counted(&self) -> Amounts {
         self.counted
+    }
+
+    /// Samples in the portions that were reported.
+    pub(crate) fn reported_samples(&self) -> u64 {
+        self.reported_samples
+    }
+
+    /// Notes a portion that was accepted.
+    pub(crate) fn note_reported(&mut self, amounts: &Amounts) {
+        self.reported_samples += amounts.samples;
     }
 
     /// Adds a sample of the flow at a place. `all` holds the totals of its sampler, including this sample.

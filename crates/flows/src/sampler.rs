@@ -22,6 +22,10 @@ fn scale_max(sampling_rate: f64) -> f64 {
     if sampling_rate <= 1.0 { SCALE_MAX_OF_ONE } else { SCALE_MAX }
 }
 
+/// Frames between two samples are this often chance, as a multiple of those that are usual for the numbers between them: in one of
+/// 20,000 cases. More of them are not attributed, as anybody can send a sample that says so.
+const CHANCE_MAX: f64 = 10.0;
+
 /// Number of samples missing in a row, over more than [`OUTAGE_MS`], that make an outage: traffic in such a long gap is not
 /// attributed to the flows after it.
 const OUTAGE_SAMPLES: u32 = 64;
@@ -168,7 +172,13 @@ impl Sampler {
             return Worth::Frames(self.scale(reading.sampling_rate));
         }
 
-        self.totals.rate_changes += u64::from(reading.sampling_rate != self.last.sampling_rate);
+        if reading.sampling_rate != self.last.sampling_rate {
+            self.totals.rate_changes += 1;
+            // What is owed by samples that stand for more is not for those that stand for less to make up for.
+            let ratio =
+                f64::from(reading.sampling_rate) / f64::from(self.last.sampling_rate.max(1));
+            self.owed *= ratio.min(1.0);
+        }
         match seen.advance() {
             Some(numbers) => self.advance(numbers, reading, elapsed_ms),
             None => self.cover(f64::from(reading.sampling_rate)),
@@ -186,6 +196,14 @@ impl Sampler {
         // A pool that stands still, goes back or jumps means nothing: use the numbers. A small step is chance.
         let is_usable = pool > 0 && f64::from(pool) <= expected * scale_max(rate);
         let frames = if is_usable { f64::from(pool) } else { expected };
+        let frames_max = expected * self.pool_ratio.max(1.0) * CHANCE_MAX;
+        let frames = if frames > frames_max && rate > 1.0 {
+            self.totals.frames += (frames - frames_max) as u64;
+            self.totals.unattributed_frames += frames - frames_max;
+            frames_max
+        } else {
+            frames
+        };
         let dropped = if dropped <= u32::MAX / 2 { dropped } else { 0 };
 
         self.totals.agent_dropped += u64::from(dropped);

@@ -6,11 +6,13 @@
 //! key is seen, and the order of entries does not change by itself.
 
 mod bounds;
+mod hot;
 mod index;
 
 use crate::estimate::Sums;
 use bounds::{Bound, Bounds};
 use foldhash::fast::RandomState;
+use hot::{HotFlow, HotFlows};
 use index::{Index, PLACES_MAX};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -20,9 +22,6 @@ use sys::prefetch::prefetch;
 
 /// Sums are scaled down before `exp` of this many time constants overflows.
 const EXPONENT_MAX: f64 = 200.0;
-
-/// Maximum number of flows above the watched rate that are remembered between two checks.
-const HOT_MAX: usize = 16_384;
 
 /// What is known about one key. It fills one cache line, the only one that a sample changes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -91,13 +90,8 @@ pub struct Table {
     /// Where the next sweep starts.
     swept: usize,
     evicted: u64,
-    /// Places whose flow was at the watched rate when it was last counted, each once.
-    hot: Vec<u32>,
-    /// This decayed sum, times the current weight, is at the watched rate. It is low by the time since the last check.
-    hot_sum: f64,
-    hot_missed: u64,
-    /// Index in `hot` of the last candidate for replacement.
-    hot_turn: usize,
+    /// Flows that were at the watched rate when they were last counted.
+    hot: HotFlows,
     /// Totals by sampler.
     all: HashMap<u32, Everything, RandomState>,
     /// When the first sample arrived.
@@ -152,10 +146,7 @@ impl Table {
             weighed: (0, 1.0),
             swept: 0,
             evicted: 0,
-            hot: Vec::new(),
-            hot_sum: f64::INFINITY,
-            hot_missed: 0,
-            hot_turn: 0,
+            hot: HotFlows::new(),
             all: HashMap::default(),
             began_ns: 0,
         }
@@ -166,7 +157,7 @@ impl Table {
         let flow = key_len + size_of::<Flow>() + size_of::<Place>();
         let each = flow + size_of::<u32>();
         let found = Index::memory_max_bytes(capacity) + Bounds::memory_max_bytes(capacity);
-        found + capacity * each + HOT_MAX * 2 * size_of::<u32>()
+        found + capacity * each + HotFlows::memory_max_bytes()
     }
 
     /// Number of keys.
@@ -259,7 +250,7 @@ impl Table {
         flow.total.add(value, 1.0);
         flow.samples += 1;
         flow.last_ns = flow.last_ns.max(now_ns);
-        if flow.recent.value >= self.hot_sum * weight {
+        if flow.recent.value >= self.hot.least * weight {
             self.note_hot(at);
         }
         at
@@ -271,26 +262,24 @@ impl Table {
         if place.is_hot {
             return;
         }
-        if self.hot.len() < HOT_MAX {
-            place.is_hot = true;
-            self.hot.push(at);
-        } else {
-            self.displace(at);
+        if self.hot.is_full() {
+            return self.displace(at);
         }
+        place.is_hot = true;
+        self.hot.flows.push(HotFlow::new(at, place.generation));
     }
 
     /// Remembers a flow in place of a lighter one, so that many flows above a low threshold do not hide one above a high
     /// threshold. Each sample is compared with one other flow, in turn: a flow heavier than most finds a place within a few of
     /// its samples.
     fn displace(&mut self, at: u32) {
-        self.hot_missed += 1;
-        self.hot_turn = (self.hot_turn + 1) % self.hot.len();
-        let other = self.hot[self.hot_turn];
-        let value_at = |at: u32| self.flow(at).recent.value;
-        if value_at(other) < value_at(at) {
-            self.places[other as usize].is_hot = false;
+        self.hot.missed += 1;
+        let other = self.hot.next_candidate();
+        let value_at = |at: u32| self.flows[at as usize].recent.value;
+        if value_at(other.place) < value_at(at) {
+            self.places[other.place as usize].is_hot = false;
             self.places[at as usize].is_hot = true;
-            self.hot[self.hot_turn] = at;
+            *other = HotFlow::new(at, self.places[at as usize].generation);
         }
     }
 
@@ -303,26 +292,31 @@ impl Table {
     /// Tracks from now on which flows have at least this rate per second, and drops those that do not. Call it before each use of
     /// [`hot`](Self::hot): a flow's rate only falls between its samples, so none can pass unnoticed.
     pub fn watch(&mut self, rate: f64, now_ns: u64) {
-        self.hot_sum = rate / self.rate_factor_of(now_ns, 0.0);
+        self.hot.least = rate / self.rate_factor_of(now_ns, 0.0);
         let least = rate / self.rate_factor(now_ns);
-        let (places, flows) = (&mut self.places, &self.flows);
-        self.hot.retain(|at| {
-            let place = &mut places[*at as usize];
-            place.is_hot = place.is_taken && flows[*at as usize].recent.value >= least;
+        let (places, flows, smoothing_s) = (&mut self.places, &self.flows, self.smoothing_s);
+        self.hot.flows.retain_mut(|hot| {
+            let (place, flow) = (&mut places[hot.place as usize], &flows[hot.place as usize]);
+            place.is_hot = place.is_taken && flow.recent.value >= least;
+            if place.generation != hot.generation {
+                *hot = HotFlow::new(hot.place, place.generation);
+            }
+            hot.evidence.look(flow.total.value, now_ns, smoothing_s);
             place.is_hot
         });
     }
 
-    /// The flows at or above the watched rate, in no particular order.
-    pub fn hot(&self) -> impl Iterator<Item = (&[u8], &Flow)> {
-        let places = self.hot.iter().filter(|at| self.places[**at as usize].is_taken);
-        places.map(|at| (self.key(*at), self.flow(*at)))
+    /// The flows at or above the watched rate, in no particular order, each with its rate without the two intervals between
+    /// checks in which it got most.
+    pub fn hot(&self) -> impl Iterator<Item = (&[u8], &Flow, f64)> {
+        let taken = self.hot.flows.iter().filter(|hot| self.places[hot.place as usize].is_taken);
+        taken.map(|hot| (self.key(hot.place), self.flow(hot.place), hot.evidence.rate()))
     }
 
     /// Samples that brought a flow to the watched rate while the maximum number was remembered: one of two flows was then not
     /// recorded.
     pub fn hot_missed(&self) -> u64 {
-        self.hot_missed
+        self.hot.missed
     }
 
     /// Adds a sample to the totals of its sampler.

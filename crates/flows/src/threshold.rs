@@ -158,13 +158,21 @@ impl Watch {
         passed: &mut Vec<Passed>,
     ) {
         for (key, figure) in figures {
-            self.figure(now_ns, key, 0, figure);
+            self.figure(now_ns, key, 0, figure, figure.value);
         }
         self.end_look(now_ns, figure_of, passed);
     }
 
-    /// Checks one figure. If a key has several, the highest counts.
-    pub(crate) fn figure(&mut self, now_ns: u64, key: &[u8], origin: u32, figure: Estimate) {
+    /// Checks one figure. If a key has several, the highest counts. `steady` is the figure without what may come from a single
+    /// moment: only if it passes the limit as well does the figure pass it.
+    pub(crate) fn figure(
+        &mut self,
+        now_ns: u64,
+        key: &[u8],
+        origin: u32,
+        figure: Estimate,
+        steady: f64,
+    ) {
         let look = self.look;
         if let Some(above) = self.above.get_mut(key) {
             if above.look != look || figure.value > above.figure.value {
@@ -172,7 +180,8 @@ impl Watch {
             }
             return;
         }
-        if !self.threshold.is_passed(&figure) {
+        let is_steady = steady >= self.threshold.limit;
+        if !is_steady || !self.threshold.is_passed(&figure) {
             return;
         }
         if self.above.len() >= self.threshold.raised_max.max(1) {
@@ -340,7 +349,7 @@ mod tests {
     fn of_several_figures_of_one_key_the_highest_holds() {
         let (mut watch, mut passed) = (watch(Judge::Value), Vec::new());
         for (origin, value) in [(1, 110.0), (2, 300.0), (3, 120.0)] {
-            watch.figure(0, b"a", origin, about(value));
+            watch.figure(0, b"a", origin, about(value), value);
         }
         watch.end_look(0, gone, &mut passed);
         let raised: Vec<f64> = passed.iter().map(|one| one.figure.value).collect();

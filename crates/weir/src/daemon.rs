@@ -317,7 +317,12 @@ impl Daemon {
         self.exported.set(config.exported().map(str::to_owned).collect());
 
         self.rest = config.rest.map(|_| Site::new(&shared, config.rest_flows_max));
-        let changes = if config.takes_changes() { Changes::Allowed } else { Changes::Refused };
+        let changes = match (config.takes_changes(), self.config.announces()) {
+            (false, _) => Changes::Refused,
+            (true, false) => Changes::Allowed,
+            // The server knows the token.
+            (true, true) => Changes::WithToken(None),
+        };
         let rest = self.rest.clone().map(|site| (site, changes));
         Some(ShownFlows { shared, exported: Arc::clone(&self.exported), rest })
     }

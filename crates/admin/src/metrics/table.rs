@@ -321,7 +321,7 @@ families! {
     FlowDatagrams Counter "weir_flow_datagrams_total" ["result"]
         "Datagrams of sFlow that were analyzed: read, duplicate, malformed, or agent_limit (of an agent beyond the limit).";
     FlowSamples Counter "weir_flow_samples_total" ["kind"]
-        "Samples in them: flow, counter, dropped_packet; duplicate (counted before, left out); source_limit (scaled by the configured rate, as there are too many sources).";
+        "Samples in them: flow, counter, dropped_packet; duplicate (counted before, left out); source_limit (scaled by the configured rate, as there are too many sources); implausible (claimed more than its interface can carry, and stands for what it can).";
     FlowUnknown Counter "weir_flow_unknown_structures_total" []
         "Structures of sFlow that are not known, and were skipped.";
     FlowFaults Counter "weir_flow_faults_total" ["class"]

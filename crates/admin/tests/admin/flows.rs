@@ -4,7 +4,7 @@ use crate::support::{busy_hops, state};
 use admin::service::{Asked, Service, Told};
 use admin::{
     AdminState, BODY_BYTES_MAX, Changes, DefinitionFigures, FlowFigures, FlowSeries, Flows, Rest,
-    Unit, router, serve_rest,
+    Token, Unit, router, serve_rest,
 };
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
@@ -221,6 +221,25 @@ fn an_open_address_is_read_only_unless_the_file_says_so() {
         assert_eq!(status, 403, "{text}");
         assert!(text.contains("rest_changes"), "{text}");
     }
+}
+
+#[test]
+fn changes_that_routes_follow_from_need_the_token() {
+    let server = Server::start("127.0.0.1", Changes::WithToken(None));
+    assert_eq!(server.ask("GET", HERE, "").0, 200);
+    let (status, text) = server.ask("PUT", HERE, "{}");
+    assert_eq!(status, 403);
+    assert!(text.contains("Fix: token_file"), "{text}");
+
+    let token = Token::new("0123456789abcdef").unwrap();
+    let server = Server::start("127.0.0.1", Changes::WithToken(Some(token)));
+    let with = |token: &str| format!("{HERE}Authorization: Bearer {token}\r\n");
+    for method in ["PUT", "DELETE"] {
+        assert_eq!(server.ask(method, HERE, "").0, 401, "{method}");
+        assert_eq!(server.ask(method, &with("0123456789abcdeg"), "").0, 401, "{method}");
+        assert_eq!(server.ask(method, &with("0123456789abcdef"), "").0, 200, "{method}");
+    }
+    assert_eq!(server.ask("GET", HERE, "").0, 200);
 }
 
 #[test]

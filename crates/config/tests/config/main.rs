@@ -125,6 +125,7 @@ keys = ["dst"]
 name = "victims"
 flow = "victims"
 limit = "2Gbit/s"
+above_for = "1s"
 filter = "dst in 192.0.2.0/24"
 [[threshold]]
 name = "uplinks"

@@ -1,3 +1,5 @@
+mod forged;
+
 use super::*;
 use crate::definition::{Aggregation, Direction, Measure, Traffic};
 use crate::engine::Limits;
@@ -109,9 +111,9 @@ fn what_is_the_same_goes_on_and_what_changes_begins_anew() {
     let mut analysis = analysis();
     run(&mut analysis);
     let same = analysis.counting("victims").unwrap().definition().clone();
-    analysis.define(same.clone());
+    analysis.define(same.clone(), Author::File);
     assert_eq!(analysis.counting("victims").unwrap().flows(), 1);
-    analysis.define(Definition { top: 5, ..same });
+    analysis.define(Definition { top: 5, ..same }, Author::File);
     assert_eq!(analysis.counting("victims").unwrap().flows(), 0);
     assert!(analysis.undefine("victims") && !analysis.undefine("victims"));
 }
@@ -173,7 +175,7 @@ fn agents(count: u8, frames_per_s: f64) -> Vec<Played> {
 fn a_flow_that_several_samplers_see_is_one_event() {
     let mut analysis = analysis();
     let sum = analysis.counting("victims").unwrap().definition().clone();
-    analysis.define(Definition { aggregation: Aggregation::Max, ..sum });
+    analysis.define(Definition { aggregation: Aggregation::Max, ..sum }, Author::File);
     analysis.watch(Watched::Flow("victims".into()), threshold(400_000.0));
     let mut agents = agents(3, 800_000.0);
     play(&mut analysis, &mut agents, (1, 10 * SECOND_NS), &mut || false);
@@ -197,7 +199,7 @@ fn what_is_defined_anew_or_watched_no_longer_is_cleared() {
     play(&mut analysis, &mut agents, (1, 10 * SECOND_NS), &mut || false);
     let same = analysis.counting("victims").unwrap().definition().clone();
     let keys = vec![Part::parse("src").unwrap(), Part::parse("dst").unwrap()];
-    analysis.define(Definition { keys, ..same });
+    analysis.define(Definition { keys, ..same }, Author::File);
     play(&mut analysis, &mut agents, (10 * SECOND_NS, 12 * SECOND_NS), &mut || false);
     analysis.unwatch("flood");
     analysis.tick(moment(12 * SECOND_NS), &mut ());
@@ -310,7 +312,7 @@ fn a_flow_that_flaps_gives_no_storm() {
 fn a_look_does_not_depend_on_how_many_flows_there_are() {
     let mut analysis = analysis();
     let one = analysis.counting("victims").unwrap().definition().clone();
-    analysis.define(Definition { flows_max: 200_000, ..one });
+    analysis.define(Definition { flows_max: 200_000, ..one }, Author::File);
     analysis.watch(Watched::Flow("victims".into()), threshold(400_000.0));
     let flows = (0..100_000u32)
         .map(|at| TrueFlow { dst: Ipv4Addr::from_bits(at), ..flood(8.0) })

@@ -2,13 +2,13 @@
 
 use super::Moment;
 use crate::agent::{Agent, AgentId};
-use crate::counting::Counting;
+use crate::counting::{Counting, Hot};
 use crate::engine::{Changed, Engine, NO_ADDRESS};
 use crate::estimate::Estimate;
 use crate::event::{Event, Subject};
 use crate::field::{Facts, Field, Value};
 use crate::key::Part;
-use crate::port::{Port, PortRates};
+use crate::port::{Port, PortRates, Rates as PortRate};
 use crate::threshold::{Change, Passed, Threshold, Watch};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -79,6 +79,16 @@ impl PortFigure {
     /// The figure, if the interface has reported enough.
     pub fn of(self, port: &Port) -> Option<f64> {
         let PortRates { input, output, .. } = port.rates()?;
+        self.of_rates(port, input, output)
+    }
+
+    /// The lower of its figures at the last two readings: one reading alone may be anybody's.
+    fn steady(self, port: &Port) -> Option<f64> {
+        let (input, output) = port.earlier_rates()?;
+        Some(self.of_rates(port, &input, &output)?.min(self.of(port)?))
+    }
+
+    fn of_rates(self, port: &Port, input: &PortRate, output: &PortRate) -> Option<f64> {
         let both =
             |a: Option<f64>, b: Option<f64>| a.or(b).map(|_| a.unwrap_or(0.0) + b.unwrap_or(0.0));
         let share = |bits: Option<f64>| {
@@ -214,10 +224,11 @@ impl Watching {
         };
         let counting = engine.counting().iter().find(|one| one.definition().name == *name);
         let values = counting.map(|one| one.values(key)).unwrap_or_default();
+        let groups = engine.groups_of(counting.map(Counting::author).unwrap_or_default());
         let words = counting.into_iter().flat_map(|one| &one.definition().keys);
         let shown = words
             .zip(&values)
-            .map(|(part, value)| (part.word(), part.shown(*value, engine.groups())))
+            .map(|(part, value)| (part.word(), part.shown(*value, groups)))
             .collect();
         let measure = counting.map(|one| one.definition().measure).unwrap_or_default();
         Subject::Flow { definition: name.as_str().into(), measure, key: values, shown }
@@ -234,14 +245,14 @@ fn look_at_flows(
     // Until a time constant has passed, a rate rests on a few samples, and with many flows some are above by chance.
     let is_young = counting.is_some_and(|one| one.is_young(now_ns));
     let hot = counting.into_iter().flat_map(|one| one.hot(now_ns).map(move |flow| (one, flow)));
-    for (counting, (key, sampler, rate)) in hot {
+    for (counting, Hot { key, sampler, rate, steady }) in hot {
         let Threshold { limit, filter, .. } = watch.threshold();
         let passes = filter.as_ref().is_none_or(|filter| {
             let facts = KeyFacts { parts: &counting.definition().keys, key: counting.values(key) };
             filter.passes(&facts, engine.groups())
         });
         if passes && !(is_young && rate.low < *limit) {
-            watch.figure(now_ns, key, sampler, rate);
+            watch.figure(now_ns, key, sampler, rate, steady);
         }
     }
     let rate_of = |key: &[u8], sampler| counting?.rate_of(key, sampler, now_ns);
@@ -256,12 +267,14 @@ fn look_at_ports(
     now_ns: u64,
     passed: &mut Vec<Passed>,
 ) {
-    let value_of = |id: &AgentId, index| figure.of(engine.agent(id)?.port_of(index)?);
+    let port_of = |id: &AgentId, index| engine.agent(id)?.port_of(index);
     let mut look = |id: &AgentId, index| {
-        if let Some(value) = value_of(id, index)
+        if let Some(port) = port_of(id, index)
+            && let Some(value) = figure.of(port)
             && is_asked_for(watch, id)
         {
-            watch.figure(now_ns, &source_key(id, Some(index)), 0, sure(value));
+            let steady = figure.steady(port).unwrap_or(0.0);
+            watch.figure(now_ns, &source_key(id, Some(index)), 0, sure(value), steady);
         }
     };
     match changed {
@@ -275,7 +288,7 @@ fn look_at_ports(
 
     let figure_of = |key: &[u8], _| {
         let (id, index) = source_of(key);
-        value_of(&id, index?).map(sure)
+        port_of(&id, index?).and_then(|port| figure.of(port)).map(sure)
     };
     watch.end_look(now_ns, figure_of, passed);
 }
@@ -291,7 +304,8 @@ fn look_at_agents(
         if let Some(value) = figure.of(agent, now_ns)
             && is_asked_for(watch, id)
         {
-            watch.figure(now_ns, &source_key(id, None), 0, sure(value));
+            let steady = if agent.is_established() { value } else { 0.0 };
+            watch.figure(now_ns, &source_key(id, None), 0, sure(value), steady);
         }
     }
     let figure_of = |key: &[u8], _| match engine.agent(&source_of(key).0) {

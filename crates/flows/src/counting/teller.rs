@@ -66,6 +66,7 @@ impl<T: Told> Teller<'_, T> {
             last_ns: untold.last_ns(),
             rate_missing_max: 0.0,
         });
+        self.untolds.note_reported(&untold.amounts);
     }
 
     fn tell(&mut self, table: &Table, place: u32, untold: &Untold, cause: Cause) -> Accepted {
@@ -79,7 +80,7 @@ impl<T: Told> Teller<'_, T> {
             Aggregation::Max => key.split_at(SAMPLER_LEN),
             Aggregation::Sum | Aggregation::Edge => key.split_at(0),
         };
-        self.told.flow(&Portion {
+        let accepted = self.told.flow(&Portion {
             definition: self.definition,
             groups: self.groups,
             cause,
@@ -92,6 +93,10 @@ impl<T: Told> Teller<'_, T> {
             first_ns: untold.first_ns,
             last_ns: untold.last_ns(),
             rate_missing_max: table.flow(place).inherited * table.rate_factor(untold.last_ns()),
-        })
+        });
+        if accepted == Accepted::Yes {
+            self.untolds.note_reported(&untold.amounts);
+        }
+        accepted
     }
 }

@@ -1,9 +1,11 @@
 //! Passes the samples of a datagram on to flows and interfaces.
 
 use super::Rest;
-use crate::agent::{Agent, AgentId};
+use crate::agent::{Agent, AgentId, Known, Weighed};
+use crate::allowance::{Allowance, FRAME_BYTES_MAX};
 use crate::definition::{Direction, Sample, Traffic};
 use crate::observed::Observed;
+use crate::port::Port;
 use crate::portion::{CounterReading, Told};
 use crate::sampler::{Reading, Worth};
 use wire::sflow::{
@@ -11,8 +13,14 @@ use wire::sflow::{
     FlowSample,
 };
 
+/// The sampler of samples that have none of their own, because there is no room for one.
+const NO_SAMPLER: u32 = u32::MAX;
+
+/// The fault of a sample whose frame is longer than frames can be.
+const FRAME_LENGTH: &str = "frame_length";
+
 /// What one sample is worth, and its sampler.
-struct Weighed {
+struct Weight {
     frames: f64,
     configured_rate: u32,
     sampler: u32,
@@ -29,6 +37,7 @@ impl Rest {
         told: &mut impl Told,
     ) {
         for sample in datagram.samples() {
+            self.totals.samples += 1;
             match sample {
                 Ok(sflow::Sample::Flow(flow)) => {
                     self.flow(datagram, &flow, id, agent, now_ns, told);
@@ -39,13 +48,21 @@ impl Rest {
                 Ok(sflow::Sample::Counters(counters)) => {
                     self.counters(datagram, &counters, id, agent, now_ns, told);
                 }
-                Ok(sflow::Sample::Metrics(_) | sflow::Sample::RtFlow(_)) => {}
-                Ok(sflow::Sample::Unknown(raw)) => self.unknown(raw.format),
-                Err(malformed) => self.fault(&malformed),
+                Ok(sflow::Sample::Metrics(_) | sflow::Sample::RtFlow(_)) => {
+                    self.totals.other_samples += 1;
+                }
+                Ok(sflow::Sample::Unknown(raw)) => {
+                    self.totals.other_samples += 1;
+                    self.unknown(raw.format);
+                }
+                Err(malformed) => {
+                    self.totals.other_samples += 1;
+                    self.fault(&malformed);
+                }
             }
         }
         for counting in &mut self.counting {
-            counting.settle(&self.groups, told);
+            counting.settle(self.groups.of(counting.author()), told);
         }
     }
 
@@ -65,7 +82,7 @@ impl Rest {
             drops: flow.drops,
             uptime_ms: datagram.uptime_ms,
         };
-        let Some(worth) = self.worth(agent, flow.source, Traffic::Sampled, reading) else {
+        let Some(weighed) = self.weigh(agent, flow.source, Traffic::Sampled, reading) else {
             self.totals.duplicate_samples += 1;
             return;
         };
@@ -73,14 +90,15 @@ impl Rest {
 
         let mut observed = Observed::of_flow(id.address, id.sub_agent, flow);
         self.observe(flow.records(), &mut observed);
+        let (weight, port) = self.grant(weighed, reading.sampling_rate, &observed, now_ns);
 
-        let bytes = worth.frames * f64::from(observed.frame_bytes);
+        let bytes = weight.frames * f64::from(observed.frame_bytes);
         let direction = match flow.direction() {
             sflow::Direction::Ingress => Direction::Ingress,
             sflow::Direction::Egress => Direction::Egress,
             sflow::Direction::Unknown => Direction::Any,
         };
-        if let Some(port) = flow.source.if_index().and_then(|index| agent.port(index)) {
+        if let Some(port) = port {
             match direction {
                 Direction::Ingress => port.sampled_in(bytes),
                 Direction::Egress => port.sampled_out(bytes),
@@ -90,7 +108,7 @@ impl Rest {
         let input = flow.input.if_index().unwrap_or(0);
         let is_edge =
             direction != Direction::Egress && !self.internal.contains(&(id.address, input));
-        self.count(Traffic::Sampled, worth, direction, is_edge, &observed, now_ns, told);
+        self.count(Traffic::Sampled, weight, direction, is_edge, &observed, now_ns, told);
     }
 
     /// Collects what records say about a frame.
@@ -102,6 +120,10 @@ impl Rest {
                 Ok(record) => observed.add(record),
                 Err(malformed) => self.fault(malformed),
             }
+        }
+        if observed.frame_bytes > FRAME_BYTES_MAX {
+            observed.frame_bytes = 0;
+            *self.totals.faults.entry(FRAME_LENGTH).or_default() += 1;
         }
     }
 
@@ -122,7 +144,7 @@ impl Rest {
             drops: dropped.drops,
             uptime_ms: datagram.uptime_ms,
         };
-        let Some(worth) = self.worth(agent, dropped.source, Traffic::Dropped, reading) else {
+        let Some(weighed) = self.weigh(agent, dropped.source, Traffic::Dropped, reading) else {
             self.totals.duplicate_samples += 1;
             return;
         };
@@ -130,7 +152,8 @@ impl Rest {
 
         let mut observed = Observed::of_dropped(id.address, id.sub_agent, dropped);
         self.observe(dropped.records(), &mut observed);
-        self.count(Traffic::Dropped, worth, Direction::Any, true, &observed, now_ns, told);
+        let (weight, _) = self.grant(weighed, reading.sampling_rate, &observed, now_ns);
+        self.count(Traffic::Dropped, weight, Direction::Any, true, &observed, now_ns, told);
     }
 
     fn counters(
@@ -146,7 +169,7 @@ impl Rest {
         for record in counters.records() {
             match record {
                 Ok(CounterRecord::Interface(port)) => {
-                    match agent.port_or_new(port.if_index, &mut self.room) {
+                    match agent.port_or_new(port.if_index, &mut self.shares) {
                         Some(at) => {
                             let index = port.if_index;
                             let seen = at.take(counters.sequence, datagram.uptime_ms, port);
@@ -166,45 +189,70 @@ impl Rest {
         }
     }
 
-    /// What a sample stands for. `None` if it was already counted.
+    /// What a sample is worth. `None` if it was already counted.
     #[inline]
-    fn worth(
+    fn weigh<'a>(
         &mut self,
-        agent: &mut Agent,
+        agent: &'a mut Agent,
         source: DataSource,
         traffic: Traffic,
         reading: Reading,
-    ) -> Option<Weighed> {
-        let Some((sampler, worth, dropped)) = agent.weigh(source, traffic, reading, &mut self.room)
-        else {
-            self.totals.source_limit += 1;
-            return Some(Weighed {
-                frames: reading.sampling_rate.into(),
-                configured_rate: reading.sampling_rate,
-                sampler: u32::MAX,
-            });
-        };
-        self.totals.agent_dropped_samples += dropped;
-        match worth {
-            Worth::Frames(frames) => {
-                Some(Weighed { frames, configured_rate: reading.sampling_rate, sampler })
+    ) -> Option<Weighed<'a>> {
+        let weighed = agent.weigh(source, traffic, reading, &mut self.shares);
+        match &weighed.known {
+            None => self.totals.source_limit += 1,
+            Some(Known { worth: Worth::Duplicate, dropped, .. }) => {
+                self.totals.agent_dropped_samples += dropped;
+                return None;
             }
-            Worth::Duplicate => None,
+            Some(Known { dropped, .. }) => self.totals.agent_dropped_samples += dropped,
         }
+        Some(weighed)
+    }
+
+    /// What a sample stands for: no more than its interface can have carried.
+    #[inline]
+    fn grant<'a>(
+        &mut self,
+        weighed: Weighed<'a>,
+        sampling_rate: u32,
+        observed: &Observed,
+        now_ns: u64,
+    ) -> (Weight, Option<&'a mut Port>) {
+        let Weighed { known, port } = weighed;
+        // Each of those without a sampler is a first one.
+        let mut first = Allowance::default();
+        let (claimed, sampler, allowance) = match known {
+            Some(Known { worth: Worth::Frames(frames), number, allowance, .. }) => {
+                (frames, number, allowance)
+            }
+            Some(Known { worth: Worth::Duplicate, number, allowance, .. }) => {
+                (0.0, number, allowance)
+            }
+            None => (sampling_rate.into(), NO_SAMPLER, &mut first),
+        };
+        let speed = || port.as_ref()?.speed_bits_per_sec();
+        let frames = allowance.take(claimed, observed.frame_bytes, now_ns, speed);
+        let mut configured_rate = sampling_rate;
+        if frames < claimed {
+            self.totals.implausible_samples += 1;
+            configured_rate = configured_rate.min(frames.ceil() as u32);
+        }
+        (Weight { frames, configured_rate, sampler }, port)
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a sample is, and where its flows go")]
     fn count(
         &mut self,
         traffic: Traffic,
-        worth: Weighed,
+        weight: Weight,
         direction: Direction,
         is_edge: bool,
         observed: &Observed,
         now_ns: u64,
         told: &mut impl Told,
     ) {
-        let Weighed { frames, configured_rate, sampler } = worth;
+        let Weight { frames, configured_rate, sampler } = weight;
         let frame_bytes = observed.frame_bytes;
         let sample = Sample {
             traffic,
@@ -217,7 +265,7 @@ impl Rest {
             now_ns,
         };
         for counting in &mut self.counting {
-            counting.count(&sample, observed, &self.groups, told);
+            counting.count(&sample, observed, self.groups.of(counting.author()), told);
         }
     }
 }

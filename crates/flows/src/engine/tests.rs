@@ -1,3 +1,5 @@
+mod shares;
+
 use super::*;
 use crate::definition::{Aggregation, Direction, Measure, Traffic};
 use crate::estimate::Estimate;

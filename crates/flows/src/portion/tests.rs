@@ -2,6 +2,7 @@ use super::*;
 use crate::counting::Counting;
 use crate::definition::{Aggregation, Direction, Measure, Traffic};
 use crate::field::{Facts, Field};
+use crate::lookup::Author;
 use std::collections::HashMap;
 use testkit::Random;
 
@@ -80,7 +81,8 @@ fn portions_add_up_to_what_was_counted_exactly() {
         for aggregation in [Aggregation::Max, Aggregation::Sum] {
             let mut random = Random(seed);
             let definition = definition(aggregation, flows_max);
-            let mut counting = Counting::new(definition).telling(Some(Duration::from_secs(10)));
+            let mut counting =
+                Counting::new(definition, Author::File).telling(Some(Duration::from_secs(10)));
             let (groups, mut taker) = (Groups::default(), Taker::default());
             let mut truth = HashMap::<u64, u64>::new();
             let (mut frames, mut bytes) = (0.0, 0.0);
@@ -132,8 +134,8 @@ fn portions_add_up_to_what_was_counted_exactly() {
 
 #[test]
 fn a_flow_that_goes_on_is_told_in_time_and_one_that_ended_once() {
-    let mut counting =
-        Counting::new(definition(Aggregation::Sum, 100)).telling(Some(Duration::from_secs(10)));
+    let mut counting = Counting::new(definition(Aggregation::Sum, 100), Author::File)
+        .telling(Some(Duration::from_secs(10)));
     let (groups, mut taker) = (Groups::default(), Taker { room: u64::MAX, ..Taker::default() });
     let mut random = Random(9);
     for second in 1..=35 {

@@ -1,3 +1,4 @@
+use super::hot::HOT_MAX;
 use super::*;
 use std::collections::HashMap;
 
@@ -181,7 +182,7 @@ fn a_heavy_flow_is_noted_among_many_light_ones() {
     for _ in 0..10 {
         add_one(&mut table, heavy, 1_000.0);
     }
-    assert_eq!(table.hot().filter(|(noted, _)| *noted == key(heavy)).count(), 1);
+    assert_eq!(table.hot().filter(|(noted, ..)| *noted == key(heavy)).count(), 1);
     assert_eq!(table.hot().count(), HOT_MAX);
     let now_ns = add_one(&mut table, heavy, 1_000.0);
     table.watch(100.0, now_ns);

@@ -173,7 +173,11 @@ fn every_broken_datagram_is_counted_in_one_class() {
     let seen = totals.flow_samples + totals.dropped_packets + totals.duplicate_samples;
     assert_eq!(seen, counted.flow_samples + counted.dropped_packets);
     assert_eq!(totals.counter_samples, counted.counter_samples);
-    assert!(totals.faults.values().sum::<u64>() <= counted.faults + malformed);
+    // Of samples that can be read, some have frames of impossible lengths.
+    let lengths = totals.faults.get("frame_length").copied().unwrap_or_default();
+    assert!(totals.faults.values().sum::<u64>() - lengths <= counted.faults + malformed);
+    assert!(lengths > 0 && totals.implausible_samples > 0);
+    assert_eq!(engine.contradictions(), 0);
     assert!(totals.unknown.values().sum::<u64>() + totals.unknown_other <= counted.unknown);
     for counting in engine.counting() {
         let totals = counting.totals();

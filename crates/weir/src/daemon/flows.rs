@@ -18,7 +18,7 @@ pub(crate) use shared::Shared;
 use super::events::Telling;
 use super::mitigation::Mitigations;
 use crate::command::flows::add_places;
-use ::flows::{Analysis, Engine, Groups};
+use ::flows::{Analysis, Author, Engine, Groups};
 use config::{Config, FLOWS_NAME, FlowsConfig};
 use ledger::{Ledger, Meter, Snapshot};
 use losses::Losses;
@@ -219,7 +219,9 @@ fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
     analysis.set_events_max(new.events_max);
     let has_new_groups = old.groups != new.groups;
     if has_new_groups {
-        analysis.set_groups(new.built_groups());
+        // What scripts add to them is gone already.
+        analysis.set_groups(new.built_groups(), Author::File);
+        analysis.set_groups(new.built_groups(), Author::Script);
     }
 
     for former in &old.definitions {
@@ -231,7 +233,7 @@ fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
         }
     }
     for definition in new.built_definitions() {
-        analysis.define(definition);
+        analysis.define(definition, Author::File);
     }
 }
 

@@ -249,9 +249,22 @@ fn cannot_listen(path: &Path, error: &io::Error) -> anyhow::Error {
 }
 
 /// The flow settings that a running server cannot change: whether there are any flows, and how scripts are served.
-pub(crate) fn served_flows(config: &Config) -> Option<(Option<SocketAddr>, bool, usize)> {
+#[derive(PartialEq, Eq)]
+pub(crate) struct ServedFlows {
+    rest: Option<SocketAddr>,
+    takes_changes: bool,
+    announces: bool,
+    rest_flows_max: usize,
+}
+
+pub(crate) fn served_flows(config: &Config) -> Option<ServedFlows> {
     let flows = config.flows.as_ref()?;
-    Some((flows.rest, flows.takes_changes(), flows.rest_flows_max))
+    Some(ServedFlows {
+        rest: flows.rest,
+        takes_changes: flows.takes_changes(),
+        announces: config.announces(),
+        rest_flows_max: flows.rest_flows_max,
+    })
 }
 
 /// The folder of the history that a server shows.
@@ -321,7 +334,11 @@ impl Http {
         let rest = shown.flows.as_ref().and_then(|flows| flows.rest.as_ref());
         let rest = rest.zip(bound.rest.as_ref()).map(|((site, changes), listener)| {
             let bind = listener.local_addr().map_or(bind, |addr| addr.ip());
-            Arc::new(Rest::new(bind, *changes, site.service(), Arc::clone(&state.http)))
+            let changes = match changes {
+                Changes::WithToken(_) => Changes::WithToken(state.token.clone()),
+                other => other.clone(),
+            };
+            Arc::new(Rest::new(bind, changes, site.service(), Arc::clone(&state.http)))
         });
 
         let grpc = grpc_state(&bound, &state);

@@ -11,7 +11,7 @@ mod words;
 
 use super::flow_pages::{Form, Listing, Parts, State, on_a_thread};
 use super::flows::{Fresh, Shared};
-use ::flows::{AgentId, Analysis, Groups, Traffic};
+use ::flows::{AgentId, Analysis, Author, Traffic};
 use admin::service::{Action, Answer, Asked, Body, Service, TEXT, Told, pairs};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, HashMap};
@@ -39,8 +39,6 @@ struct Made {
     flows: BTreeMap<String, MadeFlow>,
     thresholds: BTreeMap<String, Map<String, Json>>,
     groups: BTreeMap<String, Map<String, Json>>,
-    /// The file's groups, to which those of scripts are added.
-    file_groups: Option<Groups>,
     /// Flows that Prometheus scrapes have defined so far.
     scraped: u64,
 }
@@ -86,7 +84,8 @@ impl Site {
     pub(crate) fn forget(&self) {
         let made = std::mem::take(&mut *self.made());
         self.shared.with(|analysis| {
-            made.file_groups.into_iter().for_each(|groups| analysis.set_groups(groups));
+            let of_file = analysis.engine().groups().clone();
+            analysis.set_groups(of_file, Author::Script);
             made.thresholds.keys().for_each(|name| {
                 analysis.unwatch(name);
             });
@@ -229,9 +228,9 @@ impl Site {
             if !is_known && analysis.counting(name).is_some() {
                 return Err(of_the_file("flow", name));
             }
-            let groups = analysis.engine().groups();
+            let groups = analysis.engine().groups_of(Author::Script);
             let definition = specs::definition(name, &spec, groups).map_err(|why| wrong(&why))?;
-            analysis.define(definition);
+            analysis.define(definition, Author::Script);
             Ok(())
         })?;
         made.flows.insert(name.into(), MadeFlow { spec, scraped });
@@ -310,15 +309,15 @@ impl Site {
         Ok(done())
     }
 
-    /// Applies other groups, and redefines the flows of scripts accordingly. Flows that name no group keep their figures.
+    /// Applies other groups, and redefines the flows of scripts accordingly. Flows that name no group keep their figures. What the
+    /// file defines is counted by the file's groups alone.
     fn regroup(
         &self,
         made: &mut Made,
         collections: BTreeMap<String, Map<String, Json>>,
     ) -> Result<(), Told> {
         self.shared.with(|analysis| {
-            let of_file =
-                made.file_groups.get_or_insert_with(|| analysis.engine().groups().clone());
+            let of_file = analysis.engine().groups();
             let mut groups = of_file.clone();
             let mut networks = 0;
             for spec in collections.values() {
@@ -334,8 +333,8 @@ impl Site {
                     .map_err(|why| wrong(&format!("flow {name} would not work any more: {why}")))
             });
             let definitions = definitions.collect::<Result<Vec<_>, _>>()?;
-            analysis.set_groups(groups);
-            definitions.into_iter().for_each(|definition| analysis.define(definition));
+            analysis.set_groups(groups, Author::Script);
+            definitions.into_iter().for_each(|one| analysis.define(one, Author::Script));
             Ok(())
         })?;
         made.groups = collections;

@@ -49,6 +49,7 @@ mod mistakes;
 mod mitigate_command;
 #[cfg(feature = "gobgp")]
 mod mitigation;
+mod mitigation_forged;
 mod monitoring;
 mod names;
 mod namespace_helper;

@@ -43,10 +43,10 @@ fn write(dir: &TempDir, speaker: &str, action: &str, leaves: Leaves) {
     let (audit, events) = (dir.text("audit.jsonl"), dir.text("events.jsonl"));
     let dry_run = leaves == Leaves::Nothing;
     let text = format!(
-        "[[listener]]\nname = \"sflow\"\nlisten = \"{LISTEN}\"\n\
+        "[[listener]]\nname = \"sflow\"\nlisten = \"{LISTEN}\"\nallow_sources = [\"127.0.0.0/8\"]\n\
          [flows]\nfrom = [\"sflow\"]\n\
          [[flow]]\nname = \"victims\"\nkeys = [\"dst\", \"protocol\"]\nsmoothing = \"500ms\"\n\
-         [[threshold]]\nname = \"flood\"\nflow = \"victims\"\nlimit = \"200Mbit/s\"\nclear_after = \"0s\"\n\
+         [[threshold]]\nname = \"flood\"\nflow = \"victims\"\nlimit = \"200Mbit/s\"\nclear_after = \"0s\"\nabove_for = \"200ms\"\n\
          [[sink]]\nname = \"hook\"\nfrom = [\"events\"]\nbody = \"payload\"\nformat = \"jsonl\"\nto = \"file:{events}\"\n\
          [[mitigation]]\nname = \"edge\"\nthresholds = [\"flood\"]\nspeaker = \"{speaker}\"\ndry_run = {dry_run}\n\
          own_networks = [\"192.0.2.0/24\"]\nallow = [\"{ALLOWED}\"]\nhold = \"0s\"\nwithdraw_after = \"0s\"\n\

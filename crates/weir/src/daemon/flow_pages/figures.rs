@@ -85,6 +85,7 @@ fn totals(totals: &EngineTotals, definitions: &[Summary], agents: u64) -> FlowFi
             ("dropped_packet", totals.dropped_packets),
             ("duplicate", totals.duplicate_samples),
             ("source_limit", totals.source_limit),
+            ("implausible", totals.implausible_samples),
         ],
         unknown_structures: totals.unknown.values().sum::<u64>() + totals.unknown_other,
         faults: totals.faults.iter().map(|(class, count)| (*class, *count)).collect(),

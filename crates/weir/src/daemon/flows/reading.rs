@@ -163,7 +163,8 @@ impl Shared {
     ) -> Option<Top> {
         let (definition, groups) = self.look(|analysis, _| {
             let counting = analysis.counting(name)?;
-            Some((counting.shared_definition(), analysis.engine().shared_groups()))
+            let groups = analysis.engine().shared_groups_of(counting.author());
+            Some((counting.shared_definition(), groups))
         })?;
         let mut heaviest = Heaviest::new(Arc::clone(&definition), across);
         let (mut rows, mut from) = (Rows::default(), 0);

@@ -103,6 +103,11 @@ impl Rows {
         self.is_over = true;
     }
 
+    /// Samples in the rows of flows so far.
+    pub(super) fn samples(&self) -> u64 {
+        self.made.samples
+    }
+
     /// Converts a time to the wall clock.
     fn unix_ns(&self, clock_ns: u64) -> u64 {
         let Moment { clock_ns: now_ns, unix_ns } = self.moment;

@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     received: Tally,
     /// As `received`.
     counters: Counters,
-    /// At the last tick, the difference between the engine's count of datagrams and the count of those handed to it.
+    /// At the last tick, by how much counts of the same things differed: see [`Inner::check_law`].
     mismatch: AtomicI64,
     losses: Losses,
 }
@@ -215,17 +215,23 @@ impl Shared {
 }
 
 impl Inner {
-    /// Compares our counts with the engine's own, which it keeps by outcome.
+    /// Compares counts of the same things that are made in different places: our count of datagrams with the engine's counts by
+    /// outcome; the samples that the decoder found with what became of them, in the engine and in each definition; and the samples
+    /// that the engine reported with those in the rows that were made.
     fn check_law(&self, mismatch: &AtomicI64) {
-        let totals = self.analysis.engine().totals();
+        let engine = self.analysis.engine();
+        let totals = engine.totals();
         let panicked = self.given - self.taken;
         let sorted = totals.read + totals.malformed + totals.duplicate + totals.agent_limit;
-        let differs = self.taken as i64 - (totals.datagrams.saturating_sub(panicked)) as i64;
-        // A panic may have come before or after the datagram was sorted.
-        let is_sorted = (self.taken..=self.given).contains(&sorted);
-        let value =
-            if differs == 0 && !is_sorted { self.taken as i64 - sorted as i64 } else { differs };
-        mismatch.store(value, Ordering::Relaxed);
+        // A panic may have come before or after the datagram was sorted, and in the middle of a sample.
+        let datagrams = match (self.taken..=self.given).contains(&sorted) {
+            true => 0,
+            false => self.taken as i64 - sorted as i64,
+        };
+        let samples = if panicked == 0 { engine.contradictions() as i64 } else { 0 };
+        let rows = engine.reported_samples() as i64 - self.rows.samples() as i64;
+        let differs = [datagrams, samples, rows].into_iter().find(|one| *one != 0);
+        mismatch.store(differs.unwrap_or(0), Ordering::Relaxed);
     }
 }
 
@@ -349,6 +355,20 @@ mod tests {
         assert_eq!(clock.read(2_100), 1_900, "one that is old does not turn it back");
         assert_eq!(clock.read(3_000), 3_000);
         assert_eq!(clock.received(10, 1_000), 0);
+    }
+
+    /// A planted mismatch: portions of flows that were reported and are in no row.
+    #[test]
+    fn samples_that_are_reported_and_in_no_row_break_the_law() {
+        let (shared, mut agent, mut bytes) = (shared(), agent(), Vec::new());
+        shared.with(|analysis| analysis.tell_every(Duration::from_secs(60)));
+        agent.next_datagram(&mut bytes);
+        take(&shared, &bytes, 0);
+        shared.tick();
+        assert_eq!(hop(&shared).unaccounted, 0);
+        shared.with(|analysis| analysis.tell_all(&mut ()));
+        shared.tick();
+        assert_eq!(hop(&shared).unaccounted, 5);
     }
 
     #[test]

@@ -100,7 +100,8 @@ fn show(
         Subject::Flow { definition, key: values, .. } => {
             let known = site.shared.look(|analysis, _| {
                 let counting = analysis.counting(definition)?;
-                Some((counting.shared_definition(), analysis.engine().shared_groups()))
+                let groups = analysis.engine().shared_groups_of(counting.author());
+                Some((counting.shared_definition(), groups))
             });
             let parts = known
                 .map(|(definition, groups)| key(&definition, values, &groups))

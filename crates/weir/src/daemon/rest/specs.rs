@@ -133,7 +133,8 @@ pub(super) fn metric_unit(metric: &str) -> f64 {
     }
 }
 
-/// Adds groups of networks: an object with a list of networks for each name. No network may be in one of the file's groups.
+/// Adds groups of networks: an object with a list of networks for each name. No name may be that of a group of the file, and no
+/// network in one.
 pub(super) fn add_groups(
     groups: &mut Groups,
     of_file: &Groups,
@@ -142,6 +143,9 @@ pub(super) fn add_groups(
     let mut networks = 0;
     for (name, list) in spec {
         self::name(name)?;
+        if of_file.named(name).is_some() {
+            return Err(format!("group \"{name}\" is defined by the configuration file"));
+        }
         let list = list.as_array().ok_or("expected a list of networks for each group")?;
         for network in list {
             let text = network.as_str().ok_or("expected networks as text")?;

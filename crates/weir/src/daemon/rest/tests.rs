@@ -2,7 +2,7 @@
 
 use super::super::flow_pages::played::{AGENT, Answer, ask, definition, get, play, shared};
 use super::*;
-use ::flows::{Threshold, Watched};
+use ::flows::{Author, Groups, Threshold, Watched};
 use std::time::Duration;
 
 struct Played {
@@ -281,39 +281,80 @@ fn a_group_that_is_in_use_cannot_be_removed() {
     assert_eq!(one.get("/group/ddos/json").status, 404);
 }
 
+/// A script takes an address out of the group that a threshold of the file watches. The file's group still has it.
 #[test]
-fn networks_of_the_file_stay_in_their_groups() {
+fn a_group_of_a_script_moves_no_threshold_of_the_file() {
+    let one = begin();
+    let mut groups = Groups::default();
+    groups.add("customers", ::flows::Network::parse("192.0.2.0/24").unwrap());
+    one.shared.with(|analysis| {
+        for author in [Author::File, Author::Script] {
+            analysis.set_groups(groups.clone(), author);
+        }
+        let filter = ::flows::Filter::parse("group(dst) = customers", &groups).unwrap();
+        let threshold = Threshold { filter: Some(filter), ..Threshold::new("flood", 1e6) };
+        analysis.watch(Watched::Flow("of_file".into()), threshold);
+    });
+    let taken = r#"{"other":["192.0.2.7/32"],"more":["10.0.0.0/8"]}"#;
+    assert_eq!(one.put("/group/x/json", taken).status, 200);
+    let foreign = r#"{"customers":["203.0.113.0/24"]}"#;
+    assert_eq!(one.put("/group/y/json", foreign).status, 400);
+
+    testkit::wait_for("the event", || {
+        one.shared.tick();
+        play(&one.shared);
+        let raised = one.shared.with(|analysis| analysis.raised().count());
+        (raised == 2).then_some(())
+    });
+}
+
+#[test]
+fn groups_of_scripts_are_their_own() {
     let one = begin();
     let network = |text: &str| ::flows::Network::parse(text).unwrap();
     let mut groups = Groups::default();
     groups.add("inside", network("192.0.2.0/24"));
     one.shared.with(|analysis| {
-        analysis.set_groups(groups);
-        analysis.define(definition("grouped", "group(dst)"));
+        for author in [Author::File, Author::Script] {
+            analysis.set_groups(groups.clone(), author);
+        }
+        analysis.define(definition("grouped", "group(dst)"), Author::File);
     });
     play(&one.shared);
 
-    for body in [r#"{"mine":["192.0.2.0/24"]}"#, r#"{"mine":["198.51.100.0/24","192.0.2.9/24"]}"#] {
+    for (body, why) in [
+        (r#"{"mine":["192.0.2.0/24"]}"#, "192.0.2.0/24 is in a group of the"),
+        (r#"{"mine":["198.51.100.0/24","192.0.2.9/24"]}"#, "192.0.2.0/24 is in a group of the"),
+        (r#"{"inside":["203.0.113.0/24"]}"#, "group \"inside\" is defined by the"),
+    ] {
         let answer = one.put("/group/x/json", body);
         assert_eq!(answer.status, 400, "{}", answer.text);
-        assert!(answer.text.contains("192.0.2.0/24 is in a group of the"), "{}", answer.text);
+        assert!(answer.text.contains(why), "{}", answer.text);
     }
-    assert_eq!(one.put("/group/x/json", r#"{"mine":["192.0.2.8/32"]}"#).status, 200);
-    let shown = |one: &Played| {
-        let flows = one.get("/activeflows/ALL/grouped/json").json();
-        flows.as_array().unwrap().iter().map(|flow| flow["key"].clone()).collect::<Vec<_>>()
+    assert_eq!(one.put("/group/x/json", r#"{"mine":["192.0.2.7/32"]}"#).status, 200);
+    let script = r#"{"keys":"group:ipdestination:test"}"#;
+    assert_eq!(one.put("/flow/theirs/json", script).status, 200);
+    play(&one.shared);
+    let shown = |name: &str| {
+        let flows = one.get(&format!("/activeflows/ALL/{name}/json")).json();
+        let keys = flows.as_array().unwrap().iter().map(|flow| flow["key"].clone());
+        keys.collect::<Vec<_>>()
     };
-    // What was counted stays: its group keeps its number.
-    assert_eq!(shown(&one), ["inside"]);
+    // 192.0.2.7 has left the file's group for the script's flow, and for nothing else.
+    testkit::wait_for("the script's flow", || {
+        (shown("theirs") == ["mine", "inside"]).then_some(())
+    });
+    assert_eq!(shown("grouped"), ["inside"]);
 
-    // Another collection sorts first, so that numbers change.
+    // Another collection sorts first, so that numbers of scripts' groups change.
     assert_eq!(one.put("/group/a/json", r#"{"other":["203.0.113.0/24"]}"#).status, 200);
-    testkit::wait_for("a new list", || shown(&one).is_empty().then_some(()));
+    testkit::wait_for("a new list", || shown("theirs").is_empty().then_some(()));
+    assert_eq!(shown("grouped"), ["inside"]);
     one.site.forget();
     let group = one.shared.with(|analysis| {
-        let groups = analysis.engine().groups();
+        let groups = analysis.engine().groups_of(Author::Script);
         groups
-            .group_of("192.0.2.8".parse().unwrap())
+            .group_of("192.0.2.7".parse().unwrap())
             .and_then(|at| groups.name(at))
             .map(str::to_owned)
     });
