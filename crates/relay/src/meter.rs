@@ -57,7 +57,7 @@ pub(crate) struct ListenerMeter {
     /// Moments at which a law did not hold that only the receiving thread sees.
     pub(crate) violations: EventCounter,
     /// Of these and of the ring's, those that were in a mismatch.
-    violations_told: EventCounter,
+    violations_reported: EventCounter,
     /// Maximum number of datagrams that the receiving thread may hold.
     in_hand_max: u64,
     socket: Mutex<SocketCount>,
@@ -143,7 +143,7 @@ impl ListenerMeter {
             mismatch: AtomicI64::new(0),
             merge_mismatch: AtomicI64::new(0),
             violations: EventCounter::default(),
-            violations_told: EventCounter::default(),
+            violations_reported: EventCounter::default(),
             in_hand_max: if has_aggregates { IN_HAND_MAX_AGGREGATES } else { IN_HAND_MAX },
             socket: Mutex::new(socket),
         }
@@ -159,9 +159,9 @@ impl ListenerMeter {
         let inside = came.wrapping_sub(taken_in.count + dropped.count) as i64;
 
         let violations = self.violations.load() + ring.violations();
-        let untold = (violations - self.violations_told.load()) as i64;
-        self.violations_told.set(violations);
-        self.mismatch.store(not_counted + inside + untold, Ordering::Relaxed);
+        let unreported = (violations - self.violations_reported.load()) as i64;
+        self.violations_reported.set(violations);
+        self.mismatch.store(not_counted + inside + unreported, Ordering::Relaxed);
     }
 
     /// Compares what the rings of all members have given so far with what was merged.

@@ -393,8 +393,6 @@ impl Drop for Writer {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use crate::ring::ring;
     use crate::{RING_BYTES_MIN, meter::ListenerMeter};
     use ledger::{HopSnapshot, Meter, Tally};
