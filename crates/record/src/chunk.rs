@@ -87,8 +87,34 @@ pub struct Row<'c> {
     pub key: u64,
     /// Its number in its stream, from 0, without gaps.
     pub number: u64,
+    /// When the rows of its chunk arrived.
+    pub arrivals: Arrivals,
     /// One protobuf message.
     pub bytes: &'c [u8],
+}
+
+/// When rows arrived at this host or were made here, by the host's clock. The times in the rows themselves may be of other hosts:
+/// of datagrams that came over a link. They are information; what is kept, where and for how long, follows from these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arrivals {
+    /// In nanoseconds since 1970, UTC; 0 if unknown.
+    pub oldest_unix_ns: u64,
+    /// Likewise.
+    pub newest_unix_ns: u64,
+}
+
+impl Arrivals {
+    /// The time that is nearest to this one.
+    pub fn nearest(self, unix_ns: u64) -> u64 {
+        unix_ns.min(self.newest_unix_ns).max(self.oldest_unix_ns)
+    }
+
+    fn add(&mut self, unix_ns: u64) {
+        self.newest_unix_ns = self.newest_unix_ns.max(unix_ns);
+        if self.oldest_unix_ns == 0 || unix_ns < self.oldest_unix_ns {
+            self.oldest_unix_ns = unix_ns;
+        }
+    }
 }
 
 /// Rows of one source. Immutable.
@@ -104,8 +130,7 @@ struct Header {
     stream: u64,
     first: u64,
     source_id: [u8; 16],
-    oldest_unix_ns: u64,
-    newest_unix_ns: u64,
+    arrivals: Arrivals,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,14 +167,9 @@ impl Chunk {
         self.header.source_id
     }
 
-    /// Time of the oldest row, in nanoseconds since 1970, UTC; 0 if no row has a time.
-    pub fn oldest_unix_ns(&self) -> u64 {
-        self.header.oldest_unix_ns
-    }
-
-    /// Time of the newest row, likewise.
-    pub fn newest_unix_ns(&self) -> u64 {
-        self.header.newest_unix_ns
+    /// When its rows arrived.
+    pub fn arrivals(&self) -> Arrivals {
+        self.header.arrivals
     }
 
     /// The number of rows.
@@ -174,20 +194,21 @@ impl Chunk {
         rows.map(|((meta, start), number)| {
             // The constructors ensure that ends ascend and lie within the bytes.
             let bytes = self.bytes.get(start as usize..meta.end as usize).unwrap_or_default();
-            Row { kind: meta.kind, key: meta.key, number, bytes }
+            let arrivals = self.header.arrivals;
+            Row { kind: meta.kind, key: meta.key, number, arrivals, bytes }
         })
     }
 
     /// Appends the stored format.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let Header { stream, first, source_id, oldest_unix_ns, newest_unix_ns } = self.header;
+        let Header { stream, first, source_id, arrivals } = self.header;
         out.reserve(HEADER_BYTES + self.rows.len() * META_BYTES + self.bytes.len());
         out.push(VERSION);
         out.extend_from_slice(&stream.to_le_bytes());
         out.extend_from_slice(&first.to_le_bytes());
         out.extend_from_slice(&source_id);
-        out.extend_from_slice(&oldest_unix_ns.to_le_bytes());
-        out.extend_from_slice(&newest_unix_ns.to_le_bytes());
+        out.extend_from_slice(&arrivals.oldest_unix_ns.to_le_bytes());
+        out.extend_from_slice(&arrivals.newest_unix_ns.to_le_bytes());
         out.extend_from_slice(&(self.rows.len() as u32).to_le_bytes());
 
         for meta in &self.rows {
@@ -209,8 +230,10 @@ impl Chunk {
             stream: u64::from_le_bytes(rest.take()?),
             first: u64::from_le_bytes(rest.take()?),
             source_id: rest.take()?,
-            oldest_unix_ns: u64::from_le_bytes(rest.take()?),
-            newest_unix_ns: u64::from_le_bytes(rest.take()?),
+            arrivals: Arrivals {
+                oldest_unix_ns: u64::from_le_bytes(rest.take()?),
+                newest_unix_ns: u64::from_le_bytes(rest.take()?),
+            },
         };
 
         let count = u32::from_le_bytes(rest.take()?) as usize;
@@ -258,8 +281,7 @@ pub struct ChunkBuilder {
 impl ChunkBuilder {
     /// A builder for the source `stream` (random), which runs on `source_id`.
     pub fn new(stream: u64, source_id: [u8; 16]) -> ChunkBuilder {
-        let (first, oldest_unix_ns, newest_unix_ns) = (0, 0, 0);
-        let header = Header { stream, first, source_id, oldest_unix_ns, newest_unix_ns };
+        let header = Header { stream, first: 0, source_id, arrivals: Arrivals::default() };
         let filling = Chunk { header, rows: Vec::new(), bytes: Vec::new() };
         ChunkBuilder { writer: ProtobufWriter::new(), filling }
     }
@@ -292,10 +314,11 @@ impl ChunkBuilder {
         self.added(RowKind::Totals, 0, totals.time_unix_ns);
     }
 
-    /// Adds a datagram. Datagrams with the same key come from one sender.
-    pub fn datagram(&mut self, datagram: &DatagramRecord<'_>, key: u64) {
+    /// Adds a datagram that arrived at this host at `arrived_unix_ns`; its own time may be of another host. Datagrams with the
+    /// same key come from one sender.
+    pub fn datagram(&mut self, datagram: &DatagramRecord<'_>, key: u64, arrived_unix_ns: u64) {
         self.writer.write_row(datagram, &mut self.filling.bytes, |_, _| {});
-        self.added(RowKind::Datagram, key, datagram.time_unix_ns);
+        self.added(RowKind::Datagram, key, Some(arrived_unix_ns));
     }
 
     /// Adds a flow. Flows with the same key belong to one definition.
@@ -322,13 +345,11 @@ impl ChunkBuilder {
         self.filling.header.first += 1;
     }
 
-    fn added(&mut self, kind: RowKind, key: u64, time_unix_ns: Option<u64>) {
+    fn added(&mut self, kind: RowKind, key: u64, arrived_unix_ns: Option<u64>) {
         let Chunk { header, rows, bytes } = &mut self.filling;
         rows.push(Meta { end: bytes.len() as u32, kind, key });
-        let Some(time) = time_unix_ns else { return };
-        header.newest_unix_ns = header.newest_unix_ns.max(time);
-        if header.oldest_unix_ns == 0 || time < header.oldest_unix_ns {
-            header.oldest_unix_ns = time;
+        if let Some(unix_ns) = arrived_unix_ns {
+            header.arrivals.add(unix_ns);
         }
     }
 
@@ -339,7 +360,7 @@ impl ChunkBuilder {
         }
 
         let first = self.filling.header.first + self.filling.rows.len() as u64;
-        let header = Header { first, oldest_unix_ns: 0, newest_unix_ns: 0, ..self.filling.header };
+        let header = Header { first, arrivals: Arrivals::default(), ..self.filling.header };
 
         // A few rows in the memory of many: copy them, so that a waiting chunk uses only what it needs.
         if self.filling.bytes.len() < self.filling.bytes.capacity() / 2 {
@@ -386,12 +407,26 @@ mod tests {
         let chunk = chunk();
         let rows: Vec<_> = chunk.rows().collect();
         assert_eq!((chunk.first(), rows.len()), (3, 2));
-        assert_eq!((chunk.oldest_unix_ns(), chunk.newest_unix_ns()), (700, 750));
+        let arrivals = chunk.arrivals();
+        assert_eq!((arrivals.oldest_unix_ns, arrivals.newest_unix_ns), (700, 750));
         assert_eq!((rows[0].number, rows[0].key, rows[0].kind), (3, 8, RowKind::Record));
         assert_eq!(decode_protobuf(rows[0].bytes).unwrap().cookie, Some(8));
         assert!(matches!(decode_record(rows[0].bytes), Ok(Record::Socket(_))));
         assert_eq!((rows[1].number, rows[1].kind), (4, RowKind::Totals));
         assert_eq!(decode_totals(rows[1].bytes).unwrap().poll, Some(4));
+    }
+
+    #[test]
+    fn rows_know_when_they_arrived_and_not_when_another_host_says() {
+        let mut builder = ChunkBuilder::new(7, [3; 16]);
+        let far = |unix_ns| DatagramRecord { time_unix_ns: Some(unix_ns), ..DatagramRecord::new() };
+        for (said, arrived) in [(1, 900), (u64::MAX, 950), (920, 920)] {
+            builder.datagram(&far(said), 1, arrived);
+        }
+        let chunk = builder.cut(None).unwrap();
+        let arrivals = Arrivals { oldest_unix_ns: 900, newest_unix_ns: 950 };
+        assert!(chunk.rows().all(|row| row.arrivals == arrivals));
+        assert_eq!([1, 920, u64::MAX].map(|said| arrivals.nearest(said)), [900, 920, 950]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ mod value;
 mod words;
 
 pub use cells::{Cell, CellReader};
-pub use chunk::{Chunk, ChunkBuilder, ChunkError, Row, RowKind};
+pub use chunk::{Arrivals, Chunk, ChunkBuilder, ChunkError, Row, RowKind};
 pub use counter_record::CounterRecord;
 pub use datagram::{
     DATAGRAM_MIN_BYTES, Datagram, DatagramPacker, DatagramView, LastDatagrams, TooBig,

@@ -180,7 +180,7 @@ impl<D: Disk> Backlog<D> {
                         let (id, rows) = (entry.id, chunk.row_count() as u64);
                         spooled.out.push_back(Out { id, rows, has_begun: false });
                         if self.recovered_unix_ns == 0 && self.recovered.is_some() {
-                            self.recovered_unix_ns = chunk.oldest_unix_ns();
+                            self.recovered_unix_ns = chunk.arrivals().oldest_unix_ns;
                         }
                         let is_repeated = id.number() <= spooled.repeated_until;
                         let entry = Some(id.number());

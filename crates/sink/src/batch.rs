@@ -67,7 +67,8 @@ pub struct Batch {
     pub encoded: Encoded,
     /// Rows in all parts.
     pub rows: u64,
-    /// Time of the oldest row, in nanoseconds since 1970, UTC; 0 if no row has a time.
+    /// When the oldest row arrived at this host or was made here, in nanoseconds since 1970, UTC; 0 if that is unknown. Rows that
+    /// came over a link have times of other hosts.
     pub oldest_unix_ns: u64,
 }
 

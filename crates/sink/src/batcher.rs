@@ -4,7 +4,7 @@ use crate::batch::{Batch, BatchId, Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Form, Pushed};
 use crate::options::BatchLimits;
 use ledger::{Amount, Reason};
-use record::{Chunk, Row, RowKind};
+use record::{Arrivals, Chunk, Row, RowKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) struct Made {
     pub(crate) entries: Vec<(EntryId, u64)>,
     /// Whether an earlier process may have delivered its rows.
     pub(crate) is_repeated: bool,
-    /// Time of the newest row, in nanoseconds since 1970, UTC; 0 if no row has a time.
+    /// When the newest row arrived at this host, in nanoseconds since 1970, UTC; 0 if that is unknown.
     pub(crate) newest_unix_ns: u64,
 }
 
@@ -188,7 +188,7 @@ impl Batcher {
         open + self.made.iter().map(|made| made.batch.amount()).sum()
     }
 
-    /// Time of the oldest row inside; 0 if no row has a time.
+    /// When the oldest row inside arrived; 0 if that is unknown.
     pub(crate) fn oldest_unix_ns(&self) -> u64 {
         let made = self.made.iter().map(|made| made.batch.oldest_unix_ns);
         let open = self.lanes.iter().map(|lane| lane.oldest_unix_ns);
@@ -224,11 +224,11 @@ impl Lane {
         self.token.add(fed.chunk.stream(), row.number);
         self.is_repeated |= fed.is_repeated;
 
-        let oldest = fed.chunk.oldest_unix_ns();
+        let Arrivals { oldest_unix_ns: oldest, newest_unix_ns: newest } = row.arrivals;
         if oldest > 0 && (self.oldest_unix_ns == 0 || oldest < self.oldest_unix_ns) {
             self.oldest_unix_ns = oldest;
         }
-        self.newest_unix_ns = self.newest_unix_ns.max(fed.chunk.newest_unix_ns());
+        self.newest_unix_ns = self.newest_unix_ns.max(newest);
 
         let Some(entry) = fed.entry else { return };
         match self.entries.last_mut() {

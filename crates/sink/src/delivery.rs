@@ -18,6 +18,7 @@ use pause::Random;
 use pending::{Part, PartState, Pending, Stage};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use sys::clock::Ages;
 
 /// Failures in a row after which only one batch is tried at a time.
 const CIRCUIT_FAILURES: u32 = 3;
@@ -66,6 +67,9 @@ pub(crate) struct Delivery {
     /// Make no attempt before this time.
     pause_until: Option<Instant>,
     random: Random,
+    /// The first moment that was seen, and the ages of rows.
+    began_at: Option<Instant>,
+    ages: Ages,
     /// Rows that left since this was last drained.
     pub(crate) left: Vec<Left>,
     /// Rows of spool entries that left since this was last drained.
@@ -84,6 +88,8 @@ impl Delivery {
             reason: None,
             pause_until: None,
             random: Random(seed),
+            began_at: None,
+            ages: Ages::default(),
             left: Vec::new(),
             entries: Vec::new(),
         }
@@ -231,16 +237,28 @@ impl Delivery {
     /// Drops batches that are too old to be retried. A batch expires with its newest row, so no row is dropped too early. Batches
     /// in the destination's hands stay.
     pub(crate) fn expire(&mut self, now: Now) {
+        self.note_time(now);
         let Some(after) = self.options.expire_after else { return };
-        let limit = now.unix_ns.saturating_sub(after.as_nanos() as u64);
-        let is_expired = |one: &Pending| {
-            let newest = one.made.newest_unix_ns;
-            !one.is_submitted() && newest > 0 && newest < limit
-        };
 
-        while let Some(at) = self.pending.iter().position(is_expired) {
+        while let Some(at) = self.pending.iter().position(|one| {
+            let newest = one.made.newest_unix_ns;
+            !one.is_submitted() && newest > 0 && self.ages.age(newest) > after
+        }) {
             self.give_up(at, Reason::Expired, now);
         }
+    }
+
+    /// The wall clock may be set at any time, so ages are measured against a clock that is not.
+    fn note_time(&mut self, now: Now) {
+        let began_at = *self.began_at.get_or_insert(now.at);
+        let steady = now.at.saturating_duration_since(began_at);
+        self.ages.note(now.unix_ns, steady.as_nanos() as u64);
+    }
+
+    /// The age of rows that arrived at this time by the wall clock.
+    pub(crate) fn age(&mut self, unix_ns: u64, now: Now) -> Duration {
+        self.note_time(now);
+        self.ages.age(unix_ns)
     }
 
     /// Drops everything that is not in the spool, because time is up. `reason` applies to batches that have no reason of their

@@ -167,25 +167,30 @@ impl ChunkWriter {
         self.flush();
     }
 
-    /// Adds an event as a datagram row, and flushes. Events with the same key belong together.
+    /// Adds an event of this host as a datagram row, and flushes. Events with the same key belong together.
     pub fn event(&mut self, record: &DatagramRecord<'_>, key: u64) {
         if self.is_for_nobody() {
             return self.builder.skip();
         }
-        self.builder.datagram(record, key);
+        self.builder.datagram(record, key, record.time_unix_ns.unwrap_or_default());
         self.flush();
     }
 
     /// Adds a datagram, unless an earlier one is still waiting for room in the sink: then the caller keeps it. For a fanout with
-    /// one sink. Datagrams with the same key come from one sender.
+    /// one sink. Datagrams with the same key come from one sender. `arrived_unix_ns` is when it arrived at this host, by its clock.
     ///
     /// # Errors
     /// There is no room, or no sink.
-    pub fn try_datagram(&mut self, record: &DatagramRecord<'_>, key: u64) -> Result<(), Full> {
+    pub fn try_datagram(
+        &mut self,
+        record: &DatagramRecord<'_>,
+        key: u64,
+        arrived_unix_ns: u64,
+    ) -> Result<(), Full> {
         if self.waiting.is_some() || self.builder.row_bytes() >= CHUNK_BYTES {
             self.try_flush()?;
         }
-        self.builder.datagram(record, key);
+        self.builder.datagram(record, key, arrived_unix_ns);
         Ok(())
     }
 

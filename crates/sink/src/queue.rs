@@ -165,7 +165,7 @@ impl Queue {
     /// What the queue holds.
     pub(crate) fn inside(&self) -> Inside {
         let state = self.lock();
-        let oldest = state.chunks.front().map_or(0, |chunk| chunk.oldest_unix_ns());
+        let oldest = state.chunks.front().map_or(0, |chunk| chunk.arrivals().oldest_unix_ns);
         Inside {
             amount: state.inside,
             memory_bytes: state.memory_bytes,

@@ -260,8 +260,8 @@ impl Run {
         if expired > life.expired_before {
             world.fired.add(Fault::Expired);
             let after = self.plan.delivery.expire_after.expect("rows expired without a limit");
-            let limit = world.unix_ns().saturating_sub(after.as_nanos() as u64);
-            let (rows, old) = (expired - life.expired_before, world.older_than(limit));
+            let limit_ns = world.now_ns.cast_signed() - after.as_nanos() as i64;
+            let (rows, old) = (expired - life.expired_before, world.older_than(limit_ns));
             assert!(rows <= old, "{rows} rows expired, {old} are old enough");
         }
         life.expired_before = expired;

@@ -24,7 +24,7 @@ pub(super) const SCHEMES: &[Scheme] = &[Scheme {
 keys! {
     /// What a sink that is a folder of Parquet files has.
     pub struct ParquetSink in "sink" of "Parquet files" given { folder: PathBuf } {
-        /// Files whose oldest record is older than this are deleted.
+        /// Files that were written longer ago than this are deleted.
         keep_age => keep_age: Option<Duration> =
             OrOff(Span(Duration::from_secs(3_600), Duration::from_secs(3_660 * 86_400))), default(None);
         /// While all files of this host are together larger than this, the oldest are deleted.

@@ -8,7 +8,7 @@ use crate::batch::{Attempt, Encoded, Fate, Outcome, Part, PartKey, Parts};
 use crate::destination::{BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed};
 use crate::encode::{Content, Framing, Partition, RowEncoder};
 use ledger::{Event, Reason};
-use record::{DatagramRecord, Row, RowKind, Written, decode_datagram_record};
+use record::{Arrivals, DatagramRecord, Row, RowKind, Written, decode_datagram_record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -75,13 +75,16 @@ impl PathTemplate {
         }
     }
 
-    fn path(&self, host: &str, record: &DatagramRecord<'_>) -> String {
+    /// `arrivals`: the day is one on which the row arrived here. Other hosts have no say in how many files there are.
+    fn path(&self, host: &str, record: &DatagramRecord<'_>, arrivals: Arrivals) -> String {
         let mut path = String::new();
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => path.push_str(text),
                 Piece::Host => path.push_str(host),
-                Piece::Date => path.push_str(&date(record.time_unix_ns.unwrap_or_default())),
+                Piece::Date => {
+                    path.push_str(&date(arrivals.nearest(record.time_unix_ns.unwrap_or_default())));
+                }
                 Piece::Listener => path.push_str(&harmless(record.listener.unwrap_or_default())),
             }
         }
@@ -182,7 +185,7 @@ impl BatchEncoder for PathEncoder {
         }
 
         let host = self.host(&record);
-        let path = self.template.path(&host, &record);
+        let path = self.template.path(&host, &record, row.arrivals);
         self.bytes += bytes.len();
         let empty = Part { end: 0, rows: 0, row_bytes: 0, key };
         let (part, out) = self.filling.entry(path).or_insert((empty, Vec::new()));
@@ -321,7 +324,8 @@ mod tests {
                 time_unix_ns: Some(1_763_769_600_000_000_000),
                 ..DatagramRecord::new()
             };
-            let path = template.path(&host_of(&record), &record);
+            let arrivals = Arrivals { oldest_unix_ns: 0, newest_unix_ns: u64::MAX };
+            let path = template.path(&host_of(&record), &record, arrivals);
             assert_eq!(path, format!("/log/{expected}/in-2025-11-22.log"));
         };
         check(None, "10.0.0.1");
@@ -330,6 +334,21 @@ mod tests {
         check(Some(".."), "_.");
         check(Some(""), "unknown");
         check(Some("a/b\0c\nd"), "a_b_c_d");
+    }
+
+    #[test]
+    fn the_day_in_a_path_is_one_of_this_host() {
+        const DAY_NS: u64 = 86_400_000_000_000;
+        let template = PathTemplate::parse("/log/{date}").unwrap().unwrap();
+        let arrivals =
+            Arrivals { oldest_unix_ns: 20_000 * DAY_NS, newest_unix_ns: 20_001 * DAY_NS };
+        for (said_day, expected) in
+            [(0, "/log/2024-10-04"), (20_001, "/log/2024-10-05"), (90_000, "/log/2024-10-05")]
+        {
+            let time_unix_ns = Some(said_day * DAY_NS);
+            let record = DatagramRecord { time_unix_ns, ..DatagramRecord::new() };
+            assert_eq!(template.path("web", &record, arrivals), expected);
+        }
     }
 
     #[test]

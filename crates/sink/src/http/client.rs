@@ -4,7 +4,7 @@ use crate::batch::{Failure, Sent};
 use crate::secret::TlsOptions;
 use crate::tls;
 use ledger::{Reason, Trouble};
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use std::error::Error;
@@ -133,7 +133,10 @@ impl Answer {
             Ok(seconds) => Duration::from_secs(seconds),
             Err(_) => {
                 let at = httpdate::parse_http_date(text).ok()?;
-                at.duration_since(SystemTime::now()).unwrap_or_default()
+                // A time by the server's clock, so it counts from what that clock said when the answer was sent.
+                let date = self.headers.get(DATE).and_then(|date| date.to_str().ok());
+                let sent = date.and_then(|date| httpdate::parse_http_date(date).ok());
+                at.duration_since(sent.unwrap_or_else(SystemTime::now)).unwrap_or_default()
             }
         };
         Some(after.min(RETRY_AFTER_MAX))
@@ -188,5 +191,16 @@ mod tests {
         for text in ["", "soon", "-1", "1.5"] {
             assert_eq!(after(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_time_to_ask_again_is_of_the_servers_clock() {
+        // The server's clock is decades behind.
+        let headers = HeaderMap::from_iter([
+            (DATE, "Sun, 06 Nov 1994 08:49:37 GMT".parse().expect("plain")),
+            (RETRY_AFTER, "Sun, 06 Nov 1994 08:51:37 GMT".parse().expect("plain")),
+        ]);
+        let answer = Answer { status: StatusCode::SERVICE_UNAVAILABLE, headers, body: Vec::new() };
+        assert_eq!(answer.retry_after(), Some(Duration::from_secs(120)));
     }
 }

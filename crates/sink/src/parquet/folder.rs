@@ -28,7 +28,7 @@ pub struct FolderOptions {
     pub folder: PathBuf,
     /// Part of the files' names, so that hosts can share a folder.
     pub host: String,
-    /// Files whose oldest row is older are removed.
+    /// Files that were written longer ago are removed, but never within a minute.
     pub keep_age: Option<Duration>,
     /// While all files together are larger, the oldest are removed.
     pub keep_bytes: Option<u64>,

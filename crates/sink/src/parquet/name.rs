@@ -1,6 +1,7 @@
 //! The folder and name of a file: `table=sockets/date=2026-11-22/hour=18/20261122T184200.123456Z-HOST-TOKEN.parquet`.
 //!
-//! The partition is that of the file's oldest row, in UTC, and the names in a partition sort by that time. The token is derived
+//! The partition and the time are those at which the file's oldest row arrived at this host or was made here, in UTC: rows that
+//! came over a link may say any time. The names in a partition sort by that time. The token is derived
 //! from the rows, so that the same batch always gets the same name.
 
 use crate::batch::Batch;

@@ -44,7 +44,8 @@ impl Run {
                 });
             }
             let bytes = (self.builder.row_bytes() - before) as u64;
-            world.rows.push(Row { bytes, unix_ns, ..Row::default() });
+            let arrived_ns = world.now_ns.cast_signed() - age_ns.cast_signed();
+            world.rows.push(Row { bytes, arrived_ns, ..Row::default() });
         }
         self.builder.cut(None).unwrap()
     }

@@ -14,7 +14,8 @@ pub(super) const MS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) bytes: u64,
-    pub(super) unix_ns: u64,
+    /// When it arrived, on a clock that never steps.
+    pub(super) arrived_ns: i64,
     pub(super) stored: u32,
     /// The store had it before this life began.
     pub(super) was_stored: bool,
@@ -183,8 +184,8 @@ impl World {
     }
 
     /// Rows older than this that have no fate from the destination.
-    pub(super) fn older_than(&self, limit: u64) -> u64 {
-        let is_old = |row: &&Row| row.unix_ns < limit && !row.has_fate;
+    pub(super) fn older_than(&self, limit_ns: i64) -> u64 {
+        let is_old = |row: &&Row| row.arrived_ns < limit_ns && !row.has_fate;
         self.rows.iter().filter(is_old).count() as u64
     }
 

@@ -47,8 +47,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         let times =
             [self.delivery.oldest_unix_ns(), self.batcher.oldest_unix_ns(), queued.oldest_unix_ns];
         let oldest = times.into_iter().filter(|time| *time > 0).min();
-        let age_ns = oldest.map_or(0, |oldest| now.unix_ns.saturating_sub(oldest));
-        figures.oldest_age_ms.set(age_ns / 1_000_000);
+        let age = oldest.map_or(Duration::ZERO, |oldest| self.delivery.age(oldest, now));
+        figures.oldest_age_ms.set(age.as_millis() as u64);
         let had_destination = self.destination.is_some();
         match self.with_destination(|destination| destination.figures()) {
             Some(own) => {

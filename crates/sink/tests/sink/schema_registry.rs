@@ -39,7 +39,7 @@ fn a_client_with_the_registry_decodes_every_value_by_the_schema_that_is_there() 
     let mut source = Source::to_one(sink_options(protobuf(options)));
     (0..ROWS).for_each(|number| source.writer.record(&record(number)));
     let datagram = DatagramRecord { payload: Some(b"<13>x"), ..DatagramRecord::default() };
-    source.writer.try_datagram(&datagram, 1).unwrap();
+    source.writer.try_datagram(&datagram, 1, 0).unwrap();
     source.writer.end_of_poll(&PollTotals { poll: Some(7), ..PollTotals::default() });
     wait_for("all rows to leave", || source.is_empty());
     assert_eq!(source.hop().delivered.count, ROWS + 2);

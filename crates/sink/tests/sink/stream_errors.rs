@@ -180,7 +180,7 @@ fn syslog_that_was_received_as_datagrams_reaches_rsyslog_over_tcp() {
     for number in 0..MESSAGES {
         let payload = text(number);
         let record = DatagramRecord { payload: Some(payload.as_bytes()), ..DatagramRecord::new() };
-        source.writer.try_datagram(&record, number).unwrap();
+        source.writer.try_datagram(&record, number, 0).unwrap();
     }
     source.writer.try_flush().unwrap();
 

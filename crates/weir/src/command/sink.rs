@@ -162,7 +162,7 @@ fn test_row(config: &Config, sink: &SinkConfig, id: &str) -> Chunk {
             payload: Some(payload.as_bytes()),
             ..DatagramRecord::new()
         };
-        builder.datagram(&record, 0);
+        builder.datagram(&record, 0, now);
     }
     builder.cut(None).expect("a row was added")
 }

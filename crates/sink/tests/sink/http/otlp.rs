@@ -38,7 +38,7 @@ fn its_own_package_reads_every_field() {
     records.iter().for_each(|record| source.writer.record(record));
     source.writer.end_of_poll(&realistic_totals());
     for datagram in &datagrams {
-        wait_for("room", || source.writer.try_datagram(datagram, 1).ok());
+        wait_for("room", || source.writer.try_datagram(datagram, 1, 0).ok());
     }
     wait_for("room", || source.writer.try_flush().ok());
     wait_for("everything to leave", || source.is_empty());

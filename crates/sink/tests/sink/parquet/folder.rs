@@ -3,7 +3,7 @@
 use super::{START_UNIX_NS, end, folder_options, hop, open};
 use crate::rows;
 use ledger::{Event, Gauge};
-use record::SocketRecord;
+use record::{DatagramRecord, SocketRecord};
 use sink::parquet::FolderOptions;
 use sink::{BatchLimits, ChunkWriter, Fanout, Sink};
 use std::io::{BufRead, BufReader, Write};
@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs};
+use sys::clock::realtime_ns;
 use testkit::{
     OwnProgram, Peer, Random, SmallDisk, TempDir, find_tool, need_python_module, root, run, skip,
     wait_for,
@@ -125,15 +126,57 @@ fn old_files_and_too_many_go_and_those_of_others_stay() {
     assert_eq!((&left[..3], &left[3..], left.len()), (&all[..3], &all[12..], 6));
     assert!(!dir.file("table=sockets/date=2026-11-22/hour=18").exists(), "its files are gone");
 
-    // Now all are too old, again before there is a record.
-    let oldest_ends = START_UNIX_NS + 12 * 900 * 1_000_000_000;
-    let age = Duration::from_secs(1);
-    let options = FolderOptions { keep_age: Some(age), ..folder_options(dir.path()) };
-    let sink = open(options, batches(900));
-    if sys::clock::realtime_ns() > oldest_ends {
-        wait_for("old files to be removed", || (files(dir.path()) == all[..3]).then_some(()));
-    }
+    // Now two are too old, again before there is a record. A third was written just now: its name does not matter.
+    left[3..5].iter().for_each(|path| make_old(path, Duration::from_secs(7_200)));
+    look_for_old(dir.path(), &left[4]);
+    let young = [&all[..3], &left[5..]].concat();
+    wait_for("old files to be removed", || (files(dir.path()) == young).then_some(()));
+}
+
+/// Makes a file look as if it had been written that long ago.
+fn make_old(path: &Path, age: Duration) {
+    let file = fs::File::options().append(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - age).unwrap();
+}
+
+/// Runs a sink that keeps files for a second, until it has removed this one.
+fn look_for_old(folder: &Path, last: &Path) {
+    let keep_age = Some(Duration::from_secs(1));
+    let sink = open(FolderOptions { keep_age, ..folder_options(folder) }, batches(900));
+    wait_for("an old file to be removed", || (!last.exists()).then_some(()));
     end(sink);
+}
+
+#[test]
+fn a_time_that_another_host_says_moves_no_file_and_removes_none() {
+    let dir = TempDir::new();
+    let keep_age = Some(Duration::from_secs(3_600));
+    let sink = open(FolderOptions { keep_age, ..folder_options(dir.path()) }, batches(3));
+    let mut writer = attached(&sink);
+    let arrived = realtime_ns();
+    for said in [1, arrived, u64::MAX / 4] {
+        let far = DatagramRecord { time_unix_ns: Some(said), ..DatagramRecord::new() };
+        writer.try_datagram(&far, 1, arrived).unwrap();
+    }
+    writer.flush();
+    let path = wait_for("a file", || files(dir.path()).pop());
+    drop(writer);
+    end(sink);
+    let text::Civil { year, month, day, .. } = text::Civil::of(arrived);
+    let date = format!("date={year:04}-{month:02}-{day:02}");
+    assert!(path.to_str().unwrap().contains(&date), "{path:?}");
+
+    // One of an earlier version, named by the row of 1970, and one that is old.
+    let folder = dir.file("table=datagrams/date=1970-01-01/hour=00");
+    fs::create_dir_all(&folder).unwrap();
+    let [young, old] = [1, 2].map(|number| {
+        let path = folder.join(format!("19700101T000000.000000Z-web_1-{number:032}.parquet"));
+        fs::write(&path, "ours").unwrap();
+        path
+    });
+    make_old(&old, Duration::from_secs(61));
+    look_for_old(dir.path(), &old);
+    assert!(young.exists() && path.exists(), "younger than a minute");
 }
 
 fn lengths(paths: &[PathBuf]) -> u64 {

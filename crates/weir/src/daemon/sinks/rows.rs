@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use sys::clock::Clock;
 use wire::syslog::{self, Arrival};
 
 /// A sink that a listener feeds, and what its rows say about the host.
@@ -61,6 +62,7 @@ pub(super) struct Rows {
     listener: String,
     parse: Parse,
     sequence: u64,
+    clock: Clock,
     /// Held for as long as rows may come: a retired sink waits for its release.
     _feeding: Arc<()>,
 }
@@ -73,7 +75,8 @@ impl Rows {
             tags: fed.tags.clone().into_iter().collect(),
         });
         let (listener, parse) = (listener.to_owned(), fed.parse);
-        Rows { writer, host, listener, parse, sequence: 0, _feeding: feeding }
+        let clock = Clock::default();
+        Rows { writer, host, listener, parse, sequence: 0, clock, _feeding: feeding }
     }
 }
 
@@ -100,7 +103,8 @@ impl RowTarget for Rows {
             record.fill_syslog(&syslog::parse(datagram.bytes, arrival));
         }
 
-        match self.writer.try_datagram(&record, key_of(datagram)) {
+        let arrived_unix_ns = self.clock.realtime_of(datagram.arrived_ns);
+        match self.writer.try_datagram(&record, key_of(datagram), arrived_unix_ns) {
             Ok(()) => {
                 self.sequence += 1;
                 Taken::Yes
