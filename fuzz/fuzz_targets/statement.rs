@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::{Error, Limits, Options, Reader, Writer};
+use sys::clock::Now;
 
 const ROWS: u64 = 50;
 
@@ -84,7 +85,7 @@ fn insert(writer: &mut Writer, poll: u64) {
     }
     let chunk = builder.cut(None).expect("it has rows");
     let rows: Vec<(RowKind, &[u8])> = chunk.rows().map(|row| (row.kind, row.bytes)).collect();
-    writer.insert(rows.into_iter()).expect("there is room");
+    writer.insert(rows.into_iter(), Now::read()).expect("there is room");
 }
 
 /// Every file and its length, except the index that readers of a log share.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use store::{Limits, NAMED, Options, Parameters, Reader, Stepped, Writer};
-use sys::clock::process_cpu_ns;
+use sys::clock::{Now, process_cpu_ns};
 
 const START_NS: u64 = 1_795_626_000_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -40,7 +40,7 @@ fn main() {
     insert_at_once(&mut writer, &mut polling, polls);
     writer.seal_all().expect("the disk has room");
     let files: u64 = sizes(&folder.join("raw")).sum();
-    writer.step(START_NS).expect("the disk has room");
+    writer.step(Now::read()).expect("the disk has room");
     let database = writer.figures().bytes - files;
     println!("{:.1} bytes a raw row sealed", files as f64 / (sockets * polls) as f64);
     println!("{:.2} MB of SQLite for {polls} polls", database as f64 / 1e6);
@@ -110,7 +110,7 @@ fn insert_paced(writer: &mut Writer, polling: &mut Polling, polls: std::ops::Ran
         transactions.push(insert(writer, &a_poll(&polling.connections, poll, &mut polling.random)));
         while Instant::now() < next {
             let began = Instant::now();
-            if writer.step(START_NS).expect("the disk has room") == Stepped::Done {
+            if writer.step(Now::read()).expect("the disk has room") == Stepped::Done {
                 steps.push(began.elapsed());
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -123,7 +123,7 @@ fn insert_paced(writer: &mut Writer, polling: &mut Polling, polls: std::ops::Ran
 fn insert(writer: &mut Writer, chunk: &record::Chunk) -> Duration {
     let began = Instant::now();
     let rows = chunk.rows().map(|row| (row.kind, row.bytes)).collect::<Vec<(RowKind, &[u8])>>();
-    writer.insert(rows.into_iter()).expect("the disk has room");
+    writer.insert(rows.into_iter(), Now::read()).expect("the disk has room");
     began.elapsed()
 }
 

@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod arrivals;
 mod catalog;
 mod checkpoint;
 mod dialect;

@@ -1,5 +1,6 @@
 //! Keeps the store within its age and size: removes the oldest data, a little at a time.
 
+use crate::arrivals;
 use crate::catalog::{self, Segment};
 use crate::error::{Error, sqlite};
 use crate::foreign;
@@ -27,10 +28,14 @@ const PAGES_MAX: i64 = 500;
 /// The share of the size limit that tables of the database may use before their oldest rows are deleted, in percent.
 const TABLES_PERCENT: u64 = 50;
 
+/// The name under which arrivals of segments are noted; the others are tables.
+pub(crate) const SEGMENTS: &str = "segments";
+
 /// The limits of the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Rows before this time are deleted.
+    pub(crate) now_unix_ns: i64,
+    /// What arrived before this time is deleted.
     pub(crate) oldest_unix_ns: Option<i64>,
     pub(crate) bytes_max: Option<u64>,
 }
@@ -77,11 +82,13 @@ pub(crate) fn step(
 ) -> Result<u64, Error> {
     let size = size(connection)?;
     let segments = catalog::all(connection).map_err(sqlite("cannot list segments"))?;
-    let dropped = dropped(&segments, size, bounds);
+    let aged = aged(connection, bounds).map_err(sqlite("cannot tell what is old"))?;
+    let dropped = dropped(&segments, size, bounds, aged);
     let work = |transaction: Transaction<'_>| {
         for segment in &dropped {
             transaction.execute("DELETE FROM segments WHERE id = ?1", [segment.id])?;
         }
+        arrivals::forget_gone(&transaction, SEGMENTS)?;
         transaction.commit()
     };
     connection.transaction().and_then(work).map_err(sqlite("cannot remove what is old"))?;
@@ -94,9 +101,7 @@ pub(crate) fn step(
     // Until its rows are gone, a sealed segment makes the tables look larger than they are.
     let tables_max =
         bounds.bytes_max.filter(|_| !is_emptying).map(|max| max / 100 * TABLES_PERCENT);
-    while prune_once(connection, bounds.oldest_unix_ns, tables_max)? > 0
-        && began.elapsed() < PRUNE_MAX
-    {}
+    while prune_once(connection, bounds, tables_max)? > 0 && began.elapsed() < PRUNE_MAX {}
     forget_foreign(connection).map_err(sqlite("cannot remove what is old"))?;
 
     // No new reader opens these files; a reader that has one open can go on reading it.
@@ -113,12 +118,32 @@ pub(crate) fn step(
     Ok(dropped.len() as u64)
 }
 
-/// Sealed segments to remove, oldest first.
-fn dropped(segments: &[Segment], size: Size, bounds: Bounds) -> Vec<&Segment> {
+/// Takes the arrivals in a store of an earlier version from the times in its rows.
+pub(crate) fn take_over(connection: &Connection, now_unix_ns: i64) -> rusqlite::Result<()> {
+    for table in tables::NAMES {
+        arrivals::take_over(connection, table, (table, "rowid", "time_unix_ns"), now_unix_ns)?;
+    }
+    let ends = (SEGMENTS, "id", "last_unix_ns");
+    arrivals::take_over(connection, SEGMENTS, ends, now_unix_ns)
+}
+
+/// The last segment that is too old.
+fn aged(connection: &Connection, bounds: Bounds) -> rusqlite::Result<Option<i64>> {
+    let Some(cutoff) = bounds.oldest_unix_ns else { return Ok(None) };
+    match arrivals::before(connection, cutoff, bounds.now_unix_ns)? {
+        Some(span) => arrivals::last_row(connection, SEGMENTS, span),
+        None => Ok(None),
+    }
+}
+
+/// Sealed segments to remove, in the order in which they arrived: up to `aged`, and more if there is too much.
+fn dropped(segments: &[Segment], size: Size, bounds: Bounds, aged: Option<i64>) -> Vec<&Segment> {
+    let mut sealed: Vec<_> = segments.iter().filter(|segment| segment.file.is_some()).collect();
+    sealed.sort_unstable_by_key(|segment| segment.id);
     let mut left = size.total();
     let mut dropped = Vec::new();
-    for segment in segments.iter().filter(|segment| segment.file.is_some()) {
-        let is_old = bounds.oldest_unix_ns.is_some_and(|oldest| segment.last_unix_ns < oldest);
+    for segment in sealed {
+        let is_old = aged.is_some_and(|aged| segment.id <= aged);
         let is_too_much = bounds.bytes_max.is_some_and(|max| left > max);
         if is_old || is_too_much {
             left = left.saturating_sub(segment.bytes.max(0) as u64);
@@ -141,18 +166,21 @@ pub(crate) fn empty_some(connection: &mut Connection) -> Result<bool, Error> {
 /// Deletes some of the rows that are too old, or too many where the tables have `tables_max`. Returns how many.
 fn prune_once(
     connection: &mut Connection,
-    oldest_unix_ns: Option<i64>,
+    bounds: Bounds,
     tables_max: Option<u64>,
 ) -> Result<usize, Error> {
     let size = size(connection)?;
     let is_crowded =
         tables_max.is_some_and(|max| size.database_bytes.saturating_sub(size.hot_bytes) > max);
     let work = |transaction: Transaction<'_>| {
-        let cutoff = match is_crowded {
-            true => oldest(&transaction)?.map(|oldest| oldest.saturating_add(WINDOW_NS)),
-            false => oldest_unix_ns,
+        let deleted = match (is_crowded, bounds.oldest_unix_ns) {
+            (true, _) => prune_oldest(&transaction, bounds.now_unix_ns)?,
+            (false, Some(cutoff)) => {
+                let span = arrivals::before(&transaction, cutoff, bounds.now_unix_ns)?;
+                prune(&transaction, cutoff, span)?
+            }
+            (false, None) => 0,
         };
-        let deleted = cutoff.map_or(Ok(0), |cutoff| prune(&transaction, cutoff))?;
         transaction.commit()?;
         Ok(deleted)
     };
@@ -194,17 +222,31 @@ fn forget_foreign(connection: &Connection) -> rusqlite::Result<()> {
     foreign::forget(connection, all.into_iter().flatten().min())
 }
 
-/// Deletes some of what is before a moment, the same for all tables: a full one does not cost the others their past. Returns the
+/// Deletes some of the oldest rows, from all tables up to the same moment.
+fn prune_oldest(connection: &Connection, now_unix_ns: i64) -> rusqlite::Result<usize> {
+    let arrived = arrivals::oldest(connection, SEGMENTS, now_unix_ns)?;
+    let ledger = first(connection, "SELECT min(time_unix_ns) FROM ledger")?;
+    let summed = [ledger, oldest_sum(connection, "sockets_minute")?].into_iter().flatten().min();
+    let times = [summed, arrived.map(|(_, time)| time)].into_iter().flatten();
+    let Some(oldest) = times.min() else { return Ok(0) };
+
+    let cutoff = oldest.saturating_add(WINDOW_NS);
+    let span = match (arrivals::before(connection, cutoff, now_unix_ns)?, arrived) {
+        // Where no time is known to be right, the order is.
+        (None, Some((first, time))) if time < cutoff => Some(first),
+        (span, _) => span,
+    };
+    prune(connection, cutoff, span)
+}
+
+/// Deletes some of what is before a moment, the same for all tables: a full one does not cost the others their past. Rows go by
+/// when they arrived, up to the end of `span`; sums and the ledger, which have the times of this host alone, by those. Returns the
 /// number of rows.
-fn prune(connection: &Connection, cutoff: i64) -> rusqlite::Result<usize> {
-    let mut deleted = 0;
-    for table in tables::NAMES {
-        let delete = format!(
-            "DELETE FROM {table} WHERE rowid IN
-             (SELECT rowid FROM {table} WHERE time_unix_ns < ?1 ORDER BY time_unix_ns LIMIT ?2)"
-        );
-        deleted += connection.prepare_cached(&delete)?.execute([cutoff, ROWS_MAX])?;
-    }
+fn prune(connection: &Connection, cutoff: i64, span: Option<i64>) -> rusqlite::Result<usize> {
+    let mut deleted = match span {
+        Some(span) => prune_rows(connection, span)?,
+        None => 0,
+    };
 
     // The keys of these begin with the dimension.
     for (table, span_ns) in [("sockets_minute", MINUTE_NS), ("sockets_hour", HOUR_NS)] {
@@ -223,6 +265,24 @@ fn prune(connection: &Connection, cutoff: i64) -> rusqlite::Result<usize> {
          (SELECT time_unix_ns, hop, origin, target, way, reason FROM ledger
           WHERE time_unix_ns < ?1 ORDER BY time_unix_ns LIMIT ?2)";
     deleted += connection.prepare_cached(delete)?.execute([cutoff, ROWS_MAX])?;
+    Ok(deleted)
+}
+
+fn prune_rows(connection: &Connection, span: i64) -> rusqlite::Result<usize> {
+    let mut deleted = 0;
+    for table in tables::NAMES {
+        let Some(last_row) = arrivals::last_row(connection, table, span)? else { continue };
+        let delete = format!(
+            "DELETE FROM {table} WHERE rowid IN
+             (SELECT rowid FROM {table} WHERE rowid <= ?1 ORDER BY rowid LIMIT ?2)"
+        );
+        deleted += connection.prepare_cached(&delete)?.execute([last_row, ROWS_MAX])?;
+        // With the last row, so that the next oldest moment is one of which there is something.
+        let left = first(connection, &format!("SELECT min(rowid) FROM {table}"))?;
+        if left.is_none_or(|left| left > last_row) {
+            arrivals::forget(connection, table, span)?;
+        }
+    }
     Ok(deleted)
 }
 

@@ -1,5 +1,6 @@
 //! The database: how it is opened, its version, and its tables.
 
+use crate::arrivals;
 use crate::error::{Error, file, sqlite};
 use crate::foreign;
 use crate::tables;
@@ -161,6 +162,7 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     transaction.execute_batch(FIXED)?;
     transaction.execute_batch(foreign::DEFINITION)?;
+    transaction.execute_batch(arrivals::DEFINITION)?;
     for statement in tables::definitions() {
         transaction.execute_batch(&statement)?;
     }

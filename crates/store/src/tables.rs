@@ -148,6 +148,11 @@ impl Rows {
         text + &format!("); CREATE INDEX IF NOT EXISTS {name}_time ON {name} (time_unix_ns)")
     }
 
+    /// The name of the table.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Inserts a row. Returns whether the message is valid for this table.
     pub(crate) fn insert(
         &mut self,

@@ -1,5 +1,6 @@
 //! The only writer of a store.
 
+use crate::arrivals::{self, Arrivals};
 use crate::catalog::{self, Segment};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, sqlite};
@@ -17,6 +18,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use sys::clock::{Now, realtime_ns};
 
 /// Rows and bytes at which a segment is sealed at any age; they bound the cost of sealing.
 const SEGMENT_ROWS_MAX: i64 = 300_000;
@@ -33,7 +35,7 @@ const SEAL_PAUSE: Duration = Duration::from_secs(10);
 pub struct Options {
     /// Created if it is missing. Belongs to this store alone.
     pub folder: PathBuf,
-    /// Older data is removed.
+    /// What arrived earlier is removed.
     pub keep_age: Option<Duration>,
     /// While the store is larger, the oldest data is removed, raw rows first.
     pub keep_bytes: Option<u64>,
@@ -76,6 +78,7 @@ pub struct Writer {
     options: Options,
     tables: Tables,
     admitted: Admitted,
+    arrivals: Arrivals,
     /// The inode of this process's network namespace; `None` if it cannot be told.
     own_netns: Option<u64>,
     /// The segment that takes rows, and its start time.
@@ -108,6 +111,8 @@ impl Writer {
     pub fn open(options: Options) -> Result<Writer, Error> {
         let lock = schema::lock(&options.folder)?;
         let connection = schema::open_writer(&options.folder)?;
+        retention::take_over(&connection, signed(realtime_ns()))
+            .map_err(sqlite("cannot prepare the store"))?;
         let segments = catalog::all(&connection).map_err(sqlite("cannot list segments"))?;
         let strays_removed = seal::remove_strays(&options.folder, &segments)?;
         let kinds = RowKind::ALL.into_iter().filter(|kind| *kind != RowKind::Record);
@@ -119,6 +124,7 @@ impl Writer {
                 others: kinds.map(|kind| (kind, Rows::of(kind))).collect(),
             },
             admitted: Admitted::new(options.keys_max),
+            arrivals: Arrivals::default(),
             own_netns: sys::namespace::own().ok().map(|own| own.inode),
             open: None,
             full: segments.into_iter().filter(|segment| segment.file.is_none()).collect(),
@@ -134,13 +140,14 @@ impl Writer {
         })
     }
 
-    /// Inserts a batch: all of it, or nothing on an error. A row is a protobuf message.
+    /// Inserts a batch that arrives now: all of it, or nothing on an error. A row is a protobuf message.
     ///
     /// # Errors
     /// Usually the disk. The batch may be inserted again.
     pub fn insert<'r>(
         &mut self,
         rows: impl Iterator<Item = (RowKind, &'r [u8])>,
+        now: Now,
     ) -> Result<Inserted, Error> {
         let open = self.open.take_if(|(segment, began)| is_full(segment, *began, &self.options));
         self.full.extend(open.map(|(segment, _)| segment));
@@ -150,10 +157,11 @@ impl Writer {
         let work = || {
             let transaction =
                 self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let span = (self.arrivals.span(&transaction, now)?, signed(now.realtime_ns));
             let open = self.open.as_ref().map(|(segment, _)| segment);
             let mut batch = Batch::into(&transaction, open, self.own_netns)?;
             let inserted = batch.insert_all(&mut self.tables, rows)?;
-            let segment = batch.finish(&mut self.admitted)?;
+            let segment = batch.finish(&mut self.admitted, span)?;
             transaction.commit()?;
             Ok((inserted, segment))
         };
@@ -176,7 +184,7 @@ impl Writer {
                 self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut batch = Batch::into(&transaction, None, self.own_netns)?;
             let inserted = batch.insert_all(&mut self.tables, rows)?;
-            batch.finish(&mut Admitted::new(self.options.keys_max))?;
+            batch.finish(&mut Admitted::new(self.options.keys_max), (i64::MAX, 0))?;
             transaction.rollback()?;
             Ok(inserted)
         };
@@ -200,7 +208,7 @@ impl Writer {
     ///
     /// # Errors
     /// The disk, mostly. It is tried again.
-    pub fn step(&mut self, now_unix_ns: u64) -> Result<Stepped, Error> {
+    pub fn step(&mut self, now: Now) -> Result<Stepped, Error> {
         if self.step_due > Instant::now() {
             return Ok(Stepped::NotDue);
         }
@@ -210,11 +218,13 @@ impl Writer {
 
         self.checkpoint_next()?;
         self.seal_next()?;
+        self.arrivals.follow(&self.connection, now).map_err(sqlite("cannot note the time"))?;
         let oldest = |age: Duration| {
-            i64::try_from(u128::from(now_unix_ns).saturating_sub(age.as_nanos()))
+            i64::try_from(u128::from(now.realtime_ns).saturating_sub(age.as_nanos()))
                 .unwrap_or(i64::MAX)
         };
         let bounds = Bounds {
+            now_unix_ns: signed(now.realtime_ns),
             oldest_unix_ns: self.options.keep_age.map(oldest),
             bytes_max: self.options.keep_bytes,
         };
@@ -223,6 +233,13 @@ impl Writer {
         self.figures.bytes = retention::size(&self.connection)?.total();
         // While a segment waits after a failure, it is not known to have passed.
         Ok(if self.seal_due > Instant::now() { Stepped::NotDue } else { Stepped::Done })
+    }
+
+    /// Does one step, although none is due.
+    #[cfg(test)]
+    pub(crate) fn step_at_once(&mut self, now: Now) -> Result<Stepped, Error> {
+        self.step_due = Instant::now();
+        self.step(now)
     }
 
     /// The current counters and sizes.
@@ -335,6 +352,10 @@ fn is_full(segment: &Segment, began: Instant, options: &Options) -> bool {
         || (segment.rows > 0 && began.elapsed() >= options.segment_age)
 }
 
+fn signed(unix_ns: u64) -> i64 {
+    i64::try_from(unix_ns).unwrap_or(i64::MAX)
+}
+
 /// A batch that is being inserted.
 struct Batch<'c> {
     connection: &'c Connection,
@@ -345,6 +366,8 @@ struct Batch<'c> {
     own_netns: Option<u64>,
     /// The newest time of a row of another namespace.
     foreign_unix_ns: Option<i64>,
+    /// The last row of each table that took some.
+    last_rows: Vec<(&'static str, i64)>,
 }
 
 impl<'c> Batch<'c> {
@@ -364,6 +387,7 @@ impl<'c> Batch<'c> {
             rollup: Rollup::default(),
             own_netns,
             foreign_unix_ns: None,
+            last_rows: Vec::new(),
         })
     }
 
@@ -377,7 +401,7 @@ impl<'c> Batch<'c> {
             let is_read = match kind {
                 RowKind::Record => self.insert_record(&mut tables.closes, message)?,
                 kind => match tables.others.iter_mut().find(|(other, _)| *other == kind) {
-                    Some((_, rows)) => rows.insert(self.connection, message)?,
+                    Some((_, rows)) => self.insert_into(rows, message)?,
                     None => false,
                 },
             };
@@ -388,13 +412,23 @@ impl<'c> Batch<'c> {
         Ok(inserted)
     }
 
+    fn insert_into(&mut self, rows: &mut Rows, message: &[u8]) -> rusqlite::Result<bool> {
+        if !rows.insert(self.connection, message)? {
+            return Ok(false);
+        }
+        let (name, row) = (rows.name(), self.connection.last_insert_rowid());
+        match self.last_rows.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, last)) => *last = row,
+            None => self.last_rows.push((name, row)),
+        }
+        Ok(true)
+    }
+
     fn insert_record(&mut self, closes: &mut Rows, message: &[u8]) -> rusqlite::Result<bool> {
         let Ok(record) = decode_protobuf(message) else { return Ok(false) };
         let time_unix_ns = record.time_unix_ns.unwrap_or_default() as i64;
         let cookie = record.cookie.unwrap_or_default() as i64;
-        if record.record_kind == Some(RecordKind::CLOSE)
-            && !closes.insert(self.connection, message)?
-        {
+        if record.record_kind == Some(RecordKind::CLOSE) && !self.insert_into(closes, message)? {
             return Ok(false);
         }
 
@@ -414,8 +448,12 @@ impl<'c> Batch<'c> {
         Ok(true)
     }
 
-    /// Writes what was added up. Returns the segment that took the rows.
-    fn finish(self, admitted: &mut Admitted) -> rusqlite::Result<Option<Segment>> {
+    /// Writes what was added up, and when it arrived. Returns the segment that took the rows.
+    fn finish(
+        self,
+        admitted: &mut Admitted,
+        span: (i64, i64),
+    ) -> rusqlite::Result<Option<Segment>> {
         self.rollup.write(self.connection, admitted)?;
         if let Some(time_unix_ns) = self.foreign_unix_ns {
             foreign::note(self.connection, time_unix_ns)?;
@@ -423,6 +461,10 @@ impl<'c> Batch<'c> {
         let segment = self.segment.map(|(segment, _)| segment);
         if let Some(segment) = &segment {
             segment.save(self.connection)?;
+            arrivals::note(self.connection, span, retention::SEGMENTS, segment.id)?;
+        }
+        for (table, last_row) in self.last_rows {
+            arrivals::note(self.connection, span, table, last_row)?;
         }
         Ok(segment)
     }

@@ -43,14 +43,19 @@ fn insert_poll(writer: &mut Writer, poll: u64, random: &mut Random) -> Result<In
         });
     }
     let chunk = builder.cut(None).unwrap();
-    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes)))
+    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes)), at(poll))
+}
+
+fn at(seconds: u64) -> Now {
+    let unix_ns = START_NS + seconds * SECOND_NS;
+    Now { monotonic_ns: unix_ns, realtime_ns: unix_ns }
 }
 
 /// Does the background work that is due, without the time between two steps.
 fn step(writer: &mut Writer) -> Result<Stepped, Error> {
     let now = Instant::now();
     (writer.step_due, writer.seal_due) = (now, now);
-    writer.step(START_NS)
+    writer.step(at(0))
 }
 
 fn number(folder: &Path, statement: &str) -> i64 {
@@ -179,7 +184,7 @@ fn insert_one(writer: &mut Writer, seconds: u64, netns_inode: Option<u64>) {
     let cookie = Some(seconds);
     builder.record(&SocketRecord { time_unix_ns, cookie, netns_inode, ..SocketRecord::default() });
     let chunk = builder.cut(None).unwrap();
-    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes))).unwrap();
+    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes)), at(seconds)).unwrap();
 }
 
 #[test]
@@ -207,7 +212,7 @@ fn the_store_knows_of_rows_of_other_namespaces_for_as_long_as_it_has_them() {
     insert_one(&mut writer, 3 * 3_600, Some(own));
     wait_for("what is old to go", || {
         writer.step_due = Instant::now();
-        writer.step(START_NS + 3 * 3_600 * SECOND_NS).unwrap();
+        writer.step(at(3 * 3_600)).unwrap();
         (!is_foreign()).then_some(())
     });
     assert_eq!(number(dir.path(), "SELECT count(*) FROM sockets"), 1);

@@ -1,6 +1,6 @@
 //! Disks that are full or fail, and clocks that jump.
 
-use crate::support::{SECOND_NS, START_NS, insert, insert_poll, number, open, options, record};
+use crate::support::{SECOND_NS, START_NS, at, insert, insert_poll, number, open, options, record};
 use record::{RowKind, SocketRecord};
 use std::time::Duration;
 use store::Options;
@@ -21,7 +21,7 @@ fn a_full_disk_refuses_a_batch_whole_and_the_store_goes_on_when_there_is_space()
             &(0..500).map(|connection| record(stored, connection)).collect::<Vec<_>>(),
         );
         let rows: Vec<(RowKind, &[u8])> = chunk.rows().map(|row| (row.kind, row.bytes)).collect();
-        match writer.insert(rows.into_iter()) {
+        match writer.insert(rows.into_iter(), at(START_NS)) {
             Ok(_) => stored += 1,
             Err(error) => break error,
         }
@@ -60,7 +60,7 @@ fn the_size_limit_is_kept_and_the_oldest_goes_first() {
     }
     let now = START_NS + 60 * SECOND_NS;
     testkit::wait_for("the store to fit", || {
-        writer.step(now).unwrap();
+        writer.step(at(now)).unwrap();
         (writer.figures().bytes <= 4 << 20).then_some(())
     });
     let newest = "SELECT max(poll) FROM sockets";
@@ -114,7 +114,7 @@ fn a_clock_that_jumps_an_hour_costs_no_row() {
     let dir = TempDir::new();
     let keep_age = Some(Duration::from_secs(2 * 3_600));
     let options = Options { keep_age, ..options(dir.path()) };
-    let at = |poll: u64| {
+    let clock = |poll: u64| {
         let shift = [0, HOUR_NS, -HOUR_NS, 0][poll as usize / 10];
         (START_NS + poll * SECOND_NS).strict_add_signed(shift)
     };
@@ -124,13 +124,13 @@ fn a_clock_that_jumps_an_hour_costs_no_row() {
         let mut writer = open(&options).unwrap();
         let records: Vec<_> = (0..20)
             .map(|connection| SocketRecord {
-                time_unix_ns: Some(at(poll)),
+                time_unix_ns: Some(clock(poll)),
                 ..record(poll, connection)
             })
             .collect();
         insert(&mut writer, &records);
-        times.push(at(poll));
-        writer.step(at(poll)).unwrap();
+        times.push(clock(poll));
+        writer.step(at(clock(poll))).unwrap();
         if poll % 4 == 3 {
             writer.seal_all().unwrap();
         }

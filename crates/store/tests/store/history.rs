@@ -1,7 +1,7 @@
 //! What is inserted can be read back: raw rows, sums, closes, the ledger.
 
 use crate::support::{
-    SECOND_NS, START_NS, ask, chunk, close, insert, insert_poll, number, open, options, record,
+    SECOND_NS, START_NS, ask, at, chunk, close, insert, insert_poll, number, open, options, record,
 };
 use ledger::{Amount, HopBuilder, HopKind, Reason, Snapshot};
 use record::{RowKind, SocketRecord};
@@ -180,7 +180,7 @@ fn a_row_that_cannot_be_read_is_named_and_the_others_are_there() {
     let chunk = chunk(&[record(0, 0), record(0, 1)]);
     let mut rows: Vec<(RowKind, &[u8])> = chunk.rows().map(|row| (row.kind, row.bytes)).collect();
     rows.insert(1, (RowKind::Record, &[0xff, 0xff, 0xff]));
-    let inserted = writer.insert(rows.into_iter()).unwrap();
+    let inserted = writer.insert(rows.into_iter(), at(START_NS)).unwrap();
     assert_eq!(inserted.unreadable, [1]);
     assert_eq!(number(dir.path(), "SELECT count(*) FROM sockets"), 2);
 }
@@ -272,7 +272,7 @@ fn what_is_too_old_goes_and_files_with_it() {
 
     let now = START_NS + 4_000 * SECOND_NS;
     testkit::wait_for("what is old to go", || {
-        writer.step(now).unwrap();
+        writer.step(at(now)).unwrap();
         (number(dir.path(), "SELECT count(*) FROM sockets_minute WHERE dimension = 'all'") == 1)
             .then_some(())
     });

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 use store::{Answer, Error, Inserted, Limits, Options, Reader, Value, Writer};
+use sys::clock::Now;
 use testkit::wait_for;
 
 /// 2026-11-25 17:00:00 UTC.
@@ -80,11 +81,17 @@ pub(crate) fn chunk(records: &[SocketRecord<'_>]) -> Chunk {
     builder.cut(None).unwrap()
 }
 
-/// Inserts records into a store, as one batch.
+/// This time on both clocks.
+pub(crate) fn at(unix_ns: u64) -> Now {
+    Now { monotonic_ns: unix_ns, realtime_ns: unix_ns }
+}
+
+/// Inserts records into a store, as one batch, when the first of them was made.
 pub(crate) fn insert(writer: &mut Writer, records: &[SocketRecord<'_>]) -> Inserted {
     let chunk = chunk(records);
     let rows: Vec<(RowKind, &[u8])> = chunk.rows().map(|row| (row.kind, row.bytes)).collect();
-    writer.insert(rows.into_iter()).unwrap()
+    let unix_ns = records.first().and_then(|first| first.time_unix_ns).unwrap_or(START_NS);
+    writer.insert(rows.into_iter(), at(unix_ns)).unwrap()
 }
 
 /// Inserts a poll of `connections` connections into a store.

@@ -1,6 +1,6 @@
 //! Stores that another version of Weir wrote.
 
-use crate::support::{ask, chunk, close, insert, number, open, options, record};
+use crate::support::{START_NS, ask, at, chunk, close, insert, number, open, options, record};
 use columns::{Table, TableWriter};
 use record::{Chunk, FieldSet};
 use rusqlite::Connection;
@@ -37,7 +37,7 @@ fn write_to_log(folder: &Path, statement: &str) {
 fn store(folder: &Path) -> Chunk {
     let sealed = chunk(&[record(0, 1), close(0, 2)]);
     let mut writer = open(&options(folder)).unwrap();
-    writer.insert(sealed.rows().map(|row| (row.kind, row.bytes))).unwrap();
+    writer.insert(sealed.rows().map(|row| (row.kind, row.bytes)), at(START_NS)).unwrap();
     writer.seal_all().unwrap();
     insert(&mut writer, &[record(1, 1)]);
     drop(writer);

@@ -115,7 +115,8 @@ fn leave_a_foreign_row(dir: &TempDir) {
         ..SocketRecord::default()
     });
     let chunk = builder.cut(None).unwrap();
-    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes))).unwrap();
+    let rows = chunk.rows().map(|row| (row.kind, row.bytes));
+    writer.insert(rows, sys::clock::Now::read()).unwrap();
 }
 
 #[test]

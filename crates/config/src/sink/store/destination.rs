@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::{Error, Inserted, Options, Stepped, Writer};
+use sys::clock::Now;
 
 /// Time between two writes of the ledger.
 const LEDGER_INTERVAL: Duration = Duration::from_secs(10);
@@ -93,7 +94,7 @@ struct Store {
 
 impl Store {
     fn step(&mut self) -> Result<Stepped, Error> {
-        let stepped = self.writer.step(sys::clock::realtime_ns())?;
+        let stepped = self.writer.step(Now::read())?;
         if Instant::now() >= self.ledger_due {
             self.ledger_due = Instant::now() + LEDGER_INTERVAL;
             self.record_ledger()?;
@@ -114,7 +115,7 @@ impl Destination for Store {
         let Attempt { batch, parts } = &attempt;
         let places: Vec<usize> = parts.places(batch.encoded.parts.len()).collect();
         let rows = places.iter().map(|place| row_of(batch.part(*place)));
-        let inserted = self.writer.insert(rows);
+        let inserted = self.writer.insert(rows, Now::read());
         self.done.extend(outcomes(&self.folder, batch, &places, inserted));
         Ok(())
     }

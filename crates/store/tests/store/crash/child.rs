@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "the test that kills it reads what it says")]
 
-use crate::support::{SECOND_NS, START_NS, insert_poll, options};
+use crate::support::{SECOND_NS, START_NS, at, insert_poll, options};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Work {
             let mut writer = Writer::open(options).unwrap();
             println!("@needed {}", self.next.saturating_sub(KEEP_SECONDS));
             println!("@begin");
-            writer.step(START_NS + self.next * SECOND_NS).unwrap();
+            writer.step(at(START_NS + self.next * SECOND_NS)).unwrap();
             println!("@end");
         }
     }
@@ -110,7 +110,7 @@ impl Work {
             let before = free_pages(&database);
             assert!(before >= FREE_PAGES);
             println!("@begin");
-            writer.step(START_NS).unwrap();
+            writer.step(at(START_NS)).unwrap();
             println!("@end");
             assert!(free_pages(&database) < before, "it gave nothing back");
         }
