@@ -13,7 +13,7 @@
 #   scripts/install-tools.sh clickhouse   the ClickHouse engine alone
 #
 # What cannot be installed is named; the tests that need it then skip with a reason. Nothing here starts a service:
-# programs whose Debian package brings one (rsyslog, syslog-ng, prometheus, nats) are unpacked under the target folder, not installed.
+# programs whose Debian package brings one (rsyslog, syslog-ng, libfaketime, prometheus, nats) are unpacked under the target folder, not installed.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -107,6 +107,15 @@ get_rsyslogd() {
     multiarch=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || printf 'x86_64-linux-gnu')
     local lib="$WEIR_TOOLS/root/usr/lib/$multiarch"
     program rsyslogd "LD_LIBRARY_PATH='$lib' exec '$WEIR_TOOLS/root/usr/sbin/rsyslogd' -M '$lib/rsyslog' \"\$@\""
+}
+
+get_faketime() {
+    have weir-clock && return 0
+    say "unpacking libfaketime"
+    unpack libfaketime || { cannot libfaketime "see $WEIR_TOOLS/apt.log"; return 0; }
+    local library
+    library=$(printf '%s' "$WEIR_TOOLS"/root/usr/lib/*/faketime/libfaketime.so.1)
+    program weir-clock "LD_PRELOAD='$library' exec \"\$@\""
 }
 
 get_syslog_ng() {
@@ -352,6 +361,7 @@ for_test() {
         sysctl=procps tcpdump=tcpdump
     get_rsyslogd
     get_syslog_ng
+    get_faketime
     get_prometheus
     for_servers
     go_program statsd_exporter 1.24 "github.com/prometheus/statsd_exporter@$STATSD_EXPORTER_VERSION"

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two looks for events; most looks read only one number.
 const LOOK: Duration = Duration::from_millis(50);
@@ -30,7 +30,7 @@ const COPIED_MAX: usize = 256;
 
 /// Most event lines that the log gets in ten seconds. It counts the others; sinks and pages get all events.
 const LINES_MAX: u64 = 50;
-const LINES_EVERY_NS: u64 = 10_000_000_000;
+const LINES_EVERY: Duration = Duration::from_secs(10);
 
 /// Most tags of a host (`[sockets]`).
 const TAGS_MAX: usize = 16;
@@ -206,18 +206,19 @@ impl Teller {
 /// How many lines the log got lately.
 #[derive(Default)]
 struct Lines {
-    since_ns: u64,
+    since: Option<Instant>,
     count: u64,
     unsaid: u64,
 }
 
 impl Lines {
     fn say(&mut self, event: &Event) {
-        if event.time_unix_ns.saturating_sub(self.since_ns) >= LINES_EVERY_NS {
+        // Not by the time of the event: the clock may be set back.
+        if self.since.is_none_or(|since| since.elapsed() >= LINES_EVERY) {
             if self.unsaid > 0 {
                 tracing::warn!("{} more events, which are not in this log", self.unsaid);
             }
-            *self = Lines { since_ns: event.time_unix_ns, count: 0, unsaid: 0 };
+            *self = Lines { since: Some(Instant::now()), count: 0, unsaid: 0 };
         }
         self.count += 1;
         if self.count > LINES_MAX {

@@ -6,6 +6,7 @@ mod addresses;
 mod choices;
 mod choose;
 mod clickhouse_queries;
+mod clocks;
 mod collector;
 mod config_command;
 mod daemon;
