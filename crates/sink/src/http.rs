@@ -18,7 +18,7 @@ pub use post::{http, otlp};
 pub(crate) use {
     answers::fate_of,
     body::{BodyEncoder, body_of},
-    client::{Answer, Client, failure},
+    client::{Answer, BodyEnd, BodyLimits, Client, failure},
     post::{IN_FLIGHT_MAX, authorized, no_secret, parse_url, secret_value, tasks},
 };
 

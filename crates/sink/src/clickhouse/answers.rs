@@ -2,7 +2,7 @@
 
 use super::tables::file_of;
 use crate::batch::{Failure, Fate, Sent};
-use crate::http::{Answer, failure, fate_of};
+use crate::http::{Answer, BodyEnd, failure, fate_of};
 use ledger::RejectClass;
 use record::RowKind;
 
@@ -17,15 +17,29 @@ pub(super) struct Place<'a> {
 pub(super) const UNKNOWN_TABLE: u32 = 60;
 pub(super) const UNKNOWN_DATABASE: u32 = 81;
 
-/// The error code in an answer, if there is one. An error that occurs after the start of a 200 response is in the body
-/// (<https://clickhouse.com/docs/interfaces/http#http_response_codes_caveats>).
+/// The error code in an answer, if there is one.
+///
+/// An insert asks for its head last (`wait_end_of_query`, no progress in headers), so an error has its code there. A server behind
+/// something that drops these settings writes it into the body, after a status that meant success
+/// (<https://clickhouse.com/docs/interfaces/http#http_response_codes_caveats>). A code whose last digits are cut off is not known.
 pub(super) fn code_of(answer: &Answer) -> Option<u32> {
     code_of_header(answer).or_else(|| {
         let text = String::from_utf8_lossy(&answer.body);
-        let (_, rest) = text.split_once("Code: ")?;
+        let (_, rest) = text.split_once(CODE)?;
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse().ok()
+        let is_cut = digits.len() == rest.len() && !matches!(answer.end, BodyEnd::Complete);
+        digits.parse().ok().filter(|_| !is_cut)
     })
+}
+
+/// What an error in a body begins with.
+const CODE: &str = "Code: ";
+
+/// Whether a body that is not whole may be that of an error whose code is missing.
+fn is_cut_error(answer: &Answer) -> bool {
+    let text = String::from_utf8_lossy(&answer.body);
+    let start = text.trim_start();
+    text.contains(CODE) || (!start.is_empty() && CODE.starts_with(start))
 }
 
 /// The error code in the head of an answer, if there is one. Rows may contain what looks like one.
@@ -36,7 +50,16 @@ pub(super) fn code_of_header(answer: &Answer) -> Option<u32> {
 
 /// The fate of an insert. Codes and names are those of `src/Common/ErrorCodes.cpp`.
 pub(super) fn fate(answer: &Answer, place: &Place<'_>) -> Fate {
-    let Some(code) = code_of(answer) else { return fate_of(answer, place.address) };
+    let Some(code) = code_of(answer) else {
+        return match &answer.end {
+            // A success needs no body: an insert has no result. It is one unless what came of a body is the beginning of an error.
+            // The counts in `X-ClickHouse-Summary` prove nothing: they are zero for many inserts with `async_insert`.
+            BodyEnd::Broken(failure) if answer.status.is_success() && is_cut_error(answer) => {
+                Fate::Failed(failure.clone())
+            }
+            _ => fate_of(answer, place.address),
+        };
+    };
     let says = answer.words();
     match code {
         // NO_SUCH_COLUMN_IN_TABLE, NOT_IMPLEMENTED, TYPE_MISMATCH and CANNOT_CONVERT_TYPE about a column: the table does not
@@ -127,7 +150,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-clickhouse-exception-code", code.into());
         let body = format!("Code: {code}. DB::Exception: {words}").into_bytes();
-        let answer = Answer { status: StatusCode::INTERNAL_SERVER_ERROR, headers, body };
+        let (status, end) = (StatusCode::INTERNAL_SERVER_ERROR, BodyEnd::Complete);
+        let answer = Answer { status, headers, body, end };
         let place = Place {
             address: "http://ch:8123",
             database: "net",
@@ -193,12 +217,42 @@ mod tests {
             let mut headers = HeaderMap::new();
             let value = header.map(|value| value.parse().expect("a number"));
             value.map(|value| headers.insert("x-clickhouse-exception-code", value));
-            code_of(&Answer { status: StatusCode::OK, headers, body: body.into() })
+            let (status, end) = (StatusCode::OK, BodyEnd::Complete);
+            code_of(&Answer { status, headers, body: body.into(), end })
         };
         assert_eq!(of(None, ""), None);
         assert_eq!(of(Some("0"), ""), None);
         assert_eq!(of(Some("60"), ""), Some(60));
         assert_eq!(of(None, "12\nCode: 241. DB::Exception: Memory limit"), Some(241));
         assert_eq!(of(None, "Code: none"), None);
+    }
+
+    /// The fate of an insert whose status is 200 and whose body breaks off here.
+    fn fate_of_cut(headers: HeaderMap, body: &str) -> Fate {
+        let broken = failure(Sent::Maybe, "it broke".to_owned(), String::new());
+        let (status, end) = (StatusCode::OK, BodyEnd::Broken(broken));
+        let place = Place { address: "", database: "net", table: "t", kind: RowKind::Record };
+        fate(&Answer { status, headers, body: body.into(), end }, &place)
+    }
+
+    #[test]
+    fn a_success_that_breaks_off_is_one_unless_it_begins_like_an_error() {
+        for body in ["", "\n", "x", "1\n2", "Coda: 3"] {
+            let fate = fate_of_cut(HeaderMap::new(), body);
+            assert_eq!(fate, Fate::Acknowledged, "{body:?}");
+        }
+        for body in ["C", "\nCode", "Code: ", "Code: 24", "1\nCode: 46", "Code: 46 DB::"] {
+            let fate = fate_of_cut(HeaderMap::new(), body);
+            let Fate::Failed(failure) = fate else { panic!("{body:?}: {fate:?}") };
+            assert_eq!(failure.sent, Sent::Maybe, "{body:?}");
+        }
+        // 27 is one of a value; as the beginning of 279 it is none.
+        assert!(matches!(fate_of_cut(HeaderMap::new(), "Code: 27"), Fate::Failed(_)));
+        assert!(matches!(fate_of_cut(HeaderMap::new(), "Code: 27. "), Fate::Rejected { .. }));
+        let headers = HeaderMap::from_iter([(
+            "x-clickhouse-exception-code".parse().expect("plain"),
+            27_u32.into(),
+        )]);
+        assert!(matches!(fate_of_cut(headers, ""), Fate::Rejected { .. }));
     }
 }

@@ -4,7 +4,7 @@ use super::ClickHouseOptions;
 use super::answers::code_of_header;
 use super::insert::request;
 use crate::batch::Failure;
-use crate::http::{Answer, Client, parse_url, tasks};
+use crate::http::{Answer, BodyEnd, BodyLimits, Client, parse_url, tasks};
 use crate::tasks::Tasks;
 use ledger::Trouble;
 use reqwest::Url;
@@ -91,7 +91,9 @@ impl Asker {
             let trouble = Trouble { what, fix };
             return Err(AskError { kind: AskErrorKind::Unreachable, trouble });
         }
-        let is_cut = answer.body.len() >= limits.bytes_max;
+        // Rows are missing without the rest of them, and nothing else would show it.
+        let answer = answer.whole().map_err(unreachable)?;
+        let is_cut = matches!(answer.end, BodyEnd::TooLong);
         Ok(Lines { bytes: answer.body, is_cut })
     }
 
@@ -114,7 +116,8 @@ impl Asker {
         ];
         let ClickHouseOptions { login, database, .. } = &self.options;
         let request = request(&self.client, &self.url, login, (database, &settings))?;
-        self.client.send_up_to(request.body(statement.to_owned()), limits.bytes_max).await
+        let body = BodyLimits { bytes: limits.bytes_max, time: limits.time + GRACE };
+        self.client.send_within(request.body(statement.to_owned()), body).await
     }
 
     fn late(&self, limits: AskLimits) -> AskError {

@@ -154,19 +154,26 @@ impl Server {
         let (address, database) = (self.client.address(), self.options.database.as_str());
         let place = Place { address, database, table: &table, kind };
 
+        let insertion = self.options.insertion;
         let mut look = self.look(&place).await?;
-        let mut answer = self.insert(batch, kind).await?;
+        let mut answer = self.insert(batch, kind, insertion).await?;
         let is_missing = matches!(code_of(&answer), Some(UNKNOWN_TABLE | UNKNOWN_DATABASE));
         if is_missing && self.options.missing_tables == MissingTables::Created {
             self.create(kind).await?;
             // Another client may have created it in the meantime.
             look = self.look(&place).await?;
-            answer = self.insert(batch, kind).await?;
+            answer = self.insert(batch, kind, insertion).await?;
         }
 
-        let fate = fate(&answer, &place);
-        self.note(&place, look, &fate);
-        Ok(fate)
+        let mut result = fate(&answer, &place);
+        if insertion == Insertion::Gathered && matches!(result, Fate::Rejected { .. }) {
+            // The server refuses all inserts that it gathered for the bad rows of one, and writes none of them. Inserted alone, the
+            // batch is refused for its own rows only.
+            answer = self.insert(batch, kind, Insertion::AtOnce).await?;
+            result = fate(&answer, &place);
+        }
+        self.note(&place, look, &result);
+        Ok(result)
     }
 
     /// Checks the columns of a table, unless that is already done. Not every user may see them; if this one cannot, rows are
@@ -188,6 +195,10 @@ impl Server {
         if !answer.status.is_success() || code_of(&answer).is_some() {
             return Ok(Look::Unseen(answer.words()));
         }
+        let answer = match answer.whole() {
+            Ok(answer) => answer,
+            Err(failure) => return Ok(Look::Unseen(failure.trouble.what)),
+        };
         match columns::misfits(kind, fields, &String::from_utf8_lossy(&answer.body)) {
             Some(misfits) if misfits.is_empty() => Ok(Look::Fit),
             Some(misfits) => Err(columns::unfit(&misfits, place)),
@@ -225,16 +236,25 @@ impl Server {
         self.columns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn insert(&self, batch: &Arc<Batch>, kind: RowKind) -> Result<Answer, Failure> {
+    async fn insert(
+        &self,
+        batch: &Arc<Batch>,
+        kind: RowKind,
+        insertion: Insertion,
+    ) -> Result<Answer, Failure> {
         let into = self.quoted_table(kind);
         // A block has the columns of its values. All are named here, so that a table without one of them is refused at once.
         let columns = Native::columns(kind);
         let query = format!("INSERT INTO {into} ({columns}) FORMAT Native");
         let token = format!("{:032x}", batch.token);
         let mut settings = vec![("query", query.as_str()), ("insert_deduplication_token", &token)];
-        // Answer once everything is written, with the status of the insert.
-        settings.push(("wait_end_of_query", "1"));
-        if self.options.insertion == Insertion::Gathered {
+        // Answer once everything is written, with the status of the insert: with progress in headers, a status of success would
+        // come before the insert has one.
+        settings.extend([("wait_end_of_query", "1"), ("send_progress_in_http_headers", "0")]);
+        if insertion == Insertion::AtOnce {
+            // The user's profile may gather inserts.
+            settings.push(("async_insert", "0"));
+        } else {
             settings.extend([("async_insert", "1"), ("wait_for_async_insert", "1")]);
             if self.options.duplicates == Duplicates::Removed {
                 settings.push(("async_insert_deduplicate", "1"));
@@ -266,7 +286,7 @@ impl Server {
         let time = batch.oldest_unix_ns;
         let query = format!("SELECT count() FROM {table} WHERE time_unix_ns = {time}");
         let request = self.request(&self.options.database, &[])?.body(query);
-        let answer = self.asked(request, "to be read").await?;
+        let answer = self.asked(request, "to be read").await?.whole()?;
         Ok(String::from_utf8_lossy(&answer.body).trim().parse().unwrap_or(0))
     }
 

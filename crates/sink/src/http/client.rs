@@ -6,15 +6,16 @@ use crate::tls;
 use ledger::{Reason, Trouble};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
 /// Timeout for connecting, including name resolution and TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much to read of an answer that is for people, or describes the result of an insert.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How much of an answer's body to read. The status comes first and says what became of the rows; a body that is cut, slow or
+/// endless must not keep it back.
+const BODY: BodyLimits = BodyLimits { bytes: 64 << 10, time: Duration::from_secs(5) };
 
 /// How much of an answer to show people.
 const SHOWN_CHARS_MAX: usize = 300;
@@ -30,11 +31,29 @@ pub(crate) struct Client {
     address: String,
 }
 
-/// A server's answer.
+/// Limits on reading a body.
+#[derive(Clone, Copy)]
+pub(crate) struct BodyLimits {
+    pub(crate) bytes: usize,
+    /// Counted from the end of the head.
+    pub(crate) time: Duration,
+}
+
+/// A server's answer: its head, and as much of its body as arrived.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
+    pub(crate) end: BodyEnd,
+}
+
+/// How a body ended.
+pub(crate) enum BodyEnd {
+    Complete,
+    /// It is longer than what is read of it.
+    TooLong,
+    /// It broke off, or did not end in time. The failure is that of a caller who needs the rest.
+    Broken(Failure),
 }
 
 impl Client {
@@ -77,31 +96,41 @@ impl Client {
     /// Sends a request, and reads the answer.
     ///
     /// # Errors
-    /// There is no answer, or only part of one.
+    /// There is no answer. One whose body is not whole is no error here: [`Answer::whole`].
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Answer, Failure> {
-        self.send_up_to(request, ANSWER_BYTES_MAX).await
+        self.send_within(request, BODY).await
     }
 
-    /// The same, and reads at most `bytes_max` of the answer.
+    /// The same, with other limits on the answer's body.
     ///
     /// # Errors
-    /// There is no answer, or only part of one.
-    pub(crate) async fn send_up_to(
+    /// There is no answer.
+    pub(crate) async fn send_within(
         &self,
         request: RequestBuilder,
-        bytes_max: usize,
+        limits: BodyLimits,
     ) -> Result<Answer, Failure> {
         let mut response = request.send().await.map_err(|error| self.failed(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
 
         let mut body = Vec::new();
-        while body.len() < bytes_max
-            && let Some(piece) = response.chunk().await.map_err(|error| self.failed(&error))?
-        {
-            body.extend_from_slice(&piece);
-        }
-        body.truncate(bytes_max);
-        Ok(Answer { status, headers, body })
+        let reading = read_body(&mut response, limits.bytes, &mut body);
+        let end = match tokio::time::timeout(limits.time, reading).await {
+            Ok(Ok(end)) => end,
+            Ok(Err(error)) => BodyEnd::Broken(self.failed(&error)),
+            Err(_) => BodyEnd::Broken(self.unfinished(limits)),
+        };
+        Ok(Answer { status, headers, body, end })
+    }
+
+    fn unfinished(&self, limits: BodyLimits) -> Failure {
+        let (address, seconds) = (&self.address, limits.time.as_secs_f64());
+        let what = format!("{address} has not ended its answer within {seconds} s");
+        failure(
+            Sent::Maybe,
+            what,
+            format!("see what is between, and what it sends: curl -v {address}"),
+        )
     }
 
     fn failed(&self, error: &reqwest::Error) -> Failure {
@@ -125,7 +154,34 @@ impl Client {
     }
 }
 
+/// Reads a body to its end, or up to `bytes_max`.
+async fn read_body(
+    response: &mut Response,
+    bytes_max: usize,
+    body: &mut Vec<u8>,
+) -> Result<BodyEnd, reqwest::Error> {
+    while let Some(piece) = response.chunk().await? {
+        let room = bytes_max - body.len();
+        body.extend_from_slice(piece.get(..room).unwrap_or(&piece));
+        if piece.len() > room {
+            return Ok(BodyEnd::TooLong);
+        }
+    }
+    Ok(BodyEnd::Complete)
+}
+
 impl Answer {
+    /// The answer, if all of its body is there that is ever read.
+    ///
+    /// # Errors
+    /// Its body broke off, or did not end in time.
+    pub(crate) fn whole(self) -> Result<Answer, Failure> {
+        match self.end {
+            BodyEnd::Broken(failure) => Err(failure),
+            BodyEnd::Complete | BodyEnd::TooLong => Ok(self),
+        }
+    }
+
     /// How long the server asks to wait before a retry (RFC 9110 section 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -180,8 +236,8 @@ mod tests {
     fn when_to_ask_again() {
         let after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().expect("plain"))]);
-            Answer { status: StatusCode::SERVICE_UNAVAILABLE, headers, body: Vec::new() }
-                .retry_after()
+            let (status, body) = (StatusCode::SERVICE_UNAVAILABLE, Vec::new());
+            Answer { status, headers, body, end: BodyEnd::Complete }.retry_after()
         };
         assert_eq!(after("0"), Some(Duration::ZERO));
         assert_eq!(after(" 120 "), Some(Duration::from_secs(120)));

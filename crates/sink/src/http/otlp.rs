@@ -1,6 +1,6 @@
 //! Rows as OpenTelemetry logs (OTLP/HTTP, <https://opentelemetry.io/docs/specs/otlp/#otlphttp>).
 
-use super::client::Answer;
+use super::client::{Answer, BodyEnd};
 use crate::batch::{Batch, Encoded, Fate, Outcome, Part, PartKey, Parts};
 use crate::destination::{BatchEncoder, Pushed};
 use ledger::{Reason, RejectClass};
@@ -44,9 +44,18 @@ impl BatchEncoder for OtlpEncoder {
 
 /// The fate of each row after a success status. A server that refuses some rows reports how many, not which: the number
 /// is exact.
+///
+/// Nothing is sent again after this status, whatever its body says (<https://opentelemetry.io/docs/specs/otlp/#partial-success>).
+/// If the body is not whole, how many were refused is unknown, and so is the fate of them all.
 pub(super) fn outcomes(batch: &Batch, answer: &Answer) -> Vec<Outcome> {
     let count = batch.encoded.parts.len() as u32;
-    let (refused, says) = partial_success(&answer.body).unwrap_or_default();
+    let (refused, says) = match (partial_success(&answer.body), &answer.end) {
+        (Some(partial), _) => partial,
+        (None, BodyEnd::Complete) => (0, String::new()),
+        (None, BodyEnd::TooLong | BodyEnd::Broken(_)) => {
+            return vec![Outcome::all(batch.id, Fate::Uncertain)];
+        }
+    };
     let refused = u32::try_from(refused).unwrap_or(u32::MAX).min(count);
     if refused == 0 {
         return vec![Outcome::all(batch.id, Fate::Acknowledged)];

@@ -3,10 +3,10 @@
 use super::HttpOptions;
 use super::answers::fate_of;
 use super::body::{BodyEncoder, body_of};
-use super::client::{Answer, Client, failure};
+use super::client::{Answer, BodyEnd, Client, failure};
 use super::otlp::{OtlpEncoder, outcomes};
 use crate::batch::{Attempt, Batch, Failure, Fate, Outcome, Sent};
-use crate::destination::{BatchEncoder, Connector, Destination, Form, MakeForm};
+use crate::destination::{BatchEncoder, Connector, Destination, Form, MakeForm, OwnFigures};
 use crate::encode::{Content, Partition};
 use crate::secret::Login;
 use crate::tasks::Tasks;
@@ -14,7 +14,7 @@ use ledger::Trouble;
 use record::{Encoding, FieldSet};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Url};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// More concurrent requests than this are of no use.
@@ -82,6 +82,8 @@ struct Server {
     /// The headers that are not secret.
     headers: HeaderMap,
     protocol: Protocol,
+    /// What was wrong with the body of the last answer.
+    broken: Mutex<Option<Trouble>>,
 }
 
 impl Http {
@@ -102,7 +104,8 @@ impl Http {
             let value = HeaderValue::from_str(value).map_err(|_| bad_header(name))?;
             headers.insert(header_name(name)?, value);
         }
-        let server = Arc::new(Server { options, url, client, headers, protocol });
+        let server =
+            Arc::new(Server { options, url, client, headers, protocol, broken: Mutex::default() });
         Ok(Http { server, tasks: tasks()? })
     }
 }
@@ -115,14 +118,18 @@ impl Destination for Http {
         let server = Arc::clone(&self.server);
         self.tasks.spawn(async move {
             let batch = attempt.batch;
-            match (server.post(&batch).await, server.protocol) {
-                (Ok(answer), Protocol::Otlp) if answer.status.is_success() => {
-                    outcomes(&batch, &answer)
-                }
-                (Ok(answer), _) => {
+            let answer = match server.post(&batch).await {
+                Ok(answer) => answer,
+                Err(failure) => return vec![Outcome::all(batch.id, Fate::Failed(failure))],
+            };
+            server.note(&answer);
+            match server.protocol {
+                Protocol::Otlp if answer.status.is_success() => outcomes(&batch, &answer),
+                // The status is the whole answer: a success whose body is cut or never ends is one, and a retry would only make
+                // copies.
+                Protocol::Plain(_) | Protocol::Otlp => {
                     vec![Outcome::all(batch.id, fate_of(&answer, server.client.address()))]
                 }
-                (Err(failure), _) => vec![Outcome::all(batch.id, Fate::Failed(failure))],
             }
         });
         Ok(())
@@ -131,9 +138,25 @@ impl Destination for Http {
     fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
         self.tasks.poll(wait, done);
     }
+
+    fn figures(&self) -> OwnFigures {
+        OwnFigures { trouble: self.server.broken().clone(), ..OwnFigures::default() }
+    }
 }
 
 impl Server {
+    /// Remembers what is wrong with the body of an answer, for people: waiting for its end costs time, and in OTLP the rows' fate.
+    fn note(&self, answer: &Answer) {
+        *self.broken() = match &answer.end {
+            BodyEnd::Broken(failure) => Some(failure.trouble.clone()),
+            BodyEnd::Complete | BodyEnd::TooLong => None,
+        };
+    }
+
+    fn broken(&self) -> MutexGuard<'_, Option<Trouble>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn post(&self, batch: &Arc<Batch>) -> Result<Answer, Failure> {
         let Server { options, url, client, headers, .. } = self;
         let mut request = client.request(Method::POST, url.clone()).headers(headers.clone());

@@ -125,6 +125,11 @@ fn register(registry: &SchemaRegistry, subject: &str) -> Result<u32, Trouble> {
     let request = authorized(request, &registry.login).map_err(|failure| failure.trouble)?;
 
     let answer = tasks()?.block_on(2 * ANSWER_MAX, client.send(request));
+    // The id is in the body. A refusal is in the status, whatever became of its words.
+    let answer = answer.map(|sent| match sent {
+        Ok(answer) if answer.status.is_success() => answer.whole(),
+        other => other,
+    });
     let trouble = |what: &str, fix: &str| Trouble {
         what: format!("the schema registry at {}: {what}", registry.url),
         fix: fix.to_owned(),

@@ -6,13 +6,14 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// A request as received.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Request {
-    pub(super) line: String,
-    pub(super) headers: Vec<String>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Request {
+    pub(crate) line: String,
+    pub(crate) headers: Vec<String>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
@@ -27,22 +28,32 @@ impl Request {
 
 pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
+/// Heads whose body is in pieces and never ends: as fast as the connection takes it, or slowly.
+pub(super) const ENDLESS: &str =
+    "HTTP/1.1 200 OK\r\nX-Pace: fast\r\nTransfer-Encoding: chunked\r\n\r\n";
+pub(super) const TRICKLING: &str =
+    "HTTP/1.1 200 OK\r\nX-Pace: slow\r\nTransfer-Encoding: chunked\r\n\r\n";
+
 /// The beginning of the query for a table's columns.
 const COLUMNS: &[u8] = b"SELECT name, substring(type";
 
 /// Answers each request with its next answer, and repeats the last one. An empty answer closes the connection, and so does one
 /// with `Connection: close`.
-pub(super) struct Fake {
-    pub(super) addr: SocketAddr,
+pub(crate) struct Fake {
+    pub(crate) addr: SocketAddr,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
+
+type Answering = Box<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
 #[derive(Default)]
 struct Shared {
     requests: Mutex<Vec<Request>>,
     /// In reverse order: the next one is last.
     answers: Mutex<Vec<String>>,
+    /// Answers instead, by the request; `None` hangs.
+    answering: Option<Answering>,
     open: Mutex<Vec<TcpStream>>,
     is_ended: AtomicBool,
 }
@@ -50,9 +61,21 @@ struct Shared {
 impl Fake {
     pub(super) fn start(answers: &[&str]) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
         let answers = answers.iter().rev().map(|text| (*text).to_owned()).collect();
-        let shared = Arc::new(Shared { answers: Mutex::new(answers), ..Shared::default() });
+        Fake::of(listener, Shared { answers: Mutex::new(answers), ..Shared::default() })
+    }
+
+    /// A server whose answers depend on the request. It does not answer one for which there is `None`.
+    #[cfg(feature = "s3")]
+    pub(crate) fn answering(
+        answer: impl Fn(&Request) -> Option<String> + Send + Sync + 'static,
+    ) -> Fake {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Fake::of(listener, Shared { answering: Some(Box::new(answer)), ..Shared::default() })
+    }
+
+    fn of(listener: TcpListener, shared: Shared) -> Fake {
+        let (addr, shared) = (listener.local_addr().unwrap(), Arc::new(shared));
         let mut fake = Fake { addr, shared, accepting: None };
         fake.listen(listener);
         fake
@@ -88,7 +111,7 @@ impl Fake {
         }));
     }
 
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().unwrap().clone()
     }
 }
@@ -105,18 +128,32 @@ impl Shared {
                 }
                 continue;
             }
-            self.requests.lock().unwrap().push(request);
-            let answer = {
-                let mut answers = self.answers.lock().unwrap();
-                if answers.len() > 1 { answers.pop().unwrap() } else { answers[0].clone() }
+            let answer = match &self.answering {
+                Some(answering) => answering(&request),
+                None => Some(self.next_answer()),
             };
+            self.requests.lock().unwrap().push(request);
+            let Some(answer) = answer else { continue };
             let is_last = answer.is_empty() || answer.contains("Connection: close");
             if stream.write_all(answer.as_bytes()).is_err() || is_last {
                 break;
             }
+            if answer.starts_with(ENDLESS) || answer.starts_with(TRICKLING) {
+                let pause = Duration::from_millis(if answer.starts_with(ENDLESS) { 0 } else { 50 });
+                while stream.write_all(b"3\r\nxyz\r\n").is_ok() {
+                    sys::poll::pause(pause);
+                }
+            }
         }
         // The other clone of the stream is still open.
         let _ = stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Shared {
+    fn next_answer(&self) -> String {
+        let mut answers = self.answers.lock().unwrap();
+        if answers.len() > 1 { answers.pop().unwrap() } else { answers[0].clone() }
     }
 }
 
@@ -137,6 +174,6 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     Some(request)
 }
 
-pub(super) fn answer(status: &str, headers: &str, body: &str) -> String {
+pub(crate) fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
 }
