@@ -38,6 +38,7 @@ pub const TABLES: &[(&str, Audience)] = &[
     ("closes", Audience::OwnSockets),
     ("datagrams", Audience::Known),
     ("polls", Audience::Anyone),
+    ("arrivals", Audience::Anyone),
     ("flows", Audience::Anyone),
     ("counters", Audience::Anyone),
     ("flow_totals", Audience::Anyone),
