@@ -54,8 +54,6 @@ pub(crate) struct Merge {
     /// When the merge began to wait for a member that may deliver something older.
     waiting_since_ns: Option<u64>,
     set: PollSet,
-    /// What was merged before, and what members gave that have ended.
-    given: u64,
 }
 
 /// A wall clock that falls back by more than this at once was set: slewing takes a second for half of it (adjtimex(2)).
@@ -85,13 +83,7 @@ impl Merge {
             clock_offset_ns: None,
             waiting_since_ns: None,
             set: PollSet::default(),
-            given: 0,
         }
-    }
-
-    /// Begins after others, which merged this many datagrams.
-    pub(crate) fn begin_after(&mut self, merged: u64) {
-        self.given = merged;
     }
 
     /// Records how far the wall clock, which dates arrivals, is ahead of the monotonic clock. If the wall clock was set back,
@@ -123,7 +115,7 @@ impl Merge {
             seat.meter.check_law(reader);
         }
         let given = self.seats.iter().map(|seat| seat.meter.merged.delivered.load().count);
-        listener.check_merge(self.given + given.sum::<u64>());
+        listener.check_merge(given.sum());
     }
 
     /// Removes the members that have ended and whose rings are empty. Calls `removed` for each.
@@ -133,7 +125,6 @@ impl Merge {
             if self.seats[at].state.is_closed() && self.readers[at].is_empty() {
                 let seat = self.seats.remove(at);
                 self.readers.remove(at).leave(&seat.meter.merged);
-                self.given += seat.meter.merged.delivered.load().count;
                 removed(&seat.meter);
             }
         }

@@ -52,6 +52,8 @@ pub(crate) struct ListenerMeter {
     members: Mutex<Members>,
     /// Difference between what was read, what was taken in and what the ring holds, at the last check.
     mismatch: AtomicI64,
+    /// Datagrams that the rings of members gave which have ended.
+    pub(crate) given: EventCounter,
     /// Difference between what the members' rings gave and what was merged, at the last check.
     merge_mismatch: AtomicI64,
     /// Moments at which a law did not hold that only the receiving thread sees.
@@ -141,6 +143,7 @@ impl ListenerMeter {
             link: LinkFigures::default(),
             members: Mutex::default(),
             mismatch: AtomicI64::new(0),
+            given: EventCounter::default(),
             merge_mismatch: AtomicI64::new(0),
             violations: EventCounter::default(),
             violations_reported: EventCounter::default(),
@@ -164,8 +167,9 @@ impl ListenerMeter {
         self.mismatch.store(not_counted + inside + unreported, Ordering::Relaxed);
     }
 
-    /// Compares what the rings of all members have given so far with what was merged.
+    /// Compares what the rings of the members there are and of those before them have given with what was merged.
     pub(crate) fn check_merge(&self, given: u64) {
+        let given = self.given.load() + given;
         let merged = self.merged.load().count;
         self.merge_mismatch.store(given.wrapping_sub(merged) as i64, Ordering::Relaxed);
     }

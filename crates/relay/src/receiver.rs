@@ -242,11 +242,18 @@ impl Receiver {
         let meter = &self.intake.meter;
         // When the listener stops, ended members stay visible.
         let is_stopping = self.stop.deadline_ns.load(Ordering::Relaxed) != 0;
-        merge.remove_ended(|member| match is_stopping {
-            true => member.own.finish_stop(),
-            false => meter.fold_member(member),
+        merge.remove_ended(|member| {
+            meter.given.add(member.merged.delivered.load().count);
+            match is_stopping {
+                true => member.own.finish_stop(),
+                false => meter.fold_member(member),
+            }
         });
 
+        if merge.is_empty() {
+            // Nothing more is merged, so this is the last look.
+            merge.check_law(meter);
+        }
         if merge.is_empty()
             && let Some((inlet, reply)) = next.take()
         {
@@ -327,12 +334,11 @@ impl Receiver {
     }
 
     /// Starts merging what members read, and hands the socket to the caller. If the caller has gone, nothing changes.
-    fn spread(&mut self, mut merge: Box<Merge>, reply: &mpsc::SyncSender<Box<Inlet>>) {
+    fn spread(&mut self, merge: Box<Merge>, reply: &mpsc::SyncSender<Box<Inlet>>) {
         if !matches!(self.input, Input::Socket(_)) {
             return;
         }
 
-        merge.begin_after(self.meter().merged.load().count);
         let members = Input::Members { merge, next: None };
         if let Input::Socket(inlet) = std::mem::replace(&mut self.input, members)
             && let Err(mpsc::SendError(inlet)) = reply.send(inlet)
