@@ -1,6 +1,8 @@
 //! The memory of a receiving end under someone who has a key, as the kernel counts it: an executable of its own, because it measures
 //! its process.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use hop::packet::{Origin, Part, Sender as From};
 use hop::{
     Far, Heard, Identity, Key, Keys, Moment, Near, ReceiverOptions, SenderOptions, Transmission,
@@ -93,6 +95,8 @@ fn who_has_a_key_takes_no_more_memory_than_the_options_say() {
         far.counts()
     );
     assert_eq!((far.run_count() as u64, far.counts().sessions), (RUNS, RUNS));
-    assert!(far.room_used() > RECEIVER.room_bytes / 4 && far.room_used() <= RECEIVER.room_bytes / 2);
+    assert!(
+        far.room_used() > RECEIVER.room_bytes / 4 && far.room_used() <= RECEIVER.room_bytes / 2
+    );
     assert!(grown <= most, "{grown} of {most}");
 }

@@ -117,7 +117,8 @@ pub struct Trouble {
 /// One end of a link to another Weir, in terms that the other end uses too, so that both can be compared.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Peer {
-    /// Random number of the sender's run, in hexadecimal.
+    /// Random number of the sender's run, in hexadecimal. At a receiver, all zeros: the sum of this sender's runs that were forgotten,
+    /// or, without host and listener, of all other senders that have the key.
     pub run: String,
     /// Random number of the receiver's life, in hexadecimal.
     pub life: String,

@@ -70,13 +70,13 @@ pub(super) fn of_key(
 }
 
 /// What a hello's time and cookie prove.
-enum Standing {
+enum Proof {
     /// It was never heard before.
     New,
     /// It was never heard before, and its sender receives at its address.
     Cookie(u64),
     /// Nothing: it may be a recording.
-    Unknown,
+    Missing,
     Replay,
 }
 
@@ -161,15 +161,15 @@ impl Far {
             self.counts.forged += 1;
             return Heard::Nothing;
         };
-        let standing = self.standing_of(moment.unix_ns, id, &hello, cookie_time);
-        let cookie_time = match standing {
-            Standing::Replay => {
+        let proof = self.proof_of(moment.unix_ns, id, &hello, cookie_time);
+        let cookie_time = match proof {
+            Proof::Replay => {
                 self.counts.replayed += 1;
                 return Heard::Nothing;
             }
-            Standing::Cookie(time) => time,
-            Standing::New if self.hellos.without_cookie.allows(now_ns) => 0,
-            Standing::New | Standing::Unknown => {
+            Proof::Cookie(time) => time,
+            Proof::New if self.hellos.without_cookie.allows(now_ns) => 0,
+            Proof::New | Proof::Missing => {
                 self.counts.hello_cookies += 1;
                 responder.ask_for_cookie(key, self.hellos.cookies.of(now_ns, from), out);
                 return Heard::Answer;
@@ -232,15 +232,9 @@ impl Far {
         Heard::Answer
     }
 
-    fn standing_of(
-        &self,
-        unix_ns: u64,
-        key: KeyId,
-        hello: &Hello,
-        cookie_time: Option<u64>,
-    ) -> Standing {
+    fn proof_of(&self, unix_ns: u64, key: KeyId, hello: &Hello, cookie_time: Option<u64>) -> Proof {
         let (newest_ns, newest_cookie) = match self.runs.get(&hello.run) {
-            Some(run) if run.key != key => return Standing::Replay,
+            Some(run) if run.key != key => return Proof::Replay,
             Some(run) => (run.said_unix_ns, run.cookie_time),
             None => {
                 let of_key = self.of_keys.get(&key);
@@ -249,13 +243,13 @@ impl Far {
         };
         let is_known = self.runs.contains_key(&hello.run);
         if let Some(time) = cookie_time.filter(|time| *time > newest_cookie) {
-            return Standing::Cookie(time);
+            return Proof::Cookie(time);
         }
         let is_near = hello.unix_ns.abs_diff(unix_ns) <= CLOCK_OFF_NS;
         match newest_ns.checked_sub(hello.unix_ns) {
-            None if is_near => Standing::New,
-            Some(back_ns) if is_known && back_ns <= CLOCK_BACK_NS => Standing::Replay,
-            _ => Standing::Unknown,
+            None if is_near => Proof::New,
+            Some(back_ns) if is_known && back_ns <= CLOCK_BACK_NS => Proof::Replay,
+            _ => Proof::Missing,
         }
     }
 
