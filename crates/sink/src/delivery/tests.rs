@@ -62,20 +62,41 @@ fn a_connection_that_is_lost_with_many_batches_is_one_failure() {
 
 #[test]
 fn a_batch_expires_with_its_newest_row() {
-    let at = Instant::now();
+    let begin = Instant::now();
+    let moment = |unix_s: u64| now(begin + Duration::from_secs(unix_s), unix_s);
     let mut delivery = delivery(2, Some(Duration::from_secs(10)));
-    delivery.add(made(0, [100, 105]), now(at, 105));
-    delivery.add(made(1, [0, 0]), now(at, 105));
+    delivery.add(made(0, [100, 105]), moment(105));
+    delivery.add(made(1, [0, 0]), moment(105));
 
-    delivery.expire(now(at, 115));
+    delivery.expire(moment(115));
     assert_eq!((delivery.len(), delivery.left.len()), (2, 0));
-    delivery.expire(now(at, 116));
+    delivery.expire(moment(116));
     let expired = Left {
         exit: Exit::Dropped(Reason::Expired),
         amount: Amount { count: ROWS.into(), bytes: 30 },
     };
     // Rows without a time do not expire.
     assert_eq!((delivery.len(), &delivery.left[..]), (1, &[expired][..]));
+}
+
+/// Rows that expire after 10 s, and a clock that is set by an hour when they are 5 s old.
+#[test]
+fn a_clock_that_is_set_expires_nothing_early_or_late() {
+    for set_s in [3_600, -3_600] {
+        let begin = Instant::now();
+        let moment = |unix_s: u64| {
+            let shift_s = if unix_s < 10_105 { 0 } else { set_s };
+            now(begin + Duration::from_secs(unix_s), unix_s.strict_add_signed(shift_s))
+        };
+        let mut delivery = delivery(2, Some(Duration::from_secs(10)));
+        delivery.add(made(0, [10_100, 10_100]), moment(10_100));
+        for unix_s in 10_100..=10_110 {
+            delivery.expire(moment(unix_s));
+            assert_eq!(delivery.len(), 1, "{set_s}: early at {unix_s}");
+        }
+        delivery.expire(moment(10_111));
+        assert_eq!(delivery.len(), 0, "{set_s}: late");
+    }
 }
 
 #[test]
