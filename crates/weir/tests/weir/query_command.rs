@@ -146,6 +146,18 @@ fn stored_sockets_of_other_namespaces_stay_for_known_users_when_only_own_ones_ar
 }
 
 #[test]
+fn a_store_is_found_by_a_path_from_where_the_daemon_was_started() {
+    let dir = TempDir::new();
+    let text = fs::read_to_string(config(&dir)).unwrap();
+    fs::write(dir.file("weir.toml"), text.replace(&dir.text("history"), "history")).unwrap();
+    let mut command = Command::new(WEIR);
+    command.args(["run", "-c", "weir.toml"]).current_dir(dir.path());
+    let weir = Weir::start(command);
+    wait_for("the store", || dir.file("history/history.sqlite").exists().then_some(()));
+    wait_for("an answer", || try_get(weir.admin, "/query/losses", "*/*").ok());
+}
+
+#[test]
 fn without_a_store_there_is_a_sentence_that_says_what_to_do() {
     let dir = TempDir::new();
     let output = query(&dir, &["losses"]);

@@ -108,7 +108,7 @@ impl Helper {
         // This same program, even if another one has been installed in its place. Without `pre_exec` and the like, the standard
         // library starts it by posix_spawn(3), which does not copy the page tables of the daemon's rings.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("weir").arg("query-helper").env_clear().current_dir("/");
+        command.arg0("weir").arg("query-helper").env_clear();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
 
         let mut state = self.lock();
