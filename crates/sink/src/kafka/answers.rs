@@ -17,6 +17,9 @@ impl Answer {
     /// The producer ended before an answer arrived.
     pub(super) const ENDED: Answer = Answer(Code::Fatal);
 
+    /// The client had no more time for the message.
+    pub(super) const TIMED_OUT: Answer = Answer(Code::MessageTimedOut);
+
     pub(super) fn of(code: Code) -> Answer {
         Answer(code)
     }

@@ -10,6 +10,7 @@ use crate::encode::{Content, Partition};
 use ledger::{Reason, RejectClass, Trouble};
 use record::RowKind;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::kafka::Persistence;
@@ -26,6 +27,9 @@ impl KafkaOptions {
 /// Interval between polls of the client's reports. The client's own wait counts in whole milliseconds and spins through the last
 /// one: a third of all CPU time.
 const POLL_STEP: Duration = Duration::from_millis(1);
+
+/// Interval between reports of what was acknowledged of an attempt in flight. Most attempts end sooner, and are one report.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Messages to a topic, one per row.
 pub fn kafka(options: KafkaOptions, content: Content) -> Connector {
@@ -53,8 +57,13 @@ struct Kafka {
     last: Option<(BatchId, Place)>,
     /// How much the client may send in one request. The brokers' limit applies to that, not to a single message.
     sent_as_one_bytes: usize,
+    /// Whether the client has failed to deliver a message in the time it had. What it knows of the partitions' leaders may be wrong,
+    /// and need not correct itself: once nothing is in flight, it is replaced.
+    has_timed_out: bool,
     /// The error that ended the last client.
     ended_by: Option<Said>,
+    /// When acknowledged parts of attempts in flight were last reported.
+    reported_at: Instant,
 }
 
 /// librdkafka's default, which fits the brokers' default limit.
@@ -70,6 +79,10 @@ struct Flight {
     fed: usize,
     /// How many of them have no answer yet.
     open: usize,
+    /// For each part of the batch, whether it has an answer.
+    answered: Vec<bool>,
+    /// Parts that were acknowledged and are not reported yet.
+    good: Vec<u32>,
     /// Parts that were not acknowledged, and why.
     bad: Vec<(u32, Answer, Persistence)>,
     /// Where the last acknowledged part is.
@@ -89,7 +102,9 @@ impl Kafka {
             done: Vec::new(),
             last: None,
             sent_as_one_bytes: SENT_AS_ONE_BYTES,
+            has_timed_out: false,
             ended_by: None,
+            reported_at: Instant::now(),
         }
     }
 
@@ -134,7 +149,8 @@ impl Kafka {
     /// Passes an attempt to the client, or gives it back if the client has no room.
     fn begin(&mut self, attempt: Attempt) -> Result<(), Attempt> {
         let limit = self.client.as_ref().map(Client::sent_as_one_bytes);
-        let is_outdated = limit.is_some_and(|limit| limit != self.sent_as_one_bytes);
+        let is_outdated =
+            self.has_timed_out || limit.is_some_and(|limit| limit != self.sent_as_one_bytes);
         if !self.feeding.is_empty() || (is_outdated && !self.flights.is_empty()) {
             return Err(attempt);
         }
@@ -144,7 +160,7 @@ impl Kafka {
         }
         if self.client.is_none() {
             match Client::open(&self.options, self.sent_as_one_bytes) {
-                Ok(client) => self.client = Some(client),
+                Ok(client) => (self.client, self.has_timed_out) = (Some(client), false),
                 Err(trouble) => {
                     self.fail(&attempt, trouble);
                     return Ok(());
@@ -154,8 +170,9 @@ impl Kafka {
 
         let count = attempt.batch.encoded.parts.len();
         let places: Vec<u32> = attempt.parts.places(count).map(|place| place as u32).collect();
-        let (fed, open) = (0, places.len());
-        let flight = Flight { attempt, head, places, fed, open, bad: Vec::new(), last: None };
+        let (fed, open, answered) = (0, places.len(), vec![false; count]);
+        let (good, bad, last) = (Vec::new(), Vec::new(), None);
+        let flight = Flight { attempt, head, places, fed, open, answered, good, bad, last };
         self.flights.insert(self.next_flight, flight);
         self.feeding.push_back(self.next_flight);
         self.next_flight = self.next_flight.wrapping_add(1);
@@ -189,11 +206,15 @@ impl Kafka {
 
     fn note(&mut self, report: Report) {
         let Some(flight) = self.flights.get_mut(&report.flight) else { return };
-        flight.open -= 1;
+        flight.answer(report.part);
         match report.answer {
-            Ok(place) => flight.last = Some(place),
+            Ok(place) => {
+                flight.last = Some(place);
+                flight.good.push(report.part);
+            }
             Err((code, persistence)) => {
                 let mut answer = Answer::of(code);
+                self.has_timed_out |= answer == Answer::TIMED_OUT;
                 let bytes = flight.attempt.batch.part(report.part as usize).len();
                 let limit = self.client.as_ref().map_or(0, Client::sent_as_one_bytes);
                 if answer.rejects() == Some(RejectClass::TooLarge) && bytes < limit {
@@ -218,7 +239,7 @@ impl Kafka {
         if let Some(place) = flight.last {
             self.last = Some((id, place));
         }
-        if flight.bad.is_empty() {
+        if flight.good.len() == flight.places.len() {
             let parts = flight.attempt.parts;
             self.done.push(Outcome { batch: id, parts, fate: Fate::Acknowledged });
             return;
@@ -226,7 +247,17 @@ impl Kafka {
 
         let said = self.said();
         self.done
-            .extend(outcomes(&flight, |code| answers::trouble(&self.options, code, said.as_ref())));
+            .extend(outcomes(flight, |code| answers::trouble(&self.options, code, said.as_ref())));
+    }
+
+    /// Reports what was acknowledged of attempts that are still in flight. Should the sink abandon this destination, these parts
+    /// are not sent again.
+    fn report_progress(&mut self) {
+        if self.reported_at.elapsed() < PROGRESS_INTERVAL {
+            return;
+        }
+        self.reported_at = Instant::now();
+        self.done.extend(self.flights.values_mut().filter_map(Flight::acknowledged));
     }
 
     /// A producer that has had a fatal error accepts nothing more. Its messages get their answers, and it is replaced.
@@ -242,20 +273,12 @@ impl Kafka {
         }
         let lost: Vec<_> = self.flights.keys().copied().collect();
         for number in lost {
-            self.abandon(number, Persistence::Possible);
+            if let Some(flight) = self.flights.get_mut(&number) {
+                flight.abandon();
+            }
+            self.end(number);
         }
         self.feeding.clear();
-    }
-
-    /// Counts everything in a flight without an answer as failed.
-    fn abandon(&mut self, number: u32, persistence: Persistence) {
-        let Some(flight) = self.flights.get_mut(&number) else { return };
-        let answered: Vec<u32> = flight.bad.iter().map(|(part, ..)| *part).collect();
-        let places = flight.places.iter().filter(|part| !answered.contains(part));
-        let failed = places.map(|part| (*part, Answer::ENDED, persistence));
-        let failed: Vec<_> = failed.collect();
-        flight.bad.extend(failed);
-        self.end(number);
     }
 
     /// The current trouble, or the one that ended the client.
@@ -278,6 +301,35 @@ impl Kafka {
     }
 }
 
+impl Flight {
+    /// Notes that a part has an answer.
+    fn answer(&mut self, part: u32) {
+        self.open -= 1;
+        if let Some(answered) = self.answered.get_mut(part as usize) {
+            *answered = true;
+        }
+    }
+
+    /// The outcome of the parts that were acknowledged since the last call.
+    fn acknowledged(&mut self) -> Option<Outcome> {
+        let (batch, mut good) = (self.attempt.batch.id, std::mem::take(&mut self.good));
+        good.sort_unstable();
+        let is_some = !good.is_empty();
+        is_some.then(|| Outcome { batch, parts: Parts::Some(good), fate: Fate::Acknowledged })
+    }
+
+    /// Counts everything without an answer as failed: what the client did not get was not sent.
+    fn abandon(&mut self) {
+        for (at, &part) in self.places.iter().enumerate() {
+            if self.answered.get(part as usize) == Some(&false) {
+                let is_fed = at < self.fed;
+                let persistence = if is_fed { Persistence::Possible } else { Persistence::No };
+                self.bad.push((part, Answer::ENDED, persistence));
+            }
+        }
+    }
+}
+
 #[derive(PartialEq, Eq)]
 enum Fed {
     All,
@@ -285,7 +337,7 @@ enum Fed {
 }
 
 fn feed_one(client: &mut Client, options: &KafkaOptions, number: u32, flight: &mut Flight) -> Fed {
-    let batch = &flight.attempt.batch;
+    let batch = Arc::clone(&flight.attempt.batch);
     let topic = options.topic_of(batch.kind);
     while let Some(&part) = flight.places.get(flight.fed) {
         let from = batch.encoded.parts.get(part as usize).map_or(PartKey::NONE, |part| part.key);
@@ -310,7 +362,7 @@ fn feed_one(client: &mut Client, options: &KafkaOptions, number: u32, flight: &m
             Err(code) if answers::is_full(code) => return Fed::ClientFull,
             Err(code) => {
                 flight.bad.push((part, Answer::of(code), Persistence::No));
-                flight.open -= 1;
+                flight.answer(part);
             }
         }
         flight.fed += 1;
@@ -319,16 +371,11 @@ fn feed_one(client: &mut Client, options: &KafkaOptions, number: u32, flight: &m
 }
 
 /// The outcomes of an attempt that did not succeed completely.
-fn outcomes(flight: &Flight, trouble: impl Fn(Answer) -> Trouble) -> Vec<Outcome> {
+fn outcomes(mut flight: Flight, trouble: impl Fn(Answer) -> Trouble) -> Vec<Outcome> {
     let batch = flight.attempt.batch.id;
-    let mut bad = flight.bad.clone();
+    let mut outcomes: Vec<Outcome> = flight.acknowledged().into_iter().collect();
+    let mut bad = flight.bad;
     bad.sort_by_key(|(part, ..)| *part);
-    let is_bad = |part: &u32| bad.binary_search_by_key(part, |(part, ..)| *part).is_ok();
-    let good: Vec<u32> = flight.places.iter().copied().filter(|part| !is_bad(part)).collect();
-    let mut outcomes = Vec::new();
-    if !good.is_empty() {
-        outcomes.push(Outcome { batch, parts: Parts::Some(good), fate: Fate::Acknowledged });
-    }
 
     for class in ledger::RejectClass::ALL.iter().copied() {
         let of_class = bad.iter().filter(|(_, answer, _)| answer.rejects() == Some(class));
@@ -382,6 +429,7 @@ impl Destination for Kafka {
             self.hear();
             self.feed();
             self.end_broken();
+            self.report_progress();
             let is_idle = self.flights.is_empty();
             self.register(if is_idle { POLL_STEP * 10 } else { Duration::ZERO });
             let has_none = self.flights.is_empty() && self.waiting.is_empty();
@@ -416,6 +464,7 @@ impl Destination for Kafka {
         while !(self.flights.is_empty() && self.waiting.is_empty()) && Instant::now() < until {
             self.poll(POLL_STEP * 10, done);
         }
+        self.done.extend(self.flights.values_mut().filter_map(Flight::acknowledged));
         for attempt in std::mem::take(&mut self.waiting) {
             let what = "the schema was not registered before the end".to_owned();
             let fix = "see whether the schema registry answers".to_owned();

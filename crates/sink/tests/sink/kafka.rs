@@ -1,5 +1,7 @@
 //! The Kafka sink with Apache Kafka.
 
+mod recovery;
+
 use crate::outage::{Killed, Outage, beside};
 use crate::support::{Source, found, hop, missing, numbered, options};
 use ledger::{Event, RejectClass, Trouble};
