@@ -204,6 +204,10 @@ pub struct HopSnapshot {
     /// something left uncounted.
     #[serde(with = "crate::decimal")]
     pub unaccounted: i64,
+    /// How often the hop's owner found that two of its own counts differ, although each is in the law by itself. Absent if never;
+    /// anything but 0 is a bug of Weir.
+    #[serde(with = "crate::decimal", skip_serializing_if = "is_zero", default)]
+    pub violations: u64,
     /// Counts outside the law: attempts, retries, errors.
     #[serde(with = "crate::decimal::map", skip_serializing_if = "BTreeMap::is_empty", default)]
     pub events: BTreeMap<Event, u64>,
@@ -283,6 +287,7 @@ impl HopSnapshot {
         self.delivered += earlier.delivered;
         self.in_flight += earlier.in_flight;
         self.unaccounted += earlier.unaccounted;
+        self.violations += earlier.violations;
 
         for drop in &earlier.dropped {
             match self.dropped.iter_mut().find(|own| own.reason == drop.reason) {
@@ -318,4 +323,9 @@ impl HopSnapshot {
             None => self.rejected.push(rejected),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

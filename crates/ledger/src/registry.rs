@@ -20,6 +20,8 @@ pub struct Ledger {
     run_id: String,
     started: Instant,
     violations: AtomicU64,
+    /// Those that the last check reported, with those that owners found.
+    violations_known: AtomicU64,
     /// When a check last found one: milliseconds since the start, and 1; 0 if none has.
     violated_at_ms: AtomicU64,
     state: Mutex<State>,
@@ -61,6 +63,7 @@ impl Ledger {
             run_id,
             started: Instant::now(),
             violations: AtomicU64::new(0),
+            violations_known: AtomicU64::new(0),
             violated_at_ms: AtomicU64::new(0),
             state: Mutex::default(),
         }
@@ -146,17 +149,19 @@ impl Ledger {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             taken_at_unix_ms: since_epoch.as_millis() as u64,
             uptime_ms: self.started.elapsed().as_millis() as u64,
-            violations: self.violations.load(Ordering::Relaxed),
+            violations: self.violations.load(Ordering::Relaxed) + found_by_owners(&hops),
             hops,
         }
     }
 
-    /// Reads every hop and counts the violations of the law.
+    /// Reads every hop and counts the violations of the law: those seen here, and those that hops' owners have found.
     pub fn check(&self) -> Snapshot {
         let mut snapshot = self.snapshot();
         let broken = snapshot.hops.iter().filter(|hop| hop.unaccounted != 0).count() as u64;
-        snapshot.violations = self.violations.fetch_add(broken, Ordering::Relaxed) + broken;
-        if broken > 0 {
+        let seen = self.violations.fetch_add(broken, Ordering::Relaxed) + broken;
+        snapshot.violations = seen + found_by_owners(&snapshot.hops);
+        let known = self.violations_known.swap(snapshot.violations, Ordering::Relaxed);
+        if snapshot.violations > known {
             self.violated_at_ms.store(snapshot.uptime_ms + 1, Ordering::Relaxed);
         }
         snapshot
@@ -173,6 +178,10 @@ impl Ledger {
         // A reader that panicked has changed nothing: it only appends to its own list.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn found_by_owners(hops: &[HopSnapshot]) -> u64 {
+    hops.iter().map(|hop| hop.violations).sum()
 }
 
 fn key_of(hop: &HopSnapshot) -> HopKey {
@@ -283,5 +292,25 @@ mod tests {
         }
         assert_eq!(ledger.check().violations, 2);
         assert!(!ledger.violated_within(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn what_an_owner_found_counts_once_and_stays_after_its_end() {
+        struct Found;
+        impl Meter for Found {
+            fn read(&self, hops: &mut Vec<HopSnapshot>) {
+                let hop = HopBuilder::new(HopKind::Sink, "l", Some("s"), Amount::default());
+                hops.push(hop.violations(2).finish(Amount::default()));
+            }
+        }
+        let ledger = Ledger::new("1".into());
+        let found: Arc<dyn Meter> = Arc::new(Found);
+        ledger.register(Arc::clone(&found));
+        ledger.check();
+        assert_eq!(ledger.check().violations, 2);
+        assert!(ledger.violated_within(Duration::MAX));
+        ledger.retire(&found);
+        assert_eq!(ledger.check().violations, 2);
+        assert!(!ledger.snapshot().is_balanced());
     }
 }

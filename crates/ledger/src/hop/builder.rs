@@ -33,6 +33,7 @@ impl HopBuilder {
                 capacity: None,
                 accounting: Accounting::Exact,
                 unaccounted: 0,
+                violations: 0,
                 events: BTreeMap::new(),
                 gauges: BTreeMap::new(),
                 delay: None,
@@ -48,6 +49,12 @@ impl HopBuilder {
     /// a cursor.
     pub fn mismatch(mut self, count: i64) -> HopBuilder {
         self.mismatch = count;
+        self
+    }
+
+    /// Adds how often the hop's owner found, at the moment itself, that two of its own counts differ.
+    pub fn violations(mut self, count: u64) -> HopBuilder {
+        self.snapshot.violations += count;
         self
     }
 
