@@ -4,6 +4,7 @@ use crate::arrivals;
 use crate::error::{Error, file, sqlite};
 use crate::foreign;
 use crate::tables;
+use crate::writer::Commits;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fs::{DirBuilder, File, TryLockError};
@@ -42,7 +43,14 @@ pub(crate) fn raw(folder: &Path) -> PathBuf {
 /// Creates the folder if it is missing, and keeps other processes from writing to the store while the returned file is open.
 pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     let raw = raw(folder);
+    let is_new = !raw.exists();
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&raw).map_err(file(&raw))?;
+    if is_new {
+        // So that it is there after a crash of the host. A folder above may not be ours to read.
+        for made in raw.ancestors().skip(1).take(2) {
+            let _ = File::open(made).and_then(|made| made.sync_all());
+        }
+    }
     let path = folder.join("lock");
     let opened = File::options().create(true).append(true).mode(FILE_MODE).open(&path);
     let opened = opened.map_err(file(&path))?;
@@ -150,8 +158,7 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "page_size", 8_192)?;
     connection.pragma_update(None, "auto_vacuum", "incremental")?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-    // A crash of the process loses nothing; a crash of the host may lose the last transactions, but not consistency.
-    connection.pragma_update(None, "synchronous", "normal")?;
+    set_commits(connection, Commits::Written)?;
     // In KiB. A batch of 10,000 sockets changes 2 MiB of sums again and again, and every other page once.
     connection.pragma_update(None, "cache_size", -8_192)?;
     connection.pragma_update(None, "journal_size_limit", 32 << 20)?;
@@ -170,6 +177,16 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     transaction.commit()
+}
+
+/// Sets what the next commits mean. Neither costs consistency: a checkpoint syncs the log before it copies from it.
+pub(crate) fn set_commits(connection: &Connection, commits: Commits) -> rusqlite::Result<()> {
+    let synchronous = match commits {
+        Commits::Written => "normal",
+        // Syncs the log at each commit, and with the first one its name and the database's, which is in the same folder.
+        Commits::Synced => "full",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)
 }
 
 /// The tables whose columns do not come from records.

@@ -45,6 +45,16 @@ pub struct Options {
     pub keys_max: usize,
 }
 
+/// What has happened to a batch when it is inserted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Commits {
+    /// The system has it: a crash of the process loses nothing, a crash of the host may lose the last batches.
+    #[default]
+    Written,
+    /// It is on the disk.
+    Synced,
+}
+
 /// The result of inserting a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
@@ -76,6 +86,7 @@ pub struct Figures {
 pub struct Writer {
     connection: Connection,
     options: Options,
+    commits: Commits,
     tables: Tables,
     admitted: Admitted,
     arrivals: Arrivals,
@@ -134,10 +145,16 @@ impl Writer {
             step_due: now,
             checkpoint: None,
             is_behind: true,
+            commits: Commits::default(),
             figures: Figures { strays_removed, ..Figures::default() },
             options,
             _lock: lock,
         })
+    }
+
+    /// Sets what has happened to batches that are inserted from now on; at first they are written.
+    pub fn set_commits(&mut self, commits: Commits) {
+        self.commits = commits;
     }
 
     /// Inserts a batch that arrives now: all of it, or nothing on an error. A row is a protobuf message.
@@ -155,6 +172,8 @@ impl Writer {
         let began = self.open.as_ref().map_or_else(Instant::now, |(_, began)| *began);
 
         let work = || {
+            // Only batches: what else is written can be written again.
+            schema::set_commits(&self.connection, self.commits)?;
             let transaction =
                 self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let span = (self.arrivals.span(&transaction, now)?, signed(now.realtime_ns));
@@ -165,7 +184,10 @@ impl Writer {
             transaction.commit()?;
             Ok((inserted, segment))
         };
-        let (inserted, segment) = work().map_err(sqlite("cannot write to the store"))?;
+        let done = work();
+        // Without it the next commits are synced too.
+        let _ = schema::set_commits(&self.connection, Commits::Written);
+        let (inserted, segment) = done.map_err(sqlite("cannot write to the store"))?;
         self.open = segment.map(|segment| (segment, began));
         self.is_behind = true;
         Ok(inserted)

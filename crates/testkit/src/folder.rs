@@ -130,6 +130,57 @@ impl Drop for FailingDisk {
     }
 }
 
+/// A file system whose power can be cut. Unmounted with this value.
+pub struct PowerDisk {
+    dir: TempDir,
+    device: TempDir,
+}
+
+impl PowerDisk {
+    /// Mounts one; `None` if that is not permitted.
+    pub fn mount() -> Option<PowerDisk> {
+        let make = find_tool("mkfs.ext4")?;
+        let disk = PowerDisk { dir: TempDir::new(), device: TempDir::new() };
+        let image = disk.image();
+        let is_made = succeeds(Command::new("truncate").args(["-s", "64m"]).arg(&image))
+            && succeeds(Command::new(make).arg("-q").arg(&image));
+        (is_made && disk.mount_image()).then_some(disk)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The disk as it is after the power was cut now: with what the device has been given, which is what was synced, and without
+    /// what is only in the system's memory. Nothing may be writing to the disk meanwhile.
+    ///
+    /// # Panics
+    /// The image cannot be copied or mounted.
+    pub fn cut(&self) -> PowerDisk {
+        let after = PowerDisk { dir: TempDir::new(), device: TempDir::new() };
+        run(Command::new("cp").arg("--sparse=always").arg(self.image()).arg(after.image()));
+        assert!(after.mount_image(), "the disk cannot be mounted again");
+        after
+    }
+
+    fn mount_image(&self) -> bool {
+        let mut mount = Command::new("mount");
+        succeeds(mount.args(["-o", "loop"]).arg(self.image()).arg(self.path()))
+    }
+
+    fn image(&self) -> PathBuf {
+        self.device.file("image")
+    }
+}
+
+impl Drop for PowerDisk {
+    fn drop(&mut self) {
+        // It may not be mounted.
+        succeeds(Command::new("umount").arg("--lazy").arg(self.path()));
+    }
+}
+
 fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }

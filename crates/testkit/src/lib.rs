@@ -25,7 +25,7 @@ pub mod servers;
 mod wait;
 
 pub use alone::alone;
-pub use folder::{FailingDisk, SmallDisk, TempDir};
+pub use folder::{FailingDisk, PowerDisk, SmallDisk, TempDir};
 pub use generated::{TERMINALS, generated, generated_part, root, screens};
 pub use lossy::LossyWay;
 pub use mmdb::{Field as MmdbField, mmdb};

@@ -3,8 +3,8 @@
 use crate::support::{SECOND_NS, START_NS, at, insert, insert_poll, number, open, options, record};
 use record::{RowKind, SocketRecord};
 use std::time::Duration;
-use store::Options;
-use testkit::{FailingDisk, SmallDisk, TempDir, skip};
+use store::{Commits, Options};
+use testkit::{FailingDisk, PowerDisk, SmallDisk, TempDir, skip};
 
 #[test]
 fn a_full_disk_refuses_a_batch_whole_and_the_store_goes_on_when_there_is_space() {
@@ -152,5 +152,23 @@ fn a_clock_that_jumps_an_hour_costs_no_row() {
         );
         let of_minute = |time: &&u64| **time / (60 * SECOND_NS) == bound / (60 * SECOND_NS);
         assert_eq!(number(dir.path(), &sum), times.iter().filter(of_minute).count() as i64 * 20);
+    }
+}
+
+#[test]
+fn a_batch_that_is_synced_survives_a_power_cut() {
+    let Some(disk) = PowerDisk::mount() else {
+        skip("a disk whose power is cut needs root and a loop device", &["REQUIRE_ALL"]);
+        return;
+    };
+    let mut writer = open(&options(&disk.path().join("store"))).unwrap();
+    writer.set_commits(Commits::Synced);
+    for poll in 0..5 {
+        insert_poll(&mut writer, poll, 500);
+        let after = disk.cut();
+        // Opened as by the next daemon, which reads the log.
+        let folder = after.path().join("store");
+        drop(open(&options(&folder)).unwrap());
+        assert_eq!(number(&folder, "SELECT count(*) FROM sockets"), 500 * (poll as i64 + 1));
     }
 }
