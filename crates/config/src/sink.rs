@@ -55,7 +55,8 @@ use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
 use crate::threshold::EVENTS_NAME;
 use ::sink::{
-    BatchLimits, Connector, DeliveryOptions, QueueOptions, SpoolOptions, SpoolSync, WhenFull,
+    BatchLimits, Connector, DeliveryOptions, Durability, QueueOptions, SpoolOptions, SpoolSync,
+    WhenFull,
 };
 use kind::kinds;
 use record::Encoding;
@@ -330,9 +331,23 @@ impl SinkConfig {
         QueueOptions { bytes_max: self.queue_bytes, when_full: self.when_full }
     }
 
+    /// What the kind of sink has where the file says nothing.
+    fn usual(&self) -> (BatchLimits, usize) {
+        let kind = self.to.kind();
+        if self.has_spool() { kind.usual_with_spool() } else { kind.usual() }
+    }
+
+    /// When a destination on this host acknowledges rows: with a spool, which then lets go of them, once they are on the disk.
+    pub fn durability(&self) -> Durability {
+        match self.has_spool() {
+            true => Durability::Synced { batches_max: self.delivery().in_flight_max },
+            false => Durability::Written,
+        }
+    }
+
     /// When a batch is complete.
     pub fn batch(&self) -> BatchLimits {
-        let (usual, _) = self.to.kind().usual();
+        let (usual, _) = self.usual();
         BatchLimits {
             rows: self.batch_rows.unwrap_or(usual.rows),
             bytes: self.batch_bytes.unwrap_or(usual.bytes),
@@ -363,7 +378,7 @@ impl SinkConfig {
 
     /// How its batches are delivered.
     pub fn delivery(&self) -> DeliveryOptions {
-        let (_, in_flight) = self.to.kind().usual();
+        let (_, in_flight) = self.usual();
         DeliveryOptions {
             in_flight_max: self.in_flight.unwrap_or(in_flight),
             retry_max: self.retry_max,

@@ -5,7 +5,10 @@
 //! connection is lost are retransmitted over the next one. Rows that the receiving program had not read by then are lost without
 //! a trace: only an answer from that program could reveal that.
 
+mod held;
 pub(crate) mod plain;
+
+pub(crate) use held::Held;
 
 use crate::batch::{Attempt, Failure, Fate, Outcome, Parts, Sent};
 use crate::destination::Destination;
@@ -88,66 +91,6 @@ struct Connected {
     /// Bytes that the link has accepted, including the header.
     taken: u64,
     confirmed: u64,
-}
-
-/// A batch being sent.
-struct Held {
-    attempt: Attempt,
-    /// The bytes of its parts, concatenated, if the attempt does not cover the whole batch.
-    some: Option<Vec<u8>>,
-    /// How many of its bytes the link has accepted.
-    taken: usize,
-    /// Offset of its first byte in the connection.
-    start: u64,
-}
-
-impl Held {
-    fn new(attempt: Attempt) -> Held {
-        let some = match &attempt.parts {
-            Parts::All => None,
-            Parts::Some(places) => {
-                let parts = places.iter().map(|&place| attempt.batch.part(place as usize));
-                Some(parts.collect::<Vec<_>>().concat())
-            }
-        };
-        Held { attempt, some, taken: 0, start: 0 }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.some.as_deref().unwrap_or(&self.attempt.batch.encoded.bytes)
-    }
-
-    fn is_taken(&self) -> bool {
-        self.taken == self.bytes().len()
-    }
-
-    fn is_confirmed(&self, confirmed: u64) -> bool {
-        self.is_taken() && self.start + self.taken as u64 <= confirmed
-    }
-
-    fn outcome(&self, parts: Parts, fate: Fate) -> Outcome {
-        Outcome { batch: self.attempt.batch.id, parts, fate }
-    }
-
-    /// Sorts its parts when the connection has ended: those that the other end has, those of which a byte may have arrived, and
-    /// those of which no byte was sent.
-    fn divide(&self, confirmed: u64) -> [Vec<u32>; 3] {
-        let batch = &self.attempt.batch;
-        let confirmed = confirmed.saturating_sub(self.start);
-        let mut divided = [const { Vec::new() }; 3];
-        let mut end = 0;
-        for place in self.attempt.parts.places(batch.encoded.parts.len()) {
-            let start = end;
-            end += batch.part(place).len();
-            let which = match () {
-                () if end as u64 <= confirmed && end <= self.taken => 0,
-                () if start < self.taken => 1,
-                () => 2,
-            };
-            divided[which].push(place as u32);
-        }
-        divided
-    }
 }
 
 impl ByteStream {

@@ -52,6 +52,7 @@ mod clickhouse;
 mod datagrams;
 mod delivery;
 mod destination;
+mod durability;
 mod encode;
 mod error;
 mod fanout;
@@ -91,6 +92,7 @@ pub use destination::{
     BatchEncoder, Connector, Destination, Form, MakeDestination, MakeForm, OwnFigures, Pushed,
     ReadBack,
 };
+pub use durability::Durability;
 pub use encode::{Content, Framing, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};

@@ -1,13 +1,13 @@
 //! A file sink.
 
-use super::kind::{Kind, Opening, Scheme};
+use super::kind::{Kind, Opening, SYNC_WAIT, Scheme, synced};
 use super::{FORMATS, Sink, Written};
 use crate::address::{AddressError, path};
 use crate::form::{OrOff, Span, size, whole};
 use crate::host::{self, Finding};
 use crate::keys::{Values, keys};
 use crate::reader::Reader;
-use ::sink::{Connector, FileOptions, PathTemplate};
+use ::sink::{BatchLimits, Connector, FileOptions, PathTemplate};
 use record::Encoding;
 use std::fmt;
 use std::io;
@@ -82,12 +82,21 @@ impl Kind for FileSink {
             rotate_bytes: self.rotate_bytes,
             rotate_interval: self.rotate_interval,
             rotate_keep: self.rotate_keep,
+            durability: given.durability,
         };
         let content = given.content(&self.written);
         Ok(match self.template.clone() {
             Some(template) => ::sink::files(template, options, content),
             None => ::sink::file(options, content),
         })
+    }
+
+    fn usual_with_spool(&self) -> (BatchLimits, usize) {
+        synced()
+    }
+
+    fn tries_for(&self) -> Duration {
+        SYNC_WAIT
     }
 
     fn is_exclusive(&self) -> bool {

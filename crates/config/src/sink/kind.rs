@@ -7,7 +7,7 @@ use crate::host::Finding;
 use crate::keys::Values;
 use crate::mistyped;
 use crate::reader::Reader;
-use ::sink::{BatchLimits, Connector, Content, Remote};
+use ::sink::{BatchLimits, Connector, Content, Durability, Remote};
 use ledger::Ledger;
 use record::{Encoding, FieldSet};
 use std::fmt;
@@ -53,7 +53,12 @@ pub(crate) trait Kind: fmt::Display {
         2 * batch_bytes
     }
 
-    /// How long its client retries on its own before it returns a batch. This time is added to `answer_max`.
+    /// The same of a sink with a spool.
+    fn usual_with_spool(&self) -> (BatchLimits, usize) {
+        self.usual()
+    }
+
+    /// How long its client retries on its own, or waits for a sync, before it returns a batch. This time is added to `answer_max`.
     fn tries_for(&self) -> Duration {
         Duration::ZERO
     }
@@ -92,9 +97,20 @@ pub struct Opening {
     pub takes_flows: bool,
     /// The ledger, for sinks that store it; `None` without a daemon.
     pub ledger: Option<Arc<Ledger>>,
+    /// When a destination on this host acknowledges rows.
+    pub durability: Durability,
     /// The address of its receiver, which may change over time.
     pub remote: Remote,
 }
+
+/// A file or a stream in front of which there is a spool: a row waits up to a second for a sync, so many batches are in flight.
+/// Rows gather for a moment, or a slow stream of single rows would be as many batches.
+pub(super) fn synced() -> (BatchLimits, usize) {
+    (BatchLimits { age: Duration::from_millis(10), ..BatchLimits::default() }, 128)
+}
+
+/// How long that is.
+pub(super) const SYNC_WAIT: Duration = Duration::from_secs(1);
 
 impl Opening {
     /// The content that a kind with a choice of formats writes.

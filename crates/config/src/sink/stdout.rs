@@ -1,13 +1,14 @@
 //! The standard output sink.
 
-use super::kind::{Kind, Opening, Scheme};
+use super::kind::{Kind, Opening, SYNC_WAIT, Scheme, synced};
 use super::{Sink, Written};
 use crate::address::AddressError;
 use crate::keys::Values;
-use ::sink::Connector;
+use ::sink::{BatchLimits, Connector};
 use record::Encoding;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 pub(super) const SCHEMES: &[Scheme] = &[Scheme {
     words: &["stdout"],
@@ -32,7 +33,15 @@ impl Kind for StdoutSink {
     }
 
     fn open(&self, given: &Opening) -> io::Result<Connector> {
-        ::sink::stdout(given.content(&self.0))
+        ::sink::stdout(given.content(&self.0), given.durability)
+    }
+
+    fn usual_with_spool(&self) -> (BatchLimits, usize) {
+        synced()
+    }
+
+    fn tries_for(&self) -> Duration {
+        SYNC_WAIT
     }
 
     fn is_exclusive(&self) -> bool {

@@ -65,7 +65,7 @@ impl Kind for StoreSink {
 
     #[cfg(feature = "store")]
     fn open(&self, given: &super::Opening) -> std::io::Result<::sink::Connector> {
-        Ok(destination::connector(self.options(), given.ledger.clone()))
+        Ok(destination::connector(self.options(), given.durability, given.ledger.clone()))
     }
 
     #[cfg(feature = "store")]

@@ -4,16 +4,17 @@
 //! come from strangers: they are sanitized, and their number is limited.
 
 use super::{FileOptions, RotatedFile};
-use crate::batch::{Attempt, Encoded, Fate, Outcome, Part, PartKey, Parts};
+use crate::batch::{Attempt, Encoded, Fate, Outcome, Part, PartKey, Parts, Sent};
 use crate::destination::{BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed};
+use crate::durability::{Due, SyncTimer};
 use crate::encode::{Content, Framing, Partition, RowEncoder};
 use ledger::{Event, Reason};
 use record::{Arrivals, DatagramRecord, Row, RowKind, Written, decode_datagram_record};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use text::Civil;
 
 /// Most files open at a time; the one written least recently is closed for the next.
@@ -139,6 +140,7 @@ pub fn files(template: PathTemplate, options: FileOptions, content: Content) -> 
             open: Vec::new(),
             closed: [0, 0],
             done: Vec::new(),
+            timer: SyncTimer::new(options.durability),
         }) as Box<dyn Destination>)
     };
     Connector { form: Box::new(form), destination: Box::new(destination) }
@@ -229,6 +231,7 @@ struct Files {
     /// Rotations and reopens of files that have been closed.
     closed: [u64; 2],
     done: Vec<Outcome>,
+    timer: SyncTimer,
 }
 
 impl Files {
@@ -248,7 +251,9 @@ impl Files {
 
     fn close_for_another(&mut self) {
         if self.open.len() >= OPEN_MAX {
-            let oldest = self.open.remove(0);
+            let mut oldest = self.open.remove(0);
+            oldest.leave();
+            self.done.append(&mut oldest.done);
             // It is reopened with its next row.
             let [rotations, reopens] = &mut self.closed;
             *rotations += oldest.rotations;
@@ -260,19 +265,40 @@ impl Files {
     fn make_folder(&self, path: &Path) -> io::Result<()> {
         let Some(folder) = path.parent().filter(|folder| !folder.exists()) else { return Ok(()) };
         fs::metadata(&self.folder)?;
-        fs::create_dir_all(folder)
+        let there = folder.ancestors().find(|above| above.exists());
+        fs::create_dir_all(folder)?;
+
+        // A file is there after a crash of the host only if the folders above it are.
+        if self.timer.is_used() {
+            for above in folder.ancestors().skip(1) {
+                File::open(above)?.sync_all()?;
+                if Some(above) == there {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn write(&mut self, part: &[u8]) -> Fate {
-        let Some((path, payload)) = split(part) else { return Fate::Dropped(Reason::EncodeError) };
+    fn write(&mut self, part: &[u8], outcome: impl FnOnce(Fate) -> Outcome) {
+        let Some((path, payload)) = split(part) else {
+            return self.done.push(outcome(Fate::Dropped(Reason::EncodeError)));
+        };
         let path = Path::new(path);
         match self.file(path) {
             Ok(file) => {
                 file.look_at_path();
-                file.fate_of(payload)
+                file.take(payload, outcome);
             }
-            Err(error) => Fate::Failed(super::failure(path, &error)),
+            Err(error) => {
+                let failure = super::failure(path, &error, Sent::No);
+                self.done.push(outcome(Fate::Failed(failure)));
+            }
         }
+    }
+
+    fn gather(&mut self) {
+        self.open.iter_mut().for_each(|file| self.done.append(&mut file.done));
     }
 }
 
@@ -280,19 +306,35 @@ impl Destination for Files {
     fn submit(&mut self, attempt: Attempt) -> Result<(), Attempt> {
         let batch = &attempt.batch;
         for place in attempt.parts.places(batch.encoded.parts.len()) {
-            let fate = self.write(batch.part(place));
             let parts = Parts::Some(vec![place as u32]);
-            self.done.push(Outcome { batch: batch.id, parts, fate });
+            let outcome = |fate| Outcome { batch: batch.id, parts, fate };
+            self.write(batch.part(place), outcome);
         }
+        self.gather();
+        self.timer.wrote();
         Ok(())
     }
 
-    fn poll(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
-        done.append(&mut self.done);
+    fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
         for file in &mut self.open {
             file.look_at_path();
             file.rotate_if_due();
         }
+        self.gather();
+
+        let wait = if self.done.is_empty() { wait } else { Duration::ZERO };
+        if self.timer.wait(wait) == Due::Now {
+            self.open.iter_mut().for_each(RotatedFile::sync);
+            self.gather();
+            self.timer.synced(Instant::now());
+        }
+        done.append(&mut self.done);
+    }
+
+    fn close(&mut self, _wait: Duration, done: &mut Vec<Outcome>) {
+        self.open.iter_mut().for_each(RotatedFile::leave);
+        self.gather();
+        done.append(&mut self.done);
     }
 
     fn figures(&self) -> OwnFigures {

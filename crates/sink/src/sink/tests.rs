@@ -1,5 +1,6 @@
 use super::*;
 use crate::destination::{Connector, Destination, Form};
+use crate::durability::Durability;
 use crate::encode::{Content, Partition, RowEncoder};
 use crate::fanout::{ChunkWriter, Fanout};
 use crate::options::{BatchLimits, DeliveryOptions, QueueOptions, WhenFull};
@@ -16,7 +17,8 @@ fn sink_to_pipe(header: &'static [u8], bytes_max: usize) -> (Sink, ChunkWriter, 
         let rows = RowEncoder::new(Encoding::Jsonl, &FieldSet::ALL, Partition::Whole);
         Form::Mixed(Box::new(rows) as Box<_>)
     };
-    let mut stream = Some(Stream::new(writer.into(), header.to_vec()));
+    let rest = Arc::new(std::sync::Mutex::new(header.to_vec()));
+    let mut stream = Some(Stream::new(writer.into(), rest, Durability::Written));
     let destination = move || Ok(Box::new(stream.take().unwrap()) as Box<dyn Destination>);
     let connector = Connector { form: Box::new(form), destination: Box::new(destination) };
     let sink = open(connector, bytes_max);

@@ -2,10 +2,10 @@
 
 use ledger::{Amount, Gauge, HopKind, HopSnapshot, Ledger, Meter, Reason, Trouble};
 use record::{ChunkBuilder, FieldSet, SocketRecord};
-use sink::batch::{Batch, BatchId, Encoded, Part, PartKey};
+use sink::batch::{Attempt, Batch, BatchId, Encoded, Part, PartKey, Parts};
 use sink::{
-    BatchLimits, ChunkWriter, Connector, DeliveryOptions, Fanout, FileOptions, QueueOptions,
-    ReadBack, Sink, SinkOptions,
+    BatchEncoder, BatchLimits, ChunkWriter, Connector, DeliveryOptions, Durability, Fanout,
+    FileOptions, QueueOptions, ReadBack, Sink, SinkOptions,
 };
 use std::fs;
 use std::ops::Range;
@@ -23,6 +23,7 @@ pub(crate) fn file_options(path: &Path) -> FileOptions {
         rotate_bytes: None,
         rotate_interval: None,
         rotate_keep: 1_000,
+        durability: Durability::Written,
     }
 }
 
@@ -166,6 +167,21 @@ pub(crate) fn rotated_bytes(path: &Path) -> Vec<Vec<u8>> {
 /// The same as text.
 pub(crate) fn rotated(path: &Path) -> Vec<String> {
     rotated_bytes(path).into_iter().map(|file| String::from_utf8(file).unwrap()).collect()
+}
+
+/// A batch of one record.
+pub(crate) fn batch_of(encoder: &mut dyn BatchEncoder, id: u64) -> Attempt {
+    let mut builder = ChunkBuilder::new(1, [7; 16]);
+    builder.record(&numbered(id));
+    let chunk = builder.cut(None).unwrap();
+    let key = PartKey { host: [7; 16], connection: id, run: 1 };
+    for row in chunk.rows() {
+        encoder.push(&row, key);
+    }
+    let encoded = encoder.finish();
+    let id = BatchId(id);
+    let batch = Batch { id, kind: None, token: 0, encoded, rows: 1, oldest_unix_ns: 0 };
+    Attempt { batch: Arc::new(batch), parts: Parts::All }
 }
 
 /// The hop of a sink.

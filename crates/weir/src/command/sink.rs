@@ -114,7 +114,8 @@ fn check(
 
     let fields = sockets.map(|sockets| sockets.fields_of(sink).with(&identity()));
     let takes_flows = sink.from.contains(&Source::Flows);
-    let opening = Opening { name: sink.name.clone(), fields, takes_flows, ledger: None, remote };
+    let (name, durability) = (sink.name.clone(), sink.durability());
+    let opening = Opening { name, fields, takes_flows, ledger: None, durability, remote };
     let connector = sink.to.open_to_check(&opening)?;
     Ok(sink::check(connector, test_row(config, sink, id), timeout))
 }

@@ -436,8 +436,15 @@ fn open_one(
     }
     let takes_flows = wanted.from.contains(&Source::Flows);
     let (name, remote_addr) = (wanted.name.clone(), remote.clone());
-    let opening =
-        Opening { name, fields, takes_flows, ledger: ledger.cloned(), remote: remote_addr };
+    let durability = wanted.durability();
+    let opening = Opening {
+        name,
+        fields,
+        takes_flows,
+        ledger: ledger.cloned(),
+        durability,
+        remote: remote_addr,
+    };
     let connector = wanted.to.open(&opening).with_context(|| format!("sink {}", wanted.name))?;
     Ok(Opened { config: wanted.clone(), fields, remote, connector })
 }

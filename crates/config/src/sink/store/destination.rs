@@ -3,22 +3,32 @@
 use ledger::{Event, Gauge, Ledger, Reason, RejectClass, Trouble};
 use record::{Row, RowKind};
 use sink::batch::{Attempt, Batch, Encoded, Failure, Fate, Outcome, Part, PartKey, Parts, Sent};
-use sink::{BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed, ReadBack};
+use sink::{BatchEncoder, Connector, Destination, Durability, Form, OwnFigures, Pushed, ReadBack};
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Error, Inserted, Options, Stepped, Writer};
+use store::{Commits, Error, Inserted, Options, Stepped, Writer};
 use sys::clock::Now;
 
 /// Time between two writes of the ledger.
 const LEDGER_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A store in a folder. It also records the ledger, if there is one.
-pub(super) fn connector(options: Options, ledger: Option<Arc<Ledger>>) -> Connector {
+pub(super) fn connector(
+    options: Options,
+    durability: Durability,
+    ledger: Option<Arc<Ledger>>,
+) -> Connector {
+    // A batch is a transaction, and usually has the rows of a second: each is synced by itself.
+    let commits = match durability {
+        Durability::Written => Commits::Written,
+        Durability::Synced { .. } => Commits::Synced,
+    };
     let destination = move || {
         let folder = options.folder.clone();
-        let writer = Writer::open(options.clone()).map_err(|error| trouble(&folder, &error))?;
+        let mut writer = Writer::open(options.clone()).map_err(|error| trouble(&folder, &error))?;
+        writer.set_commits(commits);
         Ok(Box::new(Store {
             writer,
             folder,
