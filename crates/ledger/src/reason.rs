@@ -203,11 +203,20 @@ reasons! {
     SpoolCorrupt = "spool_corrupt", lost at [Sink],
         "a part of the sink's spool could not be read back",
         "check the disk (`dmesg`, `smartctl`); after a power failure, see spool_sync";
+    /// Rows that the sink could not make durable in its spool when it ended. They may be there all the same: what the next start
+    /// finds counts as recovered. Exact, but for their bytes where other rows of the same entry had left.
+    SpoolUnsynced = "spool_unsynced", lost at [Sink],
+        "the last sync of the sink's spool failed when the sink ended, so they may not be on its disk",
+        "check the disk (`dmesg`, `smartctl`); what the next start finds in the spool is delivered, and counts as recovered";
     /// Rows of a sink that could not continue after a panic, and a datagram on which a sink panicked when a listener handed it
     /// over; exact.
     SinkPanicked = "sink_panicked", lost at [Target, Sink],
         "the sink panicked and could not continue",
         "report it, with the panic's message in the daemon's log";
+    /// Rows of a sink whose thread could not be started, and those of a source that had lost its last sink; exact.
+    NoSink = "no_sink", lost at [Sink],
+        "no sink was there to take it: it could not be started, or a reload had just removed it",
+        "see why in the daemon's log, raise the limit of tasks (TasksMax of the unit, `ulimit -u`), and reload";
     /// The target's name has no address and had none before; exact.
     TargetUnresolved = "target_unresolved", lost at [Target, Sink],
         "the target's name does not resolve, or its socket could not be opened",

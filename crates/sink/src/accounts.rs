@@ -36,6 +36,8 @@ pub(crate) struct Accounts {
     pub(crate) figures: Figures,
     /// The difference between received, left and inside at the last comparison.
     pub(crate) mismatch: EventCounter,
+    /// How often an encoder's counts were not those of the rows that it was given.
+    pub(crate) violations: EventCounter,
     state: Mutex<State>,
 }
 
@@ -70,6 +72,8 @@ struct State {
     /// What was still inside at the end, and was lost.
     left_at_end: Amount,
     spool_capacity_bytes: Option<u64>,
+    /// What was wrong with the spool when the sink ended.
+    spool_trouble: Option<Trouble>,
     /// Nobody waits for the thread any more, and it must not count any more.
     is_abandoned: bool,
     standing: Standing,
@@ -106,6 +110,7 @@ impl Accounts {
             counters: SinkCounters::default(),
             figures: Figures::default(),
             mismatch: EventCounter::default(),
+            violations: EventCounter::default(),
             state: Mutex::default(),
         }
     }
@@ -201,6 +206,14 @@ impl Accounts {
         self.lock().spool_capacity_bytes = Some(bytes);
     }
 
+    pub(crate) fn set_spool_trouble(&self, trouble: Option<Trouble>) {
+        self.lock().spool_trouble = trouble;
+    }
+
+    pub(crate) fn spool_trouble(&self) -> Option<Trouble> {
+        self.lock().spool_trouble.clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics between two related changes, so a poisoned lock is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -235,6 +248,7 @@ impl Meter for Accounts {
             .left_sink(&self.queue.counters)
             .capacity(self.capacity_rows)
             .mismatch(self.mismatch.load().cast_signed())
+            .violations(self.violations.load())
             .event(Event::Attempts, attempts.load())
             .event(Event::Errors, errors.load())
             .event(Event::Retries, retries.load())

@@ -5,16 +5,24 @@
 //! acknowledged once the fate of all its rows, and of all entries before it, is known. A full or failing spool holds up nothing
 //! that can be delivered: a chunk then bypasses it, if nothing waits before it.
 
+mod troubles;
+
 use crate::batcher::{EntryId, Fed};
 use crate::delivery::Now;
 use crate::options::SpoolSync;
 use crate::queue::{Queue, amount_of};
-use crate::spool::{self, AppendError, Disk, Folder, OpenError, Read, Recovered, Spool};
+use crate::spool::{self, Disk, Folder, OpenError, Read, Recovered, Spool};
 use ledger::{Amount, Reason, Trouble};
 use record::Chunk;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use troubles::{Troubles, append_trouble, io_trouble};
+
+/// Longest time that a turn spends on moving chunks to a disk, and the most bytes that it moves: the destination, the next sync
+/// and rows that expire wait meanwhile.
+pub(crate) const TURN_MAX: Duration = Duration::from_millis(20);
+const TURN_BYTES_MAX: usize = 4 << 20;
 
 /// Time before retrying a disk operation that failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,8 +45,7 @@ pub(crate) struct Backlog<D: Disk = Folder> {
     pub(crate) recovered: Option<Recovered>,
     /// When the oldest recovered row was made, in nanoseconds since 1970; 0 if unknown.
     pub(crate) recovered_unix_ns: u64,
-    /// What is wrong with the spool.
-    pub(crate) trouble: Option<Trouble>,
+    troubles: Troubles,
 }
 
 enum Shelf<D: Disk> {
@@ -76,8 +83,23 @@ struct Spooled<D: Disk> {
 struct Out {
     id: spool::EntryId,
     rows: u64,
+    /// All of its rows.
+    all: Amount,
     /// Some of its rows have left: they would be repeated if the entry were read again.
     has_begun: bool,
+}
+
+impl Out {
+    fn new(id: spool::EntryId, all: Amount) -> Out {
+        Out { id, rows: all.count, all, has_begun: false }
+    }
+
+    /// Its rows without a fate. Which of them have one is not known, so their bytes are an even share.
+    fn open(&self) -> Amount {
+        let bytes = u128::from(self.all.bytes) * u128::from(self.rows);
+        let bytes = bytes.checked_div(self.all.count.into()).unwrap_or_default();
+        Amount { count: self.rows, bytes: bytes as u64 }
+    }
 }
 
 impl<D: Disk> Backlog<D> {
@@ -93,23 +115,33 @@ impl<D: Disk> Backlog<D> {
             corrupt: Amount::default(),
             recovered: None,
             recovered_unix_ns: 0,
-            trouble: None,
+            troubles: Troubles::default(),
         }
     }
 
-    /// Opens the spool when due, syncs it, and moves chunks to it that would otherwise wait in memory.
-    pub(crate) fn keep(&mut self, now: Now, room: Room) {
-        self.open(now);
+    /// Opens the spool when due, syncs it, and moves chunks to it that would otherwise wait in memory, for the time of a turn.
+    pub(crate) fn keep(&mut self, clock: impl Fn() -> Now, room: Room) -> Share {
+        let begun = clock();
+        self.open(begun);
         let is_open = matches!(self.shelf, Shelf::Open(_));
-        if is_open && (room == Room::No || !self.spooled_unread().is_zero()) {
-            while let Some(chunk) = self.take() {
-                if self.append(&chunk, now).is_none() {
-                    self.held = Some(chunk);
-                    break;
-                }
+        let is_wanted = is_open && (room == Room::No || !self.spooled_unread().is_zero());
+
+        // A source may fill the queue as fast as the disk takes chunks.
+        let (mut now, mut bytes, mut share) = (begun, 0, Share::Enough);
+        while is_wanted && let Some(chunk) = self.take() {
+            if self.append(&chunk, now).is_none() {
+                self.held = Some(chunk);
+                break;
+            }
+            bytes += chunk.memory_bytes();
+            now = clock();
+            if bytes >= TURN_BYTES_MAX || now.at.duration_since(begun.at) >= TURN_MAX {
+                share = Share::Spent;
+                break;
             }
         }
         self.sync(now);
+        share
     }
 
     /// The oldest waiting chunk.
@@ -147,12 +179,12 @@ impl<D: Disk> Backlog<D> {
             Ok(id) => {
                 spooled.is_dirty = true;
                 spooled.append_at = None;
-                self.trouble = None;
+                self.troubles.append = None;
                 Some(id)
             }
             Err(error) => {
                 spooled.append_at = Some(now.at + RETRY_INTERVAL);
-                self.trouble = Some(append_trouble(error));
+                self.troubles.append = Some(append_trouble(error));
                 None
             }
         }
@@ -162,7 +194,7 @@ impl<D: Disk> Backlog<D> {
     fn pass(&mut self, id: spool::EntryId, chunk: &Chunk) -> Option<EntryId> {
         let Shelf::Open(spooled) = &mut self.shelf else { return None };
         spooled.spool.pass(id);
-        spooled.out.push_back(Out { id, rows: chunk.row_count() as u64, has_begun: false });
+        spooled.out.push_back(Out::new(id, amount_of(chunk)));
         Some(id.number())
     }
 
@@ -177,8 +209,9 @@ impl<D: Disk> Backlog<D> {
                 Ok(None) => return None,
                 Ok(Some(Read::Entry(entry))) => match Chunk::decode(entry.bytes) {
                     Ok(chunk) => {
-                        let (id, rows) = (entry.id, chunk.row_count() as u64);
-                        spooled.out.push_back(Out { id, rows, has_begun: false });
+                        let id = entry.id;
+                        spooled.out.push_back(Out::new(id, amount_of(&chunk)));
+                        self.troubles.read = None;
                         if self.recovered_unix_ns == 0 && self.recovered.is_some() {
                             self.recovered_unix_ns = chunk.arrivals().oldest_unix_ns;
                         }
@@ -196,13 +229,13 @@ impl<D: Disk> Backlog<D> {
                     (gap.id, Amount { count: gap.lost.rows, bytes: gap.lost.row_bytes })
                 }
                 Err(errno) => {
-                    self.trouble = Some(io_trouble("reading", errno));
+                    self.troubles.read = Some(io_trouble("reading", errno));
                     spooled.read_at = Some(now.at + RETRY_INTERVAL);
                     return None;
                 }
             };
             self.corrupt += lost;
-            spooled.out.push_back(Out { id, rows: 0, has_begun: false });
+            spooled.out.push_back(Out::new(id, Amount::default()));
         }
     }
 
@@ -287,9 +320,10 @@ impl<D: Disk> Backlog<D> {
         self.held.take().map_or(Amount::default(), |chunk| amount_of(&chunk))
     }
 
-    /// Whether everything here is in the spool.
+    /// Whether everything here is in the spool, as far as its disk lets it.
     pub(crate) fn is_spooled(&self) -> bool {
-        matches!(self.shelf, Shelf::Open(_)) && self.held.is_none()
+        let is_open = matches!(self.shelf, Shelf::Open(_)) && self.held.is_none();
+        is_open && self.troubles.sync.is_none()
     }
 
     /// The reason for losing rows that find no room.
@@ -311,7 +345,7 @@ impl<D: Disk> Backlog<D> {
                 let acknowledged = spool.figures().oldest.saturating_sub(1);
                 let sync = *sync;
                 self.recovered = Some(recovered);
-                self.trouble = None;
+                self.troubles.open = None;
                 self.shelf = Shelf::Open(Box::new(Spooled {
                     spool,
                     sync,
@@ -327,7 +361,7 @@ impl<D: Disk> Backlog<D> {
             Err(error) => {
                 *is_locked = error == OpenError::Locked;
                 *at = Some(now.at + if *is_locked { LOCKED_INTERVAL } else { RETRY_INTERVAL });
-                self.trouble = Some(Trouble {
+                self.troubles.open = Some(Trouble {
                     what: format!("the spool cannot be used: {error}"),
                     fix: "see that its folder can be written and is this sink's alone".to_owned(),
                 });
@@ -366,29 +400,66 @@ impl<D: Disk> Backlog<D> {
             Ok(()) => {
                 spooled.is_dirty = false;
                 spooled.sync_at = now.at + interval;
+                self.troubles.sync = None;
             }
             // What could not be synced is written again with the next sync.
             Err(errno) => {
                 spooled.sync_at = now.at + interval.max(RETRY_INTERVAL);
-                self.trouble = Some(io_trouble("syncing", errno));
+                self.troubles.sync = Some(io_trouble("syncing", errno));
             }
+        }
+    }
+
+    /// What is wrong with the spool.
+    pub(crate) fn trouble(&self) -> Option<&Trouble> {
+        self.troubles.worst()
+    }
+
+    /// Rows without a fate that were written to the spool and may not be on its disk, because the last sync failed.
+    pub(crate) fn at_risk(&self) -> Amount {
+        let Shelf::Open(spooled) = &self.shelf else { return Amount::default() };
+        if self.troubles.sync.is_none() {
+            return Amount::default();
+        }
+        let unsynced = spooled.spool.unsynced();
+        let out = spooled.out.iter().filter(|out| out.id.number() > unsynced.after);
+        let unread = Amount { count: unsynced.unread.rows, bytes: unsynced.unread.row_bytes };
+        out.map(Out::open).sum::<Amount>() + unread
+    }
+
+    /// Makes what was written durable, before the sink counts what the spool keeps.
+    pub(crate) fn sync_last(&mut self, now: Now) {
+        if matches!(&self.shelf, Shelf::Open(spooled) if spooled.is_dirty) {
+            self.sync_now(now);
         }
     }
 
     /// Closes the backlog. `attempts`: whether rows that stay in the spool were already given to the destination, and so may be
     /// delivered twice.
-    pub(crate) fn close(self, attempts: Attempted) {
-        let Shelf::Open(spooled) = self.shelf else { return };
-        // Anything that cannot be written now is recovered as after a crash.
+    ///
+    /// # Errors
+    /// What the disk refused; the next opening looks like one after a crash.
+    pub(crate) fn close(self, attempts: Attempted) -> Result<(), Trouble> {
+        let Shelf::Open(spooled) = self.shelf else { return Ok(()) };
         let has_begun = spooled.out.iter().any(|out| out.has_begun);
         // Rows that an earlier process may have delivered keep that mark, even if this process never reached them.
         let is_of_before = spooled.spool.figures().oldest <= spooled.repeated_until;
         let attempts = if has_begun || is_of_before { Attempted::Some } else { attempts };
-        let _ = match attempts {
+        let closed = match attempts {
             Attempted::None => spooled.spool.close(),
             Attempted::Some => spooled.spool.close_handed_on(),
         };
+        closed.map_err(|errno| io_trouble("closing", errno))
     }
+}
+
+/// How much of its time a turn has used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Share {
+    /// There was nothing more to do.
+    Enough,
+    /// All of it, and there may be more to do.
+    Spent,
 }
 
 /// Whether the batches have room for more.
@@ -413,21 +484,4 @@ pub(crate) enum Ready {
 pub(crate) enum Attempted {
     None,
     Some,
-}
-
-fn append_trouble(error: AppendError) -> Trouble {
-    let fix = match error {
-        AppendError::Full => "raise spool_size, or repair the destination",
-        AppendError::NoSpace => "free space on the file system of the spool",
-        AppendError::Io(_) => "see what the kernel says of the disk: dmesg",
-        AppendError::Unfit => "raise spool_size",
-    };
-    Trouble { what: format!("the spool takes no more: {error}"), fix: fix.to_owned() }
-}
-
-fn io_trouble(doing: &str, errno: sys::Errno) -> Trouble {
-    Trouble {
-        what: format!("{doing} the spool: {errno}"),
-        fix: "see what the kernel says of the disk: dmesg".to_owned(),
-    }
 }

@@ -1,6 +1,6 @@
 //! Turns rows of chunks into batches.
 
-use crate::batch::{Batch, BatchId, Encoded, Part, PartKey};
+use crate::batch::{Batch, BatchId, PartKey};
 use crate::destination::{BatchEncoder, Form, Pushed};
 use crate::options::BatchLimits;
 use ledger::{Amount, Reason};
@@ -44,11 +44,19 @@ pub(crate) struct Skipped {
 pub(crate) struct Batcher {
     limits: BatchLimits,
     lanes: Vec<Lane>,
+    pub(crate) out: Output,
+}
+
+/// What leaves the batcher.
+#[derive(Default)]
+pub(crate) struct Output {
     next_id: u64,
     /// Complete batches, oldest first.
     pub(crate) made: VecDeque<Made>,
     /// Rows that could not be encoded, not counted yet.
     pub(crate) skipped: Vec<Skipped>,
+    /// How often an encoder's counts were not those of the rows that it had taken, not counted yet.
+    pub(crate) violations: u64,
 }
 
 /// A batch being filled.
@@ -74,22 +82,14 @@ impl Batcher {
                 encoders.into_iter().map(lane).collect()
             }
         };
-        Batcher { limits, lanes, next_id: 0, made: VecDeque::new(), skipped: Vec::new() }
+        Batcher { limits, lanes, out: Output::default() }
     }
 
     /// Replaces the encoders after one has panicked. Batches being filled are lost.
     pub(crate) fn replace(&mut self, form: Form) {
         let fresh = Batcher::new(self.limits, form);
         let lost = std::mem::replace(&mut self.lanes, fresh.lanes);
-        self.skipped.extend(lost.into_iter().flat_map(Lane::into_lost));
-    }
-
-    /// Records skipped rows; equal neighbors are merged into one entry.
-    fn skip(&mut self, reason: Reason, amount: Amount, entry: Option<EntryId>) {
-        match self.skipped.last_mut() {
-            Some(last) if (last.reason, last.entry) == (reason, entry) => last.amount += amount,
-            _ => self.skipped.push(Skipped { reason, amount, entry }),
-        }
+        self.out.skipped.extend(lost.into_iter().flat_map(Lane::into_lost));
     }
 
     /// Counts the rows of a chunk from index `at` on as lost to a panic.
@@ -97,7 +97,7 @@ impl Batcher {
         let lost: Amount = fed.chunk.rows().skip(at).map(|row| Amount::one(row.bytes.len())).sum();
         if !lost.is_zero() {
             let (reason, entry) = (Reason::SinkPanicked, fed.entry);
-            self.skipped.push(Skipped { reason, amount: lost, entry });
+            self.out.skipped.push(Skipped { reason, amount: lost, entry });
         }
     }
 
@@ -109,7 +109,7 @@ impl Batcher {
         for lane in &mut self.lanes {
             let is_spooled = !lane.entries.is_empty();
             if is_spooled != fed.entry.is_some() || lane.is_repeated != fed.is_repeated {
-                self.made.extend(lane.finish(&mut self.next_id));
+                self.out.finish(lane);
             }
         }
 
@@ -118,7 +118,7 @@ impl Batcher {
             let lane =
                 self.lanes.iter_mut().find(|lane| lane.kind.is_none_or(|kind| kind == row.kind));
             let Some(lane) = lane else {
-                self.skip(Reason::NotInFormat, amount, fed.entry);
+                self.out.skip(Reason::NotInFormat, amount, fed.entry);
                 *fed_rows += 1;
                 continue;
             };
@@ -131,10 +131,10 @@ impl Batcher {
                 Pushed::Taken => {
                     lane.took(fed, &row, now);
                     if lane.is_full(&self.limits) {
-                        self.made.extend(lane.finish(&mut self.next_id));
+                        self.out.finish(lane);
                     }
                 }
-                Pushed::Skipped(reason) => self.skip(reason, amount, fed.entry),
+                Pushed::Skipped(reason) => self.out.skip(reason, amount, fed.entry),
             }
         }
     }
@@ -146,7 +146,7 @@ impl Batcher {
             let is_due = lane.since.is_some_and(|since| now >= since + self.limits.age);
             let waits_for_more = self.limits.age.is_zero() && is_quiet == Quiet::No;
             if is_due && !waits_for_more {
-                self.made.extend(lane.finish(&mut self.next_id));
+                self.out.finish(lane);
             }
         }
     }
@@ -154,13 +154,13 @@ impl Batcher {
     /// Completes all batches.
     pub(crate) fn end_all(&mut self) {
         for lane in &mut self.lanes {
-            self.made.extend(lane.finish(&mut self.next_id));
+            self.out.finish(lane);
         }
     }
 
     /// Time until the next batch reaches its age. `None` also while a complete batch waits: that one goes first.
     pub(crate) fn due_in(&self, now: Instant) -> Option<Duration> {
-        if !self.made.is_empty() {
+        if !self.out.made.is_empty() {
             return None;
         }
         let ages = self.lanes.iter().filter_map(|lane| lane.since);
@@ -171,28 +171,71 @@ impl Batcher {
     pub(crate) fn is_spooled(&self) -> bool {
         let is_open =
             self.lanes.iter().all(|lane| lane.since.is_none() || !lane.entries.is_empty());
-        is_open && self.made.iter().all(|made| !made.entries.is_empty())
+        is_open && self.out.made.iter().all(|made| !made.entries.is_empty())
     }
 
     /// Rows here that are in the spool.
     pub(crate) fn spooled(&self) -> Amount {
         let is_spooled = |lane: &&Lane| !lane.entries.is_empty();
         let open: Amount = self.lanes.iter().filter(is_spooled).map(|lane| lane.amount).sum();
-        let made = self.made.iter().filter(|made| !made.entries.is_empty());
+        let made = self.out.made.iter().filter(|made| !made.entries.is_empty());
         open + made.map(|made| made.batch.amount()).sum()
     }
 
     /// Rows in batches being filled and in complete ones.
     pub(crate) fn inside(&self) -> Amount {
         let open: Amount = self.lanes.iter().map(|lane| lane.amount).sum();
-        open + self.made.iter().map(|made| made.batch.amount()).sum()
+        open + self.out.made.iter().map(|made| made.batch.amount()).sum()
     }
 
     /// When the oldest row inside arrived; 0 if that is unknown.
     pub(crate) fn oldest_unix_ns(&self) -> u64 {
-        let made = self.made.iter().map(|made| made.batch.oldest_unix_ns);
+        let made = self.out.made.iter().map(|made| made.batch.oldest_unix_ns);
         let open = self.lanes.iter().map(|lane| lane.oldest_unix_ns);
         made.chain(open).filter(|time| *time > 0).min().unwrap_or(0)
+    }
+}
+
+impl Output {
+    /// Records skipped rows; equal neighbors are merged into one entry.
+    fn skip(&mut self, reason: Reason, amount: Amount, entry: Option<EntryId>) {
+        match self.skipped.last_mut() {
+            Some(last) if (last.reason, last.entry) == (reason, entry) => last.amount += amount,
+            _ => self.skipped.push(Skipped { reason, amount, entry }),
+        }
+    }
+
+    /// Completes a lane's batch, if it has any rows.
+    fn finish(&mut self, lane: &mut Lane) {
+        if lane.since.is_none() {
+            return;
+        }
+        // Comes first: if it panics, the lane still knows what was in the batch.
+        let encoded = lane.encoder.finish();
+        lane.since = None;
+        let batch = Batch {
+            id: BatchId(self.next_id),
+            kind: lane.kind,
+            token: std::mem::take(&mut lane.token).value(),
+            encoded,
+            rows: lane.amount.count,
+            oldest_unix_ns: std::mem::take(&mut lane.oldest_unix_ns),
+        };
+        self.next_id += 1;
+
+        // A row that no part counts would never have a fate.
+        let (taken, encoded) = (std::mem::take(&mut lane.amount), batch.amount());
+        if taken != encoded {
+            self.violations += 1;
+            self.skip(Reason::EncodeError, taken.saturating_sub(encoded), None);
+        }
+
+        self.made.push_back(Made {
+            batch: Arc::new(batch),
+            entries: std::mem::take(&mut lane.entries),
+            is_repeated: std::mem::take(&mut lane.is_repeated),
+            newest_unix_ns: std::mem::take(&mut lane.newest_unix_ns),
+        });
     }
 }
 
@@ -241,31 +284,6 @@ impl Lane {
         self.amount.count >= limits.rows as u64 || self.encoder.bytes() >= limits.bytes
     }
 
-    fn finish(&mut self, next_id: &mut u64) -> Option<Made> {
-        self.since?;
-        // Comes first: if it panics, the lane still knows what was in the batch.
-        let encoded = self.encoder.finish();
-        self.since = None;
-        let amount = std::mem::take(&mut self.amount);
-        debug_assert_eq!(rows_of(&encoded), amount.count, "an encoder lost rows");
-
-        let batch = Batch {
-            id: BatchId(*next_id),
-            kind: self.kind,
-            token: std::mem::take(&mut self.token).value(),
-            encoded,
-            rows: amount.count,
-            oldest_unix_ns: std::mem::take(&mut self.oldest_unix_ns),
-        };
-        *next_id += 1;
-        Some(Made {
-            batch: Arc::new(batch),
-            entries: std::mem::take(&mut self.entries),
-            is_repeated: std::mem::take(&mut self.is_repeated),
-            newest_unix_ns: std::mem::take(&mut self.newest_unix_ns),
-        })
-    }
-
     /// The contents of a batch whose encoder panicked, by spool entry.
     fn into_lost(self) -> Vec<Skipped> {
         let skipped = |entry, amount| Skipped { reason: Reason::SinkPanicked, amount, entry };
@@ -286,10 +304,6 @@ impl Lane {
     }
 }
 
-fn rows_of(encoded: &Encoded) -> u64 {
-    encoded.parts.iter().map(|Part { rows, .. }| u64::from(*rows)).sum()
-}
-
 /// A hash of row ids that is the same in every process: 128-bit FNV-1a
 /// (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>).
 #[derive(Default)]
@@ -308,5 +322,56 @@ impl Token {
 
     fn value(self) -> u128 {
         self.0 ^ Self::BASIS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Encoded, Part};
+    use record::{ChunkBuilder, SocketRecord};
+
+    /// Counts a row less than it was given.
+    #[derive(Default)]
+    struct Forgetful {
+        rows: u32,
+        row_bytes: u64,
+    }
+
+    impl BatchEncoder for Forgetful {
+        fn push(&mut self, row: &Row<'_>, _key: PartKey) -> Pushed {
+            self.rows += 1;
+            self.row_bytes += row.bytes.len() as u64;
+            Pushed::Taken
+        }
+
+        fn bytes(&self) -> usize {
+            0
+        }
+
+        fn finish(&mut self) -> Encoded {
+            let Forgetful { rows, row_bytes } = std::mem::take(self);
+            let row_bytes = row_bytes / u64::from(rows) * u64::from(rows - 1);
+            let part = Part { end: 0, rows: rows - 1, row_bytes, key: PartKey::NONE };
+            Encoded { bytes: Vec::new(), parts: vec![part] }
+        }
+    }
+
+    #[test]
+    fn a_row_that_an_encoder_forgets_is_a_violation_and_has_a_fate() {
+        let mut builder = ChunkBuilder::new(1, [0; 16]);
+        (0..3).for_each(|_| builder.record(&SocketRecord::default()));
+        let chunk = Arc::new(builder.cut(None).unwrap());
+        let mut batcher =
+            Batcher::new(BatchLimits::default(), Form::Mixed(Box::new(Forgetful::default())));
+        let fed = Fed { chunk, entry: None, is_repeated: false };
+        batcher.feed(&fed, Instant::now(), &mut 0);
+        batcher.end_all();
+        assert_eq!(batcher.out.violations, 1);
+        assert_eq!(batcher.inside().count, 2);
+        let [Skipped { reason: Reason::EncodeError, amount, .. }] = batcher.out.skipped[..] else {
+            panic!("{:?}", batcher.out.skipped)
+        };
+        assert_eq!(amount.count, 1);
     }
 }

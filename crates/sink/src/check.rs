@@ -77,7 +77,7 @@ fn write(connector: &mut Connector, chunk: Chunk) -> Result<(Vec<Arc<Batch>>, St
     batcher.feed(&fed, Instant::now(), &mut 0);
     batcher.end_all();
 
-    let batches: Vec<_> = batcher.made.into_iter().map(|made| made.batch).collect();
+    let batches: Vec<_> = batcher.out.made.into_iter().map(|made| made.batch).collect();
     let bytes: usize = batches.iter().map(|batch| batch.encoded.bytes.len()).sum();
     match batches.is_empty() {
         true => Err(Trouble {

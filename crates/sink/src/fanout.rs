@@ -1,7 +1,8 @@
 //! One source, many sinks: each row is encoded once, whatever their number.
 
-use crate::queue::{Full, Intake, Wake};
+use crate::queue::{Full, Intake, Wake, amount_of};
 use crate::sink::{Sink, random};
+use ledger::{Counters, HopBuilder, HopKind, HopSnapshot, Meter, Reason};
 use record::{
     Chunk, ChunkBuilder, CounterRecord, DatagramRecord, FlowRecord, FlowTotals, PollTotals,
     SocketRecord,
@@ -12,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A chunk is cut when its rows have reached this many bytes, so it exceeds this by less than one row.
 const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The place in the ledger of rows that no sink was there to take. No sink has such a name.
+const NO_SINK: &str = "(no sink)";
 
 /// Chunks whose memory is kept for reuse: as many as a sink's thread and the writer use at a time. Memory that one thread
 /// allocates and another frees would go back to the kernel each time and be faulted in again page by page.
@@ -28,6 +32,8 @@ struct Shared {
     intakes: Mutex<Vec<Intake>>,
     /// Whether there are sinks, checked for each row. Written under the lock.
     has_sinks: AtomicBool,
+    /// Rows in chunks that no sink was there to take. Written under the lock.
+    unclaimed: Counters,
 }
 
 impl Fanout {
@@ -74,28 +80,53 @@ impl Fanout {
         self.shared.has_sinks.load(Ordering::Relaxed)
     }
 
+    /// The ledger's view of rows that no sink was there to take; empty until there are any.
+    pub fn meter(&self, origin: &str) -> Arc<dyn Meter> {
+        Arc::new(Unclaimed { shared: Arc::clone(&self.shared), origin: origin.to_owned() })
+    }
+
     fn offer(&self, chunk: &Arc<Chunk>, wake: Wake) {
         // Offered under the lock, so that a removed sink receives nothing afterwards.
-        self.lock().iter().for_each(|intake| intake.queue.offer(chunk, wake));
+        let intakes = self.lock();
+        intakes.iter().for_each(|intake| intake.queue.offer(chunk, wake));
+        if intakes.is_empty() {
+            self.shared.unclaimed.drop(Reason::NoSink, amount_of(chunk));
+        }
     }
 
     fn wake(&self) {
         self.lock().iter().for_each(|intake| intake.queue.wake());
     }
 
-    /// Offers a chunk to the one attached sink.
+    /// Offers a chunk, unless the first sink has no room. Another sink drops what finds no room there, and counts it: left at the
+    /// source, the chunk would come to the first one twice.
     fn try_offer(&self, chunk: &Arc<Chunk>) -> Result<(), Full> {
         let intakes = self.lock();
-        debug_assert!(intakes.len() < 2, "one of two could have it already");
-        match intakes.first() {
-            Some(intake) => intake.try_offer(chunk),
-            None => Err(Full),
-        }
+        let (first, others) = intakes.split_first().ok_or(Full)?;
+        first.try_offer(chunk)?;
+        others.iter().for_each(|intake| intake.queue.offer(chunk, Wake::Yes));
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Intake>> {
         // Nothing panics between two related changes, so a poisoned lock is still consistent.
         self.shared.intakes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the ledger shows of a fanout.
+struct Unclaimed {
+    shared: Arc<Shared>,
+    origin: String,
+}
+
+impl Meter for Unclaimed {
+    fn read(&self, hops: &mut Vec<HopSnapshot>) {
+        let lost = self.shared.unclaimed.dropped(Reason::NoSink);
+        if !lost.is_zero() {
+            let hop = HopBuilder::new(HopKind::Sink, &self.origin, Some(NO_SINK), lost);
+            hops.push(hop.dropped(Reason::NoSink, lost).finish(lost));
+        }
     }
 }
 

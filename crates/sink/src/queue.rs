@@ -38,6 +38,8 @@ struct State {
     is_awaited: bool,
     /// Why rows that find no room are lost, if not just because of the queue's size.
     failing: Option<Reason>,
+    /// Why rows are lost that come when it is closed.
+    refusal: Reason,
 }
 
 /// How far the queue is closed.
@@ -73,6 +75,7 @@ impl Queue {
                 phase: Phase::Open,
                 is_awaited: false,
                 failing: None,
+                refusal: Reason::Shutdown,
             }),
             changed: Condvar::new(),
             ended: Condvar::new(),
@@ -93,7 +96,7 @@ impl Queue {
         self.offered.add(amount);
 
         if state.phase != Phase::Open {
-            self.counters.drop(Reason::Shutdown, amount);
+            self.counters.drop(state.refusal, amount);
             return;
         }
 
@@ -244,6 +247,12 @@ impl Queue {
         self.changed.notify_all();
         self.ended.notify_all();
         left
+    }
+
+    /// Ends a queue that no thread serves: everything that comes is lost for this reason.
+    pub(crate) fn refuse(&self, reason: Reason) {
+        self.lock().refusal = reason;
+        self.end();
     }
 
     /// Waits for the end until this time, and returns whether it has come.

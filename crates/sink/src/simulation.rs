@@ -3,20 +3,24 @@
 //! Queue, backlog, spool, batcher and delivery are the real ones, driven by [`Worker`]. Simulated are the time (both clocks), the
 //! destination (`world`), the encoder, the spool's disk, and the source. The destination answers late, in any order, part by
 //! part, twice, or never; it refuses, drops, fails, panics, and may fail to be created; it gives batches back and reports on
-//! batches that it never got. The encoder skips rows, panics, and may fail to be created. The sink is closed at a random moment
-//! with a random deadline, or abandoned, or the machine stops, and another sink takes over the disk.
+//! batches that it never got. Or it is on this machine: it has what was written at once, on its disk after a sync, which may
+//! fail, and loses the rest when the machine stops. The spool's disk fails and takes its time, during which the source goes on.
+//! The encoder skips rows, panics, and may fail to be created. The sink is closed at a random moment with a random deadline, or
+//! abandoned, or the machine stops, and another sink takes over the disk.
 //!
 //! The judge knows each row by its number and what the store did with it. After each turn the law must hold in rows and bytes,
 //! and each way out must match exactly what the destination reported. At the end every row must be accounted for, nothing that
 //! the store has may be counted as dropped, and everything must drain once the faults have ended.
 //!
-//! `WEIR_SINK_SEEDS` sets the number of seeds; `WEIR_SINK_SEED` replays a single one and prints its history.
+//! `WEIR_SINK_SEEDS` sets the number of seeds; `WEIR_SINK_SEED` replays a single one and prints its history, the last
+//! `WEIR_SINK_LINES` lines of it.
 
 mod destination;
 mod encoder;
 mod ending;
 mod faults;
 mod life;
+mod local;
 mod plan;
 mod source;
 mod world;
@@ -25,8 +29,9 @@ use crate::accounts::Accounts;
 use crate::backlog::Backlog;
 use crate::delivery::Now;
 use crate::destination::Connector;
+use crate::durability::{Durability, SyncTimer};
 use crate::queue::Queue;
-use crate::spool::tests::fake::{FakeDisk, Faults};
+use crate::spool::tests::fake::{Call, FakeDisk, Faults};
 use crate::spool::{self, Spool};
 use crate::worker::{Turn, Worker};
 use destination::make;
@@ -35,11 +40,10 @@ use faults::{FAULTS, Fault, Fired, Mood};
 use ledger::{Amount, Reason};
 use life::{Clock, Life, check_law};
 use plan::Plan;
-use record::ChunkBuilder;
+use source::Source;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use testkit::Random;
 use world::{MS, Shared, World, lock};
@@ -61,14 +65,13 @@ struct Run {
     random: Random,
     world: Shared,
     disk: FakeDisk,
-    builder: ChunkBuilder,
-    next_offer_ns: u64,
+    /// What a call of the disk takes, in nanoseconds.
+    call_ns: Arc<AtomicU64>,
+    source: Arc<Mutex<Source>>,
     next_mood_ns: u64,
     is_healthy: bool,
     /// Rows counted as lost, and those that a machine may have lost when it stopped.
     lost_rows: u64,
-    /// Rows that an earlier life left on disk.
-    left_rows: u64,
     /// Rows that must be there when the disk is reopened.
     durable_rows: u64,
     has_disk_failed: bool,
@@ -81,18 +84,41 @@ impl Run {
         let mut world = World::new(random.next(), log);
         world.in_flight_max = plan.delivery.in_flight_max;
         world.may_be_late = plan.delivery.expire_after.is_none();
+        world.local = plan.is_local.then(|| {
+            SyncTimer::new(Durability::Synced { batches_max: plan.delivery.in_flight_max })
+        });
         world.say(|| format!("{plan:?}"));
+        let world = Arc::new(Mutex::new(world));
+        let of_source = Random(random.next());
+        let source = Source::new(of_source, Arc::clone(&world), plan.offer_every_ms);
+        let source = Arc::new(Mutex::new(source));
+
+        let disk = FakeDisk::new(random.next());
+        let call_ns = Arc::new(AtomicU64::new(plan.call_ms * MS));
+        let work = (Arc::clone(&world), Arc::clone(&source), Arc::clone(&call_ns));
+        disk.set_work(move |call, _| {
+            let (world, source, call_ns) = &work;
+            let call_ns = call_ns.load(Ordering::Relaxed);
+            if call == Call::Read || call_ns == 0 {
+                return;
+            }
+            let mut world = lock(world);
+            world.fired.add(Fault::DiskTakesTime);
+            world.now_ns += call_ns;
+            drop(world);
+            source.lock().unwrap().offer_due();
+        });
+
         Run {
-            disk: FakeDisk::new(random.next()),
-            builder: ChunkBuilder::new(random.next() >> 1, [1; 16]),
+            disk,
+            call_ns,
+            source,
             plan,
             random,
-            world: Arc::new(std::sync::Mutex::new(world)),
-            next_offer_ns: 0,
+            world,
             next_mood_ns: 0,
             is_healthy: false,
             lost_rows: 0,
-            left_rows: 0,
             durable_rows: 0,
             has_disk_failed: false,
         }
@@ -102,6 +128,10 @@ impl Run {
         lock(&self.world).now_ns
     }
 
+    fn source(&self) -> MutexGuard<'_, Source> {
+        self.source.lock().unwrap()
+    }
+
     fn begin(&mut self) -> Life {
         lock(&self.world).begin_life();
         let plan = self.plan;
@@ -109,6 +139,7 @@ impl Run {
         let capacity = 1_000_000;
         let accounts = Accounts::new("sim".into(), "sim".into(), Arc::clone(&queue), capacity);
         let accounts = Arc::new(accounts);
+        self.source().begin(&queue);
 
         let disk = self.disk.clone();
         let options = spool::Options { bytes_max: 200_000, segment_bytes: 20_000 };
@@ -135,7 +166,6 @@ impl Run {
         Life {
             worker,
             accounts,
-            offered: Amount::default(),
             idle_turns: 0,
             moved: (0, 0, Amount::default()),
             turns: 0,
@@ -159,6 +189,7 @@ impl Run {
             noise: some(300),
             skips: some(200),
             encoder_panics: some(30),
+            sync_fails: some(500),
             delay_ms: some(2_000),
         };
         let mut faults = Faults::default();
@@ -168,6 +199,7 @@ impl Run {
             2 => faults.is_away = true,
             3 => faults.is_read_only = true,
             4 => faults.room_bytes = Some(30_000 + self.random.index(60_000)),
+            5 | 6 => faults.failed_sync = 500,
             _ => {}
         }
         // Half of the histories have a sound disk.
@@ -189,6 +221,7 @@ impl Run {
     fn heal(&mut self) {
         self.is_healthy = true;
         self.disk.set(Faults::default());
+        self.call_ns.store(0, Ordering::Relaxed);
         let mut world = lock(&self.world);
         world.mood = Mood { delay_ms: 50, ..Mood::default() };
         world.say(|| "everything is well".into());
@@ -196,9 +229,13 @@ impl Run {
 
     /// Runs one turn, and advances the time to the next.
     fn turn(&mut self, life: &mut Life, until_ns: u64) -> Turn {
+        let begun_ns = self.now_ns();
         let turn = life.worker.turn();
         let moved = self.check(life, turn);
         let now_ns = self.now_ns();
+        let took_ms = (now_ns - begun_ns) / MS;
+        let most_ms = self.plan.turn_max_ms();
+        assert!(took_ms <= most_ms, "a turn took {took_ms} ms: nothing is delivered meanwhile");
         let has_moved = moved != life.moved;
         life.moved = moved;
 
@@ -210,7 +247,7 @@ impl Run {
             Turn::Rest(time) => {
                 let end_ns = now_ns + time.as_nanos() as u64;
                 let is_queued = !life.accounts.queue.inside().amount.is_zero();
-                let next_ns = if is_queued { now_ns } else { self.next_offer_ns };
+                let next_ns = if is_queued { now_ns } else { self.source().next_ns };
                 end_ns.min(next_ns)
             }
             Turn::RestAlone(time) => now_ns + time.as_nanos() as u64,
@@ -228,7 +265,7 @@ impl Run {
         let left = accounts.counters.left() + accounts.queue.counters.left();
         world.say(|| format!("{turn:?}, {} of {} have left", left.count, received.count));
         assert_eq!(world.wrong, None);
-        assert_eq!(received, life.offered + recovered);
+        assert_eq!(received, self.source().offered + recovered);
         assert!(received.count >= left.count && received.bytes >= left.bytes);
         world.expected.check(&accounts.counters);
 
@@ -249,7 +286,7 @@ impl Run {
 
         life.turns += 1;
         if life.turns.is_multiple_of(16) {
-            check_law(life);
+            check_law(life, self.source().offered);
         }
         (spent.0, spent.1, left + life.accounts.queue.inside().amount)
     }
@@ -275,11 +312,7 @@ impl Run {
             if !self.is_healthy && now_ns >= self.next_mood_ns {
                 self.change_mood();
             }
-            let mut offers = 0;
-            while now_ns >= self.next_offer_ns && offers < 20 {
-                self.offer(life);
-                offers += 1;
-            }
+            self.source().offer_due();
             turn = self.turn(life, until_ns);
             if turn == Turn::End {
                 break;
@@ -375,7 +408,7 @@ fn run_seed(seed: u64) -> Fired {
 
     let (result, run) = run(Some(Vec::new()));
     let log = lock(&run.world).log.take().unwrap_or_default();
-    let from = log.len().saturating_sub(400);
+    let from = log.len().saturating_sub(number("WEIR_SINK_LINES").unwrap_or(400) as usize);
     println!("seed {seed}:\n{}\n{}", log[0], log[from..].join("\n"));
     println!("WEIR_SINK_SEED={seed} cargo test -p sink --lib simulation shows it again");
     match result {

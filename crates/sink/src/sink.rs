@@ -4,11 +4,11 @@ use crate::Error;
 use crate::accounts::{Accounts, ROW_MEMORY_BYTES, SpoolFound};
 use crate::backlog::{Backlog, OpenSpool};
 use crate::delivery::Now;
-use crate::options::{SinkOptions, SpoolOptions};
+use crate::options::{QueueOptions, SinkOptions, SpoolOptions};
 use crate::queue::{Intake, Queue};
 use crate::spool::{self, Disk, Folder, OpenError, Spool};
 use crate::worker::{Turn, Worker};
-use ledger::{Amount, Meter, Trouble};
+use ledger::{Amount, Meter, Reason, Trouble};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::thread;
@@ -67,6 +67,17 @@ impl Sink {
         Ok(Sink { accounts })
     }
 
+    /// The stand-in for a sink that could not be started: what it is given is counted under its name, as lost.
+    ///
+    /// # Errors
+    /// No descriptor is available.
+    pub fn absent(name: String, origin: String) -> Result<Sink, Error> {
+        let failed = |source| Error::Thread { name: name.clone(), source };
+        let queue = Arc::new(Queue::new(QueueOptions::default()).map_err(failed)?);
+        queue.refuse(Reason::NoSink);
+        Ok(Sink { accounts: Arc::new(Accounts::new(origin, name, queue, 0)) })
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.accounts.name
@@ -99,7 +110,7 @@ impl Sink {
 
     /// A handle for the end of its thread.
     pub fn end(&self) -> SinkEnd {
-        SinkEnd(Arc::clone(&self.accounts.queue))
+        SinkEnd(Arc::clone(&self.accounts))
     }
 
     /// Whether its thread has ended.
@@ -138,12 +149,17 @@ fn opener(options: &SpoolOptions, formers: Vec<SinkEnd>) -> OpenSpool<Folder> {
 
 /// A handle for the end of a sink's thread, after which it writes nothing any more.
 #[derive(Clone)]
-pub struct SinkEnd(Arc<Queue>);
+pub struct SinkEnd(Arc<Accounts>);
 
 impl SinkEnd {
     /// Waits for the end until this time, and returns whether it has come.
     pub fn wait(&self, until: Instant) -> bool {
-        self.0.wait_for_end(until)
+        self.0.queue.wait_for_end(until)
+    }
+
+    /// What was wrong with the sink's spool at the end: it could not be made durable, or not be closed.
+    pub fn spool_trouble(&self) -> Option<Trouble> {
+        self.0.spool_trouble()
     }
 }
 

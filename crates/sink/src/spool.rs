@@ -158,6 +158,15 @@ pub struct Figures {
     pub oldest: u64,
 }
 
+/// What a spool has taken and may not have on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsynced {
+    /// Number of the last entry that is on the disk.
+    pub after: u64,
+    /// Those of the later entries that were not read.
+    pub unread: Tally,
+}
+
 /// The next item in a spool.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read<'a> {
@@ -268,6 +277,12 @@ impl<D: Disk> Spool<D> {
             unread: self.end - self.read,
             oldest: self.acknowledged.entries.saturating_add(1),
         }
+    }
+
+    /// What was appended since the last [`Self::sync`] that succeeded.
+    pub fn unsynced(&self) -> Unsynced {
+        let durable = self.durable();
+        Unsynced { after: durable.entries, unread: self.end - durable.max(self.read) }
     }
 
     /// Makes everything durable and releases the directory. Waiting entries are there when it is reopened.

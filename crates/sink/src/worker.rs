@@ -3,11 +3,12 @@
 //! Everything that waits, reads a clock or does I/O is behind the destination, the backlog and the clock, so that a simulation
 //! can drive the same code as the sink's thread.
 
+mod ending;
 mod figures;
 mod remake;
 
 use crate::accounts::{Accounts, SpoolFound, Standing};
-use crate::backlog::{Backlog, Ready, Room};
+use crate::backlog::{Backlog, Room, Share, TURN_MAX};
 use crate::batch::{Failure, Outcome, Sent};
 use crate::batcher::{Batcher, Fed, Quiet};
 use crate::delivery::{Delivery, Exit, Left, Now};
@@ -15,7 +16,7 @@ use crate::destination::{Connector, Destination, Form};
 use crate::options::{BatchLimits, DeliveryOptions};
 use crate::queue::{Phase, Queue};
 use crate::spool::Disk;
-use ledger::{Amount, Reason, Trouble};
+use ledger::{Reason, Trouble};
 use remake::Remake;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for an answer: anything queued meanwhile is delayed until it ends.
 const POLL_MAX: Duration = Duration::from_millis(20);
+
+/// The same while chunks go to the spool as fast as its disk takes them. The runtimes of clients need some time to do anything.
+const POLL_MIN: Duration = Duration::from_millis(1);
 
 /// How often to poll the destination while nothing is in flight, and the longest rest.
 const IDLE: Duration = Duration::from_secs(1);
@@ -43,6 +47,13 @@ pub(crate) enum Turn {
     End,
 }
 
+/// Whether the sink's trouble is that of its spool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    Yes,
+    No,
+}
+
 /// The logic of a sink's thread, without the thread.
 pub(crate) struct Worker<C, D: Disk> {
     clock: C,
@@ -59,6 +70,10 @@ pub(crate) struct Worker<C, D: Disk> {
     remake_form: Remake,
     /// Whether a batch that is delivered twice is stored once, according to the last destination.
     is_idempotent: bool,
+    /// Whether this turn has used its time for chunks.
+    share: Share,
+    /// Whether the spool's trouble is shown.
+    shows_spool: Shown,
     /// The message of a rejection stays until this time.
     rejection_until: Option<Instant>,
     done: Vec<Outcome>,
@@ -89,6 +104,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             has_form: false,
             remake_form: Remake::default(),
             is_idempotent: false,
+            share: Share::Enough,
+            shows_spool: Shown::No,
             rejection_until: None,
             done: Vec::new(),
             looked_at: at,
@@ -112,7 +129,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.delivery.expire(now);
         self.make_form(now);
         let room = if self.has_room() { Room::Yes } else { Room::No };
-        self.backlog.keep(now, room);
+        self.share = self.backlog.keep(&self.clock, room);
+        let now = (self.clock)();
         self.fill(phase, now);
         // A call below may never return; what was counted before it then stands.
         self.settle();
@@ -127,9 +145,9 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.what_next(phase)
     }
 
-    /// Feeds chunks to the batcher while it has room.
-    fn fill(&mut self, phase: Phase, now: Now) {
-        let mut quiet = Quiet::No;
+    /// Feeds chunks to the batcher while it has room, for the time of a turn: each may have to be read from a disk, or written.
+    fn fill(&mut self, phase: Phase, begun: Now) {
+        let (mut quiet, mut now) = (Quiet::No, begun);
         while self.has_room() {
             let Some(fed) = self.backlog.next(now) else {
                 quiet = Quiet::Yes;
@@ -137,6 +155,11 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             };
             self.feed(&fed, now);
             self.pass_on(now);
+            now = (self.clock)();
+            if now.at.duration_since(begun.at) >= TURN_MAX {
+                self.share = Share::Spent;
+                break;
+            }
         }
 
         let ends_all = phase != Phase::Open && quiet == Quiet::Yes;
@@ -154,12 +177,12 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
 
     /// Whether more rows may be batched: the next batch is filled while those before it are in flight.
     fn has_room(&self) -> bool {
-        self.batcher.made.is_empty() && self.has_form
+        self.batcher.out.made.is_empty() && self.has_form
     }
 
     fn pass_on(&mut self, now: Now) {
         while self.delivery.has_room()
-            && let Some(made) = self.batcher.made.pop_front()
+            && let Some(made) = self.batcher.out.made.pop_front()
         {
             self.delivery.add(made, now);
         }
@@ -246,7 +269,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         }
 
         let due = [self.delivery.due_in(now), self.batcher.due_in(now.at)];
-        let wait = due.into_iter().flatten().fold(POLL_MAX, Duration::min);
+        let most = if self.share == Share::Spent { POLL_MIN } else { POLL_MAX };
+        let wait = due.into_iter().flatten().fold(most, Duration::min);
         self.hear(wait, now);
 
         let now = (self.clock)();
@@ -371,16 +395,17 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             for left in &delivery.left {
                 count(accounts, *left, is_idempotent);
             }
-            for skipped in &batcher.skipped {
+            for skipped in &batcher.out.skipped {
                 accounts.counters.drop(skipped.reason, skipped.amount);
             }
             if !corrupt.is_zero() {
                 accounts.counters.drop(Reason::SpoolCorrupt, corrupt);
             }
+            accounts.violations.add(std::mem::take(&mut batcher.out.violations));
         });
 
         delivery.left.clear();
-        let skipped = batcher.skipped.drain(..);
+        let skipped = batcher.out.skipped.drain(..);
         let skipped = skipped.filter_map(|one| Some((one.entry?, one.amount.count)));
         delivery.entries.extend(skipped);
         backlog.settle(&delivery.entries);
@@ -391,7 +416,8 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
     /// Where the rows are, in case this thread is never heard of again.
     fn standing(&self) -> Standing {
         let [spooled, exposed] = self.delivery.spooled_and_exposed();
-        Standing { kept: self.backlog.spooled_unread() + self.batcher.spooled() + spooled, exposed }
+        let kept = self.backlog.spooled_unread() + self.batcher.spooled() + spooled;
+        Standing { kept: kept.saturating_sub(self.backlog.at_risk()), exposed }
     }
 
     /// The reason to count for rows that have to be dropped now.
@@ -400,84 +426,6 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             return Some(Reason::SinkPanicked);
         }
         self.backlog.full_reason().or_else(|| self.delivery.failing_reason())
-    }
-
-    fn what_next(&mut self, phase: Phase) -> Turn {
-        let now = (self.clock)();
-        let is_empty = self.delivery.len() == 0 && self.batcher.inside().is_zero();
-        let is_queue_empty = self.queue.inside().amount.is_zero();
-        let has_left = is_empty && is_queue_empty && self.backlog.unread().is_zero();
-        if phase != Phase::Open && (self.is_over(now) || has_left || self.is_kept()) {
-            return Turn::End;
-        }
-        if self.delivery.submitted() > 0 {
-            return Turn::Again;
-        }
-
-        let due = [
-            self.delivery.due_in(now),
-            self.batcher.due_in(now.at),
-            self.backlog.sync_in(now),
-            self.remake_form.at.map(|at| at.saturating_duration_since(now.at)),
-            self.ends_at.map(|end| end.saturating_duration_since(now.at)),
-        ];
-        let rest = due.into_iter().flatten().fold(IDLE, Duration::min);
-        let room = if self.has_room() { Room::Yes } else { Room::No };
-        match self.backlog.ready(now, room) {
-            _ if rest.is_zero() => Turn::Again,
-            Ready::Now => Turn::Again,
-            Ready::WhenQueued if !is_queue_empty => Turn::Again,
-            Ready::WhenQueued => Turn::Rest(rest),
-            Ready::In(time) => Turn::RestAlone(rest.min(time)),
-        }
-    }
-
-    /// Whether everything inside is in the spool and the destination is failing: then it need not leave now.
-    fn is_kept(&self) -> bool {
-        let is_spooled =
-            self.backlog.is_spooled() && self.batcher.is_spooled() && self.delivery.is_spooled();
-        is_spooled
-            && self.queue.inside().amount.is_zero()
-            && self.delivery.is_circuit_open()
-            && self.delivery.submitted() == 0
-    }
-
-    /// Ends the sink: closes the destination, and counts what is still inside. Returns that amount.
-    pub(crate) fn end(mut self) -> Amount {
-        let now = (self.clock)();
-        let left_over =
-            self.ends_at.map_or(Duration::ZERO, |end| end.saturating_duration_since(now.at));
-        let mut done = Vec::new();
-        let had_destination = self.destination.is_some();
-        let closed = self.with_destination(|destination| destination.close(left_over, &mut done));
-        self.take(&mut done, now);
-        if closed.is_none() && had_destination {
-            self.unmade(now, &panicked());
-        }
-        self.settle();
-
-        // Rows lost now are counted under the reason that held them up, else as `shutdown`. Rows in the spool are not lost.
-        self.end_batches(now, Batcher::end_all);
-        while let Some(made) = self.batcher.made.pop_front() {
-            self.delivery.add(made, now);
-        }
-        let attempted = self.delivery.attempted_and_spooled();
-        let reason = self.failing_reason().unwrap_or(Reason::Shutdown);
-        let held = self.backlog.take_held();
-        self.accounts.settle(self.standing(), || self.accounts.counters.drop(reason, held));
-        let lost = self.delivery.give_up_unspooled(reason, now);
-        self.settle();
-        self.measure_end();
-        let kept = self.batcher.inside() + self.delivery.inside() + self.backlog.unread();
-        self.accounts.settle(self.standing(), || self.accounts.counters.keep(kept));
-        self.backlog.close(attempted);
-        lost + held
-    }
-
-    /// Rows in the spool.
-    #[cfg(test)]
-    pub(crate) fn spooled_rows(&self) -> u64 {
-        self.backlog.figures().map_or(0, |figures| figures.waiting.rows)
     }
 }
 

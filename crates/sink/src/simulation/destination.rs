@@ -57,8 +57,13 @@ impl Destination for Fake {
     fn poll(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
         let mut world = lock(&self.world);
         let until_ns = world.now_ns + wait.as_nanos() as u64;
-        let next_ns = world.next_answer_ns().unwrap_or(u64::MAX);
+        let sync_in = world.sync_in();
+        let sync_ns = sync_in.map(|due| world.now_ns + due.as_nanos() as u64);
+        let next_ns = world.next_answer_ns().into_iter().chain(sync_ns).min().unwrap_or(u64::MAX);
         world.now_ns = until_ns.min(next_ns.max(world.now_ns));
+        if sync_in.is_some_and(|due| due <= wait) && world.sync_in() == Some(Duration::ZERO) {
+            world.sync();
+        }
         let before = done.len();
         judged(&mut world, |world| world.answer(done));
         world.calls += (done.len() - before) as u64;
@@ -69,6 +74,7 @@ impl Destination for Fake {
     }
 
     fn close(&mut self, wait: Duration, done: &mut Vec<Outcome>) {
+        lock(&self.world).sync();
         self.poll(wait.min(Duration::from_millis(50)), done);
         let mut world = lock(&self.world);
         if world.chance(|mood| mood.panics) {

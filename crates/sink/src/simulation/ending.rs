@@ -8,7 +8,7 @@ use super::{BASE, DRAIN, Run};
 use crate::options::SpoolSync;
 use crate::sink::end;
 use crate::worker::Turn;
-use ledger::Amount;
+use ledger::{Amount, Reason};
 use std::time::Duration;
 
 impl Run {
@@ -17,15 +17,16 @@ impl Run {
         let deadline_ns = self.now_ns() + deadline_ms * MS;
         lock(&self.world).say(|| format!("it is closed, until {} ms", deadline_ns / MS));
         life.accounts.queue.close(*BASE + Duration::from_nanos(deadline_ns));
-        let late_ns = deadline_ns + 150 * MS;
+        let late_ns = deadline_ns + self.plan.turn_max_ms() * MS;
         let turn = self.run_until(&mut life, late_ns);
         assert_eq!(turn, Turn::End, "it has not ended after its deadline");
         if self.now_ns() >= deadline_ns {
             lock(&self.world).fired.add(Fault::EndedByDeadline);
         }
 
-        let Life { worker, accounts, offered, .. } = life;
+        let Life { worker, accounts, .. } = life;
         end(worker, &accounts);
+        let offered = self.source().offered;
         let hop = hop(&accounts);
         let world = lock(&self.world);
         assert_eq!(hop.unaccounted, 0, "{hop:?}");
@@ -42,17 +43,17 @@ impl Run {
             lock(&self.world).fired.add(Fault::EndedUncertain);
         }
         self.lost_rows += hop.left().count - hop.delivered.count - left.count;
-        if !accounts.recovered.load().is_zero() {
-            self.left_rows = 0;
+        if !hop.dropped_for(Reason::SpoolUnsynced).is_zero() {
+            lock(&self.world).fired.add(Fault::EndedUnsynced);
         }
-        self.left_rows += left.count;
         self.durable_rows = left.count;
         left
     }
 
     /// Abandons the thread: only rows that were submitted are uncertain.
     pub(super) fn give_up(&mut self, life: Life) {
-        let Life { worker, accounts, offered, .. } = life;
+        let Life { worker, accounts, .. } = life;
+        let offered = self.source().offered;
         let queued = accounts.queue.end();
         let before = accounts.counters.uncertain_total().count;
         let lost = queued + accounts.abandon();
@@ -79,14 +80,16 @@ impl Run {
         world.say(|| "the machine stops".into());
         drop(world);
         let hop = hop(&life.accounts);
-        self.lost_rows += hop.left().count - hop.delivered.count + hop.in_flight.count;
-        // A disk that failed when an earlier life ended only guarantees these rows until now.
-        self.lost_rows += self.left_rows;
-        self.durable_rows = match self.plan.sync {
-            Some(SpoolSync::Always) => life.worker.spooled_rows(),
-            _ => 0,
+        let is_durable = self.plan.sync == Some(SpoolSync::Always) && !self.has_disk_failed;
+        let (spooled, kept) = match is_durable {
+            true => (life.worker.spooled_rows(), life.worker.kept_rows()),
+            false => (0, 0),
         };
+        self.durable_rows = spooled;
+        let in_memory = hop.in_flight.count - kept;
+        self.lost_rows += hop.left().count - hop.delivered.count + in_memory;
         drop(life);
+        lock(&self.world).cut_power();
         self.disk.crash();
     }
 
@@ -94,7 +97,7 @@ impl Run {
     pub(super) fn drain(&mut self, mut life: Life) {
         self.heal();
         let end_ns = self.now_ns() + DRAIN.as_nanos() as u64;
-        self.next_offer_ns = u64::MAX;
+        self.source().next_ns = u64::MAX;
         while !is_empty(&life) {
             assert!(self.now_ns() < end_ns, "it has not drained: {:?}", hop(&life.accounts));
             self.turn(&mut life, end_ns);
@@ -105,10 +108,13 @@ impl Run {
         self.run_until(&mut life, settle_ns);
         let began_ns = self.now_ns();
         let before = hop(&life.accounts).delivered.count;
-        self.offer(&mut life);
-        self.next_offer_ns = u64::MAX;
-        // Twenty rows, each a batch that is answered within 50 ms, and one second more.
-        let limit_ns = began_ns + self.plan.batch.age.as_nanos() as u64 + 2_000 * MS;
+        let mut source = self.source();
+        source.offer();
+        source.next_ns = u64::MAX;
+        drop(source);
+        // Twenty rows, each a batch that is answered within 50 ms, and one second more; on this machine another for the sync.
+        let most_ms = if self.plan.is_local { 3_000 } else { 2_000 };
+        let limit_ns = began_ns + self.plan.batch.age.as_nanos() as u64 + most_ms * MS;
         while !is_empty(&life) {
             assert!(self.now_ns() < limit_ns, "what came when all was well is late");
             self.turn(&mut life, limit_ns);

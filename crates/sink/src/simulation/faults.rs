@@ -35,12 +35,23 @@ pub(super) enum Fault {
     Recovered,
     CircuitOpened,
     StoredTwice,
+    DiskTakesTime,
+    EndedUnsynced,
+    SyncFails,
+    PowerCut,
 }
 
-pub(super) const FAULTS: usize = Fault::StoredTwice as usize + 1;
+pub(super) const FAULTS: usize = Fault::PowerCut as usize + 1;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Fired(pub(super) [u64; FAULTS]);
+
+impl Default for Fired {
+    fn default() -> Fired {
+        // Not derived, because arrays of more than 32 elements have no `Default`.
+        Fired([0; FAULTS])
+    }
+}
 
 impl Fired {
     pub(super) fn add(&mut self, fault: Fault) {
@@ -62,5 +73,6 @@ pub(super) struct Mood {
     pub(super) noise: u64,
     pub(super) skips: u64,
     pub(super) encoder_panics: u64,
+    pub(super) sync_fails: u64,
     pub(super) delay_ms: u64,
 }

@@ -18,7 +18,11 @@ pub(super) struct Plan {
     pub(super) kinds: u64,
     pub(super) part_rows: u32,
     pub(super) sync: Option<SpoolSync>,
+    /// Whether the destination is on this machine.
+    pub(super) is_local: bool,
     pub(super) offer_every_ms: u64,
+    /// What a call of the spool's disk takes at first.
+    pub(super) call_ms: u64,
     pub(super) seed: u64,
 }
 
@@ -32,6 +36,9 @@ impl Plan {
             1 => Some(SpoolSync::Every(ms(random, 2_000))),
             _ => None,
         };
+        // A source that is faster than the disk, in some.
+        let is_slow = sync.is_some() && random.below(4) == 0;
+        let (call_ms, most_ms) = if is_slow { (1 + random.below(8), 8) } else { (0, 400) };
         Plan {
             queue: QueueOptions { bytes_max: 2_500 + random.below(30_000) as usize, when_full },
             batch: BatchLimits {
@@ -48,9 +55,17 @@ impl Plan {
             kinds: random.below(3),
             part_rows: 1 + random.below(6) as u32,
             sync,
-            offer_every_ms: 1 + random.below(400),
+            is_local: sync.is_some() && random.below(2) == 0,
+            offer_every_ms: 1 + random.below(most_ms),
+            call_ms,
             seed: random.next(),
         }
+    }
+
+    /// The longest time of a turn: moving chunks to the disk, batching and waiting for answers take 20 ms each, and what is begun
+    /// then goes on. A change of segments, with both slots of the cursor, is 20 calls.
+    pub(super) fn turn_max_ms(&self) -> u64 {
+        150 + 60 * self.call_ms
     }
 
     pub(super) fn form(&self, world: &Shared) -> Form {

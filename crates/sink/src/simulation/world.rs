@@ -2,6 +2,7 @@
 
 use super::faults::{Fault, Fired, Mood};
 use crate::batch::{Batch, BatchId, Failure, Fate, Outcome, Parts, Sent};
+use crate::durability::SyncTimer;
 use ledger::{Amount, Reason, RejectClass, SinkCounters, Trouble};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,10 +27,10 @@ pub(super) struct Row {
 }
 
 /// One batch that was submitted in this life.
-struct Seen {
+pub(super) struct Seen {
     batch: Arc<Batch>,
     /// The rows in each part.
-    rows: Vec<Vec<usize>>,
+    pub(super) rows: Vec<Vec<usize>>,
     has_fate: Vec<bool>,
     not_before_ns: u64,
     /// Number of its last attempt.
@@ -39,14 +40,14 @@ struct Seen {
 }
 
 /// What the destination will report on some parts of an attempt.
-struct Answer {
-    id: BatchId,
-    places: Vec<usize>,
-    /// `None`: never.
-    at_ns: Option<u64>,
-    fate: Fate,
+pub(super) struct Answer {
+    pub(super) id: BatchId,
+    pub(super) places: Vec<usize>,
+    /// `None`: never, or after a sync.
+    pub(super) at_ns: Option<u64>,
+    pub(super) fate: Fate,
     /// Late answers are about an attempt that has ended.
-    is_late: bool,
+    pub(super) is_late: bool,
 }
 
 /// What the ledger must show.
@@ -87,8 +88,8 @@ pub(super) struct World {
     pub(super) unix_step_ns: i64,
     pub(super) mood: Mood,
     pub(super) rows: Vec<Row>,
-    seen: BTreeMap<u64, Seen>,
-    answers: Vec<Answer>,
+    pub(super) seen: BTreeMap<u64, Seen>,
+    pub(super) answers: Vec<Answer>,
     pub(super) expected: Expected,
     pub(super) fired: Fired,
     /// Attempts so far, and how many there had been at the last failure.
@@ -98,6 +99,10 @@ pub(super) struct World {
     failures: u32,
     pub(super) in_flight_max: usize,
     pub(super) may_be_late: bool,
+    /// The time of the next sync, where the store is on this machine.
+    pub(super) local: Option<SyncTimer>,
+    /// Rows that such a store has not on its disk, once for each time that they were written.
+    pub(super) cached: Vec<usize>,
     /// Calls to the destination, to tell progress from spinning.
     pub(super) calls: u64,
     /// A wrong call by the sink. The sink would catch a panic.
@@ -133,6 +138,8 @@ impl World {
             failures: 0,
             in_flight_max: 1,
             may_be_late: false,
+            local: None,
+            cached: Vec::new(),
             calls: 0,
             wrong: None,
             log,
@@ -255,6 +262,9 @@ impl World {
     }
 
     fn plan(&mut self, id: BatchId, mut places: Vec<usize>) {
+        if self.local.is_some() {
+            return self.write(id, places);
+        }
         while !places.is_empty() {
             let mut some = std::mem::take(&mut places);
             if some.len() > 1 && self.chance(|mood| mood.splits) {
@@ -275,7 +285,7 @@ impl World {
         }
     }
 
-    fn store(&mut self, id: BatchId, places: &[usize]) {
+    pub(super) fn store(&mut self, id: BatchId, places: &[usize]) {
         for at in places {
             for row in &self.seen[&id.0].rows[*at] {
                 self.rows[*row].stored += 1;
@@ -394,7 +404,11 @@ impl World {
     }
 
     fn plan_late(&mut self, id: BatchId, places: &[usize], is_stored: bool) {
-        if self.may_be_late && is_stored && !places.is_empty() && self.chance(|mood| mood.noise * 4)
+        if self.may_be_late
+            && self.local.is_none()
+            && is_stored
+            && !places.is_empty()
+            && self.chance(|mood| mood.noise * 4)
         {
             self.fired.add(Fault::LateAnswer);
             let at_ns = Some(self.now_ns + self.random.below(3_000) * MS);

@@ -1,6 +1,6 @@
 //! The figures that a sink's thread reports, and its check of the law.
 
-use super::{REJECTION_TIME, Worker, panicked};
+use super::{REJECTION_TIME, Shown, Worker, panicked};
 use crate::batch::{Fate, Outcome};
 use crate::delivery::Now;
 use crate::spool::Disk;
@@ -29,9 +29,11 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             figures.spool_rows.set(spool.waiting.rows);
             figures.spool_bytes.set(spool.bytes);
         }
-        if let Some(trouble) = &self.backlog.trouble {
-            self.accounts.set_trouble(Some(trouble.clone()));
+        let trouble = self.backlog.trouble();
+        if trouble.is_some() || self.shows_spool == Shown::Yes {
+            self.accounts.set_trouble(trouble.cloned());
         }
+        self.shows_spool = if trouble.is_some() { Shown::Yes } else { Shown::No };
         figures.queue_rows.set(queued.amount.count);
         figures.queue_bytes.set(queued.memory_bytes as u64);
         figures.encoder_bytes.set(batches.bytes);

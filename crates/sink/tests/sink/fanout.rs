@@ -251,3 +251,39 @@ fn sinks_come_and_go_while_the_source_runs_and_each_chunk_goes_to_one_of_two() {
     assert!(meters.len() > 20, "{}", meters.len());
     assert!(watch.end() > 0);
 }
+
+#[test]
+fn rows_that_no_sink_takes_have_a_name() {
+    // One that could not be started.
+    let absent = Sink::absent("out".into(), "in".into()).unwrap();
+    let fanout = Fanout::default();
+    fanout.attach(&absent);
+    let mut writer = fanout.writer([1; 16]);
+    writer.record(&SocketRecord::default());
+    writer.flush();
+    writer.try_datagram(&record::DatagramRecord::new(), 1).unwrap();
+    writer.try_flush().unwrap();
+    let of_absent = hop(&absent.meter());
+    check_law(&of_absent);
+    assert_eq!((of_absent.received.count, of_absent.dropped_for(Reason::NoSink).count), (2, 2));
+
+    // None is left when a chunk is cut, or there never was one.
+    let meter = fanout.meter("in");
+    let none: Vec<HopSnapshot> = read(&meter);
+    assert_eq!(none, []);
+    writer.record(&SocketRecord::default());
+    fanout.detach(&absent);
+    writer.flush();
+    writer.try_datagram(&record::DatagramRecord::new(), 1).unwrap();
+    drop(writer);
+    let of_nobody = read(&meter).remove(0);
+    assert_eq!((of_nobody.received.count, of_nobody.unaccounted), (2, 0));
+    assert_eq!(of_nobody.dropped_for(Reason::NoSink).count, 2);
+    assert!(absent.wait(Instant::now()).is_zero());
+}
+
+fn read(meter: &Arc<dyn ledger::Meter>) -> Vec<HopSnapshot> {
+    let mut hops = Vec::new();
+    meter.read(&mut hops);
+    hops
+}

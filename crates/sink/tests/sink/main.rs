@@ -4,6 +4,7 @@
 
 #[cfg(feature = "http")]
 mod clickhouse;
+mod durability;
 mod fanout;
 mod file;
 #[cfg(feature = "http")]

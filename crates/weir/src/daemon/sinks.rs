@@ -110,6 +110,13 @@ impl Sinks {
         ledger: &Arc<Ledger>,
     ) -> anyhow::Result<Sinks> {
         let mut sinks = Sinks { ledger: Some(Arc::clone(ledger)), ..Sinks::default() };
+        for (source, fanout) in [
+            (Source::Sockets, &sinks.sockets),
+            (Source::Events, &sinks.events),
+            (Source::Flows, &sinks.flows),
+        ] {
+            ledger.register(fanout.meter(&source.to_string()));
+        }
         let plan = sinks.prepare(config, names, last)?;
         match sinks.apply(plan, ledger, Duration::ZERO).into_iter().next() {
             Some(failure) => Err(Failure::Unavailable.error(failure)),
@@ -159,8 +166,10 @@ impl Sinks {
             let own = sockets.map(|sockets| sockets.fields_of(wanted));
             // Fields that this host does not have are never written, so they make no difference.
             let present = |fields: Option<FieldSet>| fields.map(|fields| fields.without(&absent));
-            let is_same =
-                |one: &Running| one.config == *wanted && present(one.fields) == present(own);
+            let is_same = |one: &Running| {
+                let is_configured_so = one.config == *wanted && present(one.fields) == present(own);
+                is_configured_so && !one.sink.has_ended()
+            };
             fates.push(match self.running.iter().position(is_same) {
                 Some(at) => Fate::Keep(at),
                 None => {
@@ -244,11 +253,15 @@ impl Sinks {
             connector,
         };
         let before = self.with_the_spool_of(&config, old.as_ref());
-        let sink = match sink::Sink::open_after(options, before) {
-            Ok(sink) => sink,
-            Err(error) => {
+        let sink = match (sink::Sink::open_after(options, before), &old) {
+            (Ok(sink), _) => sink,
+            (Err(error), Some(_)) => {
                 failures.push(format!("sink {}: {error}", config.name));
                 return old;
+            }
+            (Err(error), None) => {
+                failures.push(format!("sink {}: {error}", config.name));
+                sink::Sink::absent(config.name.clone(), origin(&config)).ok()?
             }
         };
         ledger.register(sink.meter());
@@ -396,7 +409,9 @@ impl Draining {
     fn finish(self, ledger: &Ledger) -> (String, Option<PathBuf>, Amount) {
         let name = self.sink.name().to_owned();
         let meter: Arc<dyn Meter> = self.sink.meter();
+        let end = self.sink.end();
         self.sink.wait(self.deadline);
+        spools::tell_trouble(&name, &end, &meter);
         ledger.retire(&meter);
         (name, self.spool_folder, spools::kept(&meter))
     }

@@ -245,7 +245,11 @@ fn left<'a>(before: &Snapshot, after: &'a Snapshot) -> Vec<Left<'a>> {
 fn is_left_by_a_sink(way: Way) -> bool {
     match way {
         Way::Dropped(
-            Reason::Shutdown | Reason::WriteError | Reason::SendError | Reason::Unavailable,
+            Reason::Shutdown
+            | Reason::WriteError
+            | Reason::SendError
+            | Reason::Unavailable
+            | Reason::SpoolUnsynced,
         )
         | Way::Uncertain => true,
         // Kept records are delivered after the next start.
@@ -318,6 +322,7 @@ mod tests {
         let incomplete = Failure::DrainedIncompletely as u8;
         assert_eq!(stopped(|sink| sink.drop(Reason::Shutdown, all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.drop(Reason::Unavailable, all)), (10, incomplete));
+        assert_eq!(stopped(|sink| sink.drop(Reason::SpoolUnsynced, all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.uncertain(all)), (10, incomplete));
         assert_eq!(stopped(|sink| sink.acknowledge(all)), (0, 0));
         assert_eq!(stopped(|sink| sink.keep(all)), (0, 0));

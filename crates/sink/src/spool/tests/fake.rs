@@ -67,7 +67,11 @@ struct Inode {
     dirty: BTreeSet<usize>,
 }
 
+/// What a call costs: called with the number of bytes, while the disk is not locked.
+type Work = Arc<dyn Fn(Call, usize) + Send + Sync>;
+
 struct State {
+    work: Option<Work>,
     random: Random,
     inodes: Vec<Inode>,
     names: BTreeMap<String, usize>,
@@ -84,14 +88,18 @@ pub(crate) struct FakeDisk(Arc<Mutex<State>>);
 /// A file on it.
 pub(crate) struct FakeFile(FakeDisk, usize);
 
-enum Call {
+/// A kind of call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
     Read,
     Change,
+    Sync,
 }
 
 impl FakeDisk {
     pub(crate) fn new(seed: u64) -> FakeDisk {
         FakeDisk(Arc::new(Mutex::new(State {
+            work: None,
             random: Random(seed),
             inodes: Vec::new(),
             names: BTreeMap::new(),
@@ -100,6 +108,11 @@ impl FakeDisk {
             fired: Fired::default(),
             salt: seed as u32,
         })))
+    }
+
+    /// Has `work` take the time that calls take.
+    pub(crate) fn set_work(&self, work: impl Fn(Call, usize) + Send + Sync + 'static) {
+        self.lock().work = Some(Arc::new(work));
     }
 
     pub(crate) fn set(&self, faults: Faults) {
@@ -181,7 +194,11 @@ impl FakeDisk {
         self.0.lock().unwrap()
     }
 
-    fn enter(&self, call: &Call) -> Result<(), Errno> {
+    fn enter(&self, call: Call, bytes: usize) -> Result<(), Errno> {
+        let work = self.lock().work.clone();
+        if let Some(work) = work {
+            work(call, bytes);
+        }
         let mut state = self.lock();
         if let Some(calls) = &mut state.faults.stops_after {
             if *calls == 0 {
@@ -194,7 +211,7 @@ impl FakeDisk {
             state.fired.add(Fault::IoError);
             return Err(Errno::IO);
         }
-        if state.faults.is_read_only && matches!(call, Call::Change) {
+        if state.faults.is_read_only && call != Call::Read {
             state.fired.add(Fault::ReadOnly);
             return Err(Errno(libc::EROFS));
         }
@@ -272,12 +289,12 @@ impl Disk for FakeDisk {
     type File = FakeFile;
 
     fn names(&mut self) -> Result<Vec<String>, Errno> {
-        self.enter(&Call::Read)?;
+        self.enter(Call::Read, 0)?;
         Ok(self.lock().names.keys().cloned().collect())
     }
 
     fn create(&mut self, name: &str) -> Result<FakeFile, Errno> {
-        self.enter(&Call::Change)?;
+        self.enter(Call::Change, 0)?;
         let mut state = self.lock();
         if state.names.contains_key(name) {
             return Err(Errno::EXIST);
@@ -290,18 +307,18 @@ impl Disk for FakeDisk {
     }
 
     fn open(&mut self, name: &str) -> Result<FakeFile, Errno> {
-        self.enter(&Call::Read)?;
+        self.enter(Call::Read, 0)?;
         let idx = *self.lock().names.get(name).ok_or(Errno::NOENT)?;
         Ok(FakeFile(self.clone(), idx))
     }
 
     fn remove(&mut self, name: &str) -> Result<(), Errno> {
-        self.enter(&Call::Change)?;
+        self.enter(Call::Change, 0)?;
         self.lock().names.remove(name).map(|_| ()).ok_or(Errno::NOENT)
     }
 
     fn sync(&mut self) -> Result<(), Errno> {
-        self.enter(&Call::Change)?;
+        self.enter(Call::Sync, 0)?;
         let mut state = self.lock();
         state.durable_names = state.names.clone();
         Ok(())
@@ -316,12 +333,12 @@ impl Disk for FakeDisk {
 
 impl DiskFile for FakeFile {
     fn len_bytes(&self) -> Result<u64, Errno> {
-        self.0.enter(&Call::Read)?;
+        self.0.enter(Call::Read, 0)?;
         Ok(self.0.lock().inodes[self.1].now.len() as u64)
     }
 
     fn read_at(&self, bytes: &mut [u8], at: u64) -> Result<usize, Errno> {
-        self.0.enter(&Call::Read)?;
+        self.0.enter(Call::Read, bytes.len())?;
         let state = self.0.lock();
         if let Some((inode, page)) = state.faults.bad_page {
             let bad = page * PAGE..(page + 1) * PAGE;
@@ -337,7 +354,7 @@ impl DiskFile for FakeFile {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<usize, Errno> {
-        let entered = self.0.enter(&Call::Change);
+        let entered = self.0.enter(Call::Change, bytes.len());
         let has_stopped = self.0.has_stopped();
         let used = self.0.bytes();
         let mut state = self.0.lock();
@@ -375,14 +392,14 @@ impl DiskFile for FakeFile {
     }
 
     fn cut(&self, len_bytes: u64) -> Result<(), Errno> {
-        self.0.enter(&Call::Change)?;
+        self.0.enter(Call::Change, 0)?;
         let mut state = self.0.lock();
         state.inodes[self.1].now.resize(len_bytes as usize, 0);
         Ok(())
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        self.0.enter(&Call::Change)?;
+        self.0.enter(Call::Sync, 0)?;
         let mut state = self.0.lock();
         let State { random, inodes, faults, fired, .. } = &mut *state;
         let inode = &mut inodes[self.1];

@@ -2,9 +2,9 @@
 
 use super::Running;
 use config::SinkConfig;
-use ledger::{Amount, HopKind, Meter};
-use sink::SpoolFound;
+use ledger::{Amount, HopKind, Meter, Reason, Trouble};
 use sink::spool::{Ended, Recovered};
+use sink::{SinkEnd, SpoolFound};
 use std::path::PathBuf;
 use std::sync::Arc;
 use text::{grouped, short_time, size};
@@ -60,6 +60,19 @@ pub(super) fn kept(meter: &Arc<dyn Meter>) -> Amount {
     let mut hops = Vec::new();
     meter.read(&mut hops);
     hops.iter().filter(|hop| hop.hop == HopKind::Sink).map(|hop| hop.kept).sum()
+}
+
+/// Reports that a spool could not be made durable, or not be closed, when its sink ended.
+pub(super) fn tell_trouble(name: &str, end: &SinkEnd, meter: &Arc<dyn Meter>) {
+    let Some(Trouble { what, fix }) = end.spool_trouble() else { return };
+    let mut hops = Vec::new();
+    meter.read(&mut hops);
+    let lost: u64 = hops.iter().map(|hop| hop.dropped_for(Reason::SpoolUnsynced).count).sum();
+    let lost = match lost {
+        0 => "all its records are there".to_owned(),
+        lost => format!("{} records may be missing, and are counted as lost", grouped(lost)),
+    };
+    tracing::error!("sink {name}: {what}; {lost}. Fix: {fix}");
 }
 
 /// Reports what remains in a spool that no sink uses any longer.
