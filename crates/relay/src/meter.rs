@@ -58,8 +58,8 @@ pub(crate) struct ListenerMeter {
     merge_mismatch: AtomicI64,
     /// Moments at which a law did not hold that only the receiving thread sees.
     pub(crate) violations: EventCounter,
-    /// Of these and of the ring's, those that were in a mismatch.
-    violations_reported: EventCounter,
+    /// These and the ring's, at the last check.
+    violations_seen: EventCounter,
     /// Maximum number of datagrams that the receiving thread may hold.
     in_hand_max: u64,
     socket: Mutex<SocketCount>,
@@ -146,7 +146,7 @@ impl ListenerMeter {
             given: EventCounter::default(),
             merge_mismatch: AtomicI64::new(0),
             violations: EventCounter::default(),
-            violations_reported: EventCounter::default(),
+            violations_seen: EventCounter::default(),
             in_hand_max: if has_aggregates { IN_HAND_MAX_AGGREGATES } else { IN_HAND_MAX },
             socket: Mutex::new(socket),
         }
@@ -160,11 +160,8 @@ impl ListenerMeter {
         let not_counted = appended.count.wrapping_sub(taken_in.count) as i64;
         let came = self.read.load().count + self.merged.load().count;
         let inside = came.wrapping_sub(taken_in.count + dropped.count) as i64;
-
-        let violations = self.violations.load() + ring.violations();
-        let unreported = (violations - self.violations_reported.load()) as i64;
-        self.violations_reported.set(violations);
-        self.mismatch.store(not_counted + inside + unreported, Ordering::Relaxed);
+        self.mismatch.store(not_counted + inside, Ordering::Relaxed);
+        self.violations_seen.set(self.violations.load() + ring.violations());
     }
 
     /// Compares what the rings of the members there are and of those before them have given with what was merged.
@@ -254,6 +251,7 @@ impl ListenerMeter {
             .left(&self.receive)
             .capacity(self.in_hand_max + members.capacity())
             .mismatch(mismatch)
+            .violations(self.violations_seen.load())
             .event(Event::Overtaken, self.overtaken.load());
         for (reason, amount) in members.drops() {
             hop = hop.dropped(reason, amount);
