@@ -40,14 +40,16 @@ CREATE TABLE IF NOT EXISTS datagrams
     `facility_word` Nullable(String) ALIAS transform(facility, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23], ['kern', 'user', 'mail', 'daemon', 'auth', 'syslog', 'lpr', 'news', 'uucp', 'cron', 'authpriv', 'ftp', 'ntp', 'security', 'console', 'solaris_cron', 'local0', 'local1', 'local2', 'local3', 'local4', 'local5', 'local6', 'local7'], toString(facility)),
     `severity` Nullable(UInt8) COMMENT 'How bad it is: 0 is worst.' CODEC(ZSTD(1)),
     `severity_word` Nullable(String) ALIAS transform(severity, [0, 1, 2, 3, 4, 5, 6, 7], ['emerg', 'alert', 'crit', 'err', 'warning', 'notice', 'info', 'debug'], toString(severity)),
-    `syslog_time_unix_ns` Nullable(UInt64) COMMENT 'The sender\'s own time; since 1970, UTC. A time without a year (RFC 3164) has the one that is nearest to `time_unix_ns`; one without a zone is taken as the zone that the listener is told, or else UTC. [ns]' CODEC(DoubleDelta, ZSTD(1)),
+    `syslog_time_unix_ns` Nullable(UInt64) COMMENT 'The sender\'s own time; since 1970, UTC. A time without a year (RFC 3164) has the one that is nearest to `time_unix_ns`; one without a zone is taken as UTC. [ns]' CODEC(DoubleDelta, ZSTD(1)),
     `syslog_time` Nullable(DateTime64(9, 'UTC')) MATERIALIZED fromUnixTimestamp64Nano(toInt64(syslog_time_unix_ns)) CODEC(DoubleDelta, ZSTD(1)),
     `hostname` LowCardinality(Nullable(String)) COMMENT 'The host that the message names, which need not be `source_address`.' CODEC(ZSTD(1)),
     `app_name` LowCardinality(Nullable(String)) COMMENT 'The program; the tag of RFC 3164 without the process id.' CODEC(ZSTD(1)),
     `proc_id` Nullable(String) COMMENT 'The process id, or what the sender puts in its place.' CODEC(ZSTD(1)),
-    `msg_id` Nullable(String) COMMENT 'The type of message; of Cisco devices, what stands between `%` and the colon.' CODEC(ZSTD(1)),
+    `msg_id` Nullable(String) COMMENT 'The type of message; of Cisco devices, what stands between `%` and the colon (Huawei and H3C: behind `%%` and the version).' CODEC(ZSTD(1)),
     `structured_data` Nullable(String) COMMENT 'Names and values as they were sent, with brackets and escapes.' CODEC(ZSTD(1)),
     `message` Nullable(String) COMMENT 'The text, without the parts above, byte order mark and line end.' CODEC(ZSTD(1)),
+    `syslog_fault` Nullable(UInt8) COMMENT 'The first part that is not as RFC 5424 says. The parts before it are here, and `message` has the rest; a time without a zone alone is read, and so is what follows it.' CODEC(ZSTD(1)),
+    `syslog_fault_word` Nullable(String) ALIAS transform(syslog_fault, [0, 1, 2, 3, 4, 5, 6, 7, 8], ['unspecified', 'time', 'time_zone', 'hostname', 'app_name', 'proc_id', 'msg_id', 'structured_data', 'message'], toString(syslog_fault)),
 
     -- When the row was inserted.
     `ingest_time` DateTime('UTC') DEFAULT now() CODEC(DoubleDelta, ZSTD(1))
@@ -86,7 +88,8 @@ CREATE TABLE IF NOT EXISTS datagrams_json
     `structured_data` Nullable(String),
     `structured_data_base64` Nullable(String),
     `message` Nullable(String),
-    `message_base64` Nullable(String)
+    `message_base64` Nullable(String),
+    `syslog_fault` Nullable(String)
 )
 ENGINE = Null;
 
@@ -114,5 +117,6 @@ SELECT
     `proc_id`,
     `msg_id`,
     if(`structured_data_base64` IS NULL, `structured_data`, base64Decode(`structured_data_base64`)) AS `structured_data`,
-    if(`message_base64` IS NULL, `message`, base64Decode(`message_base64`)) AS `message`
+    if(`message_base64` IS NULL, `message`, base64Decode(`message_base64`)) AS `message`,
+    transform(`syslog_fault`, ['unspecified', 'time', 'time_zone', 'hostname', 'app_name', 'proc_id', 'msg_id', 'structured_data', 'message'], [0, 1, 2, 3, 4, 5, 6, 7, 8], toUInt8OrNull(`syslog_fault`)) AS `syslog_fault`
 FROM datagrams_json AS landed WHERE landed.record_kind = 'datagram';

@@ -19,13 +19,15 @@ fuzz_target!(|input: (&[u8], IpAddr, u16)| {
 
     let mut room = [0; ORIGIN_BYTES_MAX];
     let Some(place) = write_origin(bytes, ip, &mut room) else { return };
-    let (before, rest) = bytes.split_at(place.at);
-    let changed = [before, &room[..place.text_bytes], &rest[place.replaced_bytes..]].concat();
-    let arrival = Arrival { unix_ns: 0, zone_offset_seconds: 0 };
+    let (head, rest) = bytes.split_at(place.at);
+    let changed = [head, &room[..place.text_bytes], &rest[place.replaced_bytes..]].concat();
+    let arrival = Arrival::utc(0);
     let said = parse(&changed, arrival);
-    if parse(bytes, arrival).format == Format::Rfc5424 {
+    let before = parse(bytes, arrival);
+    // Behind a fault the text holds what is inserted, too.
+    if before.format == Format::Rfc5424 && before.fault.is_none() {
         assert_eq!(said.format, Format::Rfc5424);
-        assert_eq!(said.message, parse(bytes, arrival).message);
+        assert_eq!(said.message, before.message);
         // Once it is there, nothing is added.
         assert_eq!(write_origin(&changed, ip, &mut room).map(|place| place.text_bytes), Some(0));
     }

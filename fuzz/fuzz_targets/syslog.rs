@@ -4,11 +4,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::syslog::{Arrival, Format, Syslog, parse};
+use wire::syslog::{Arrival, Form, Format, Syslog, Zone, ZoneChange, parse};
 
-fuzz_target!(|input: (u64, i32, &[u8])| {
-    let (unix_ns, zone_offset_seconds, bytes) = input;
-    let arrival = Arrival { unix_ns, zone_offset_seconds };
+fuzz_target!(|input: (u64, i32, [i32; 2], &[u8])| {
+    let (unix_ns, offset_seconds, later, bytes) = input;
+    let change =
+        |(unix_seconds, offset_seconds): (i64, i32)| ZoneChange { unix_seconds, offset_seconds };
+    let now = (unix_ns / 1_000_000_000) as i64;
+    let changes = [(now - 1_000_000, later[0]), (now + 1_000, later[1])].map(change).to_vec();
+    let zone = Zone::changing(offset_seconds, changes);
+    let zone_words = [("Wien".to_owned(), Zone::fixed(3_600))];
+    let arrival = Arrival { unix_ns, zone: &zone, zone_words: &zone_words };
 
     let said = parse(bytes, arrival);
     let texts = [said.hostname, said.app_name, said.proc_id, said.msg_id];
@@ -22,7 +28,8 @@ fuzz_target!(|input: (u64, i32, &[u8])| {
         assert_eq!((said.structured_data, said.message, said.time_unix_ns), (None, None, None));
     } else if let (Some(facility), Some(severity)) = (said.facility, said.severity) {
         let again = write(&said, facility * 8 + severity);
-        let wanted = Syslog { format: Format::Rfc5424, time_unix_ns: None, ..said };
+        let (form, fault) = (Some(Form::Rfc5424), None);
+        let wanted = Syslog { format: Format::Rfc5424, form, fault, time_unix_ns: None, ..said };
         // A lone hyphen is how RFC 5424 says that there is none.
         if texts.contains(&Some("-")) {
             return;

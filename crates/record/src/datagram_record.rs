@@ -4,9 +4,11 @@
 //! a reader of a mixed stream always finds `record_kind` under its number.
 
 use crate::schema::schema;
-use crate::{RecordKind, SCHEMA_VERSION, SyslogFacility, SyslogFormat, SyslogSeverity};
+use crate::{
+    RecordKind, SCHEMA_VERSION, SyslogFacility, SyslogFault, SyslogFormat, SyslogSeverity,
+};
 use std::net::IpAddr;
-use wire::syslog::{Format, Syslog};
+use wire::syslog::{Fault, Format, Syslog};
 
 schema! {
     /// One datagram that a listener received. A field that is `None` is not known, or was not asked for.
@@ -44,14 +46,17 @@ schema! {
         severity: SyslogSeverity = 522, "", "", "How bad it is: 0 is worst.";
         syslog_time_unix_ns: fixed64 = 523, "ns", "",
             "The sender's own time; since 1970, UTC. A time without a year (RFC 3164) has the one that is nearest to \
-             `time_unix_ns`; one without a zone is taken as the zone that the listener is told, or else UTC.";
+             `time_unix_ns`; one without a zone is taken as UTC.";
         hostname: text = 524, "", "", "The host that the message names, which need not be `source_address`.";
         app_name: text = 525, "", "", "The program; the tag of RFC 3164 without the process id.";
         proc_id: text = 526, "", "", "The process id, or what the sender puts in its place.";
-        msg_id: text = 527, "", "", "The type of message; of Cisco devices, what stands between `%` and the colon.";
+        msg_id: text = 527, "", "", "The type of message; of Cisco devices, what stands between `%` and the colon (Huawei and H3C: behind `%%` and the version).";
         structured_data: data = 528, "", "", "Names and values as they were sent, with brackets and escapes.";
         message: data = 529, "", "",
             "The text, without the parts above, byte order mark and line end.";
+        syslog_fault: SyslogFault = 530, "", "",
+            "The first part that is not as RFC 5424 says. The parts before it are here, and `message` has the rest; a time without a \
+             zone alone is read, and so is what follows it.";
     }
 }
 
@@ -71,6 +76,16 @@ impl<'a> DatagramRecord<'a> {
             Format::Unparsed => SyslogFormat::UNPARSED,
             Format::Rfc5424 => SyslogFormat::RFC5424,
             Format::Rfc3164 => SyslogFormat::RFC3164,
+        });
+        self.syslog_fault = syslog.fault.map(|fault| match fault {
+            Fault::Time => SyslogFault::TIME,
+            Fault::TimeZone => SyslogFault::TIME_ZONE,
+            Fault::Hostname => SyslogFault::HOSTNAME,
+            Fault::AppName => SyslogFault::APP_NAME,
+            Fault::ProcId => SyslogFault::PROC_ID,
+            Fault::MsgId => SyslogFault::MSG_ID,
+            Fault::StructuredData => SyslogFault::STRUCTURED_DATA,
+            Fault::Message => SyslogFault::MESSAGE,
         });
         self.facility = syslog.facility.map(SyslogFacility);
         self.severity = syslog.severity.map(SyslogSeverity);

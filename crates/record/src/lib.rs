@@ -64,7 +64,8 @@ pub use totals::PollTotals;
 pub use words::{
     AccEcnOption, AddressFamily, CloseReason, ConnectionRole, CounterSubject, CountersFrom,
     EcnMode, FastOpenFailure, FlowCause, FlowTraffic, RecordKind, RecoveryState, SocketState,
-    SocketTimer, SyslogFacility, SyslogFormat, SyslogSeverity, TlsMode, WORD_TABLES, Words,
+    SocketTimer, SyslogFacility, SyslogFault, SyslogFormat, SyslogSeverity, TlsMode, WORD_TABLES,
+    Words,
 };
 
 /// The field of `SocketRecord` that holds the totals in a record of kind `totals`.

@@ -185,6 +185,18 @@ words! {
         RFC5424 = 1, "rfc5424";
         RFC3164 = 2, "rfc3164";
     }
+    /// Which part of a syslog message is not as RFC 5424 says.
+    SyslogFault {
+        UNSPECIFIED = 0, "unspecified";
+        TIME = 1, "time";
+        TIME_ZONE = 2, "time_zone";
+        HOSTNAME = 3, "hostname";
+        APP_NAME = 4, "app_name";
+        PROC_ID = 5, "proc_id";
+        MSG_ID = 6, "msg_id";
+        STRUCTURED_DATA = 7, "structured_data";
+        MESSAGE = 8, "message";
+    }
     /// What sort of program sent a syslog message (RFC 5424 table 1, with the names of syslog.conf).
     SyslogFacility {
         KERN = 0, "kern";

@@ -22,6 +22,7 @@ pub(crate) fn text() -> String {
     tables(PollTotals::FIELDS, PollTotals::GROUPS, &mut out);
     out.push_str(DATAGRAMS);
     tables(DatagramRecord::FIELDS, DatagramRecord::GROUPS, &mut out);
+    forms(&mut out);
     out.push_str(FLOWS);
     tables(FlowRecord::FIELDS, FlowRecord::GROUPS, &mut out);
     out.push_str(COUNTERS);
@@ -36,6 +37,43 @@ pub(crate) fn text() -> String {
     }
     out
 }
+
+/// How headers of syslog are read, from the table in the crate `wire` whose examples are its tests.
+fn forms(out: &mut String) {
+    out.push_str(FORMS_HEAD);
+    for form in &wire::syslog::FORMS {
+        // In a table a bar would end the cell.
+        let cell = |text: &str| text.replace('|', "\\|");
+        let _ = writeln!(out, "| `{}` | {} | {} |", form.name, cell(form.shape), cell(form.source));
+    }
+    out.push_str("\nExamples, with what is read from each; `…` is the text:\n\n");
+    out.push_str("| message | time | host | program | type |\n|---|---|---|---|---|\n");
+    for example in wire::syslog::FORMS.iter().flat_map(|form| form.examples) {
+        let head = example.line.strip_suffix(example.message).unwrap_or(example.line);
+        let text = if example.message.len() > 1 { example.message } else { "…" };
+        let _ = writeln!(
+            out,
+            "| `{}{}` | {} | {} | {} | {} |",
+            head.replace('|', "\\|"),
+            text.replace('|', "\\|"),
+            example.time,
+            example.hostname,
+            example.app_name,
+            example.msg_id
+        );
+    }
+}
+
+const FORMS_HEAD: &str = "
+### Forms of syslog
+
+What stands behind the priority `<NUMBER>`, most certain first. Everywhere a byte order mark and blanks in front, blanks twice, a line end and NULs
+at the end are accepted. A number, a level (`INFO`) and a word for a zone are not a host. A word between a time and `: %` is a zone behind a counter,
+else a host. `UTC`, `GMT` and offsets are exact; other words for zones count as UTC.
+
+| form | looks like | sent by |
+|---|---|---|
+";
 
 const HEAD: &str = "\
 # Records
@@ -110,9 +148,9 @@ const DATAGRAMS: &str = "
 One for each datagram that a listener received, for sinks that take a listener's datagrams as records: a message `DatagramRecord`, with
 [datagram.schema.json](datagram.schema.json) for its JSON. In a stream with other records `record_kind` tells them apart: `datagram`.
 
-`payload` is always whole. Where the listener is told to read it as syslog, the fields of the group `syslog` say what it says, as RFC 5424, or as RFC 3164 with
-what devices make of that: no priority, no host, ISO times, the sequence numbers, names and marks of Cisco devices. What has none of these forms is
-`unparsed`. Nothing in a message is verified: anybody can write any host and any time into it.
+`payload` is always whole. Where a sink has `parse = \"syslog\"`, the fields of the group `syslog` say what it says, in one of the
+[forms below](#forms-of-syslog). What has none of them is `unparsed`. A part that no form is sure of is absent. Nothing in a message is
+verified: anybody can write any host and any time into it.
 
 Payload, message and structured data are nearly always text, and need not be. In JSON lines, JSON, CSV and TSV they are text if they are UTF-8, and else base64
 under a name of their own (`payload_base64`); one of the two is there. In MessagePack they are `str` or `bin`. Elsewhere they are bytes.

@@ -18,7 +18,7 @@ fn datagram() -> DatagramRecord<'static> {
         payload: Some(payload),
         ..DatagramRecord::new()
     };
-    let arrival = Arrival { unix_ns: 1_795_348_800_000_000_000, zone_offset_seconds: 0 };
+    let arrival = Arrival::utc(1_795_348_800_000_000_000);
     datagram.fill_syslog(&parse(payload, arrival));
     datagram
 }
@@ -59,10 +59,10 @@ fn a_datagram_is_text_where_it_can_be() {
         written(Encoding::Csv, &[text, datagram()]),
         "record_kind,time_unix_ns,sequence,host,tags,run_id,host_id,schema_version,listener,source_address,source_port,\
          payload,payload_base64,payload_truncated_bytes,syslog_format,facility,severity,syslog_time_unix_ns,hostname,\
-         app_name,proc_id,msg_id,structured_data,structured_data_base64,message,message_base64\\n\
-         ,,,,,,,,raw,,,\"a,\\tb\",,,,,,,,,,,,,,\\n\
+         app_name,proc_id,msg_id,structured_data,structured_data_base64,message,message_base64,syslog_fault\\n\
+         ,,,,,,,,raw,,,\"a,\\tb\",,,,,,,,,,,,,,,\\n\
          datagram,1795348800000000000,,,,,,1,syslog,192.0.2.1,514,\
-         ,PDM0Pk9jdCAxMSAyMjoxNDoxNSBob3N0IHN1WzldOiBjYWbp,,rfc3164,auth,crit,1791756855000000000,host,su,9,,,,,Y2Fm6Q==\\n"
+         ,PDM0Pk9jdCAxMSAyMjoxNDoxNSBob3N0IHN1WzldOiBjYWbp,,rfc3164,auth,crit,1791756855000000000,host,su,9,,,,,Y2Fm6Q==,\\n"
     );
     assert_eq!(
         written(Encoding::Json, &[text]),
@@ -86,7 +86,7 @@ fn a_datagram_survives_the_way_there_and_back() {
     }
     assert_eq!(datagram().syslog_format, Some(SyslogFormat::RFC3164));
     let mut raw = datagram();
-    let arrival = Arrival { unix_ns: 0, zone_offset_seconds: 0 };
+    let arrival = Arrival::utc(0);
     raw.fill_syslog(&parse(b"a.b.c:1|c", arrival));
     let said = (raw.syslog_format, raw.facility, raw.hostname, raw.message);
     assert_eq!(said, (Some(SyslogFormat::UNPARSED), None, None, None));

@@ -267,8 +267,9 @@ pub(crate) fn realistic_datagram(random: &mut Random) -> DatagramRecord<'static>
         payload_truncated_bytes: Some(0),
         ..DatagramRecord::new()
     };
-    let arrival = wire::syslog::Arrival { unix_ns, zone_offset_seconds: 0 };
+    let arrival = wire::syslog::Arrival::utc(unix_ns);
     datagram.fill_syslog(&wire::syslog::parse(PAYLOAD, arrival));
+    datagram.syslog_fault = Some(record::SyslogFault::MESSAGE);
     datagram
 }
 

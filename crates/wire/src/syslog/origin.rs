@@ -1,6 +1,6 @@
 //! Writes the sender's address into a message, for receivers behind a relay.
 
-use super::{rfc3164, rfc5424, split_priority};
+use super::{rfc3164, rfc5424, split_priority, without_blanks, without_mark};
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -30,7 +30,8 @@ pub fn write_origin(
     sender: IpAddr,
     room: &mut [u8; ORIGIN_BYTES_MAX],
 ) -> Option<OriginPlace> {
-    let (Some(_), rest) = split_priority(message) else { return None };
+    let (Some(_), rest) = split_priority(without_mark(message)) else { return None };
+    let rest = without_blanks(rest);
     if rfc5424::claims(rest) {
         let (data, data_bytes) = rfc5424::split_at_data(rest)?;
         let at = message.len() - data.len();

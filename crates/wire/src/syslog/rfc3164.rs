@@ -1,196 +1,391 @@
 //! RFC 3164 and what is sent in its name: `TIME HOST PROGRAM[PROCESS]: TEXT` after the priority, where every part may be missing
-//! or look different.
-//!
-//! Cisco devices put a sequence number, their own name or both before the time, may mark that their clock is not set, put a colon
-//! after the time, and begin the text with `%FACILITY-SEVERITY-MNEMONIC:`. Others write the time in ISO 8601.
+//! or look different, and devices have headers of their own.
 
+use super::content::{self, Program, split_mnemonic, split_program};
+use super::device::{self, Named};
+use super::host;
 use super::time::{self, Stamp};
-use super::{Arrival, Format, Syslog, graphic, split_digits, split_word, without_end};
+use super::zone::ZoneWord;
+use super::{
+    Arrival, Depth, Form, Format, Syslog, parse_at, rfc5424, split_name, text, without_blanks,
+};
 
-/// The longest host name in DNS. Also the limit for programs and types.
-const NAME_MAX_BYTES: usize = 255;
+/// What was read in front of program and text.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Header<'a> {
+    pub(super) form: Form,
+    pub(super) time: Option<Time<'a>>,
+    pub(super) hostname: Option<&'a str>,
+    pub(super) app_name: Option<&'a str>,
+    pub(super) msg_id: Option<&'a str>,
+    pub(super) rest: &'a [u8],
+    pub(super) next: Next,
+    /// Whether a counter, or how long the device has run, stands in front.
+    pub(super) is_counted: bool,
+}
 
-/// `None` if it begins with neither a priority nor a time: then it may be anything.
-pub(super) fn parse<'a>(bytes: &'a [u8], arrival: Arrival, syslog: &mut Syslog<'a>) -> Option<()> {
-    let behind_sequence = behind_sequence(bytes);
-    match split_header(behind_sequence) {
-        Some((origin, stamp, rest)) => {
-            syslog.hostname = origin;
-            behind_time(rest, stamp, arrival, syslog);
+/// What may follow a header.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A host, and then the rest.
+    Host,
+    /// A program or a mnemonic, and the text.
+    #[default]
+    Content,
+    /// The text.
+    Text,
+}
+
+/// A time as written, with what stands around it.
+#[derive(Clone, Copy)]
+pub(super) enum Time<'a> {
+    Written {
+        /// Cisco's `*` and `.`: the clock is not set, or not in step.
+        mark: Option<u8>,
+        stamp: Stamp,
+        word: Option<ZoneWord<'a>>,
+    },
+    UnixNs(u64),
+}
+
+impl Time<'_> {
+    fn unix_ns(self, arrival: Arrival<'_>) -> Option<u64> {
+        match self {
+            Time::Written { stamp, word, .. } => stamp.unix_ns(word, arrival),
+            Time::UnixNs(time) => Some(time),
         }
-        None if syslog.facility.is_none() => return None,
-        None if behind_sequence.starts_with(b"%") => content(behind_sequence, syslog),
-        None => content(bytes, syslog),
     }
 
-    syslog.format = Format::Rfc3164;
-    Some(())
+    fn is_set(self) -> bool {
+        !matches!(self, Time::Written { mark: Some(b'*'), .. })
+    }
+}
+
+/// Parses what is not RFC 5424: `line` is `bytes` without the blanks at its beginning. `None` if it begins with neither a priority nor
+/// a time: then it may be anything.
+pub(super) fn parse<'a>(
+    bytes: &'a [u8],
+    line: &'a [u8],
+    arrival: Arrival<'_>,
+    prioritized: Syslog<'a>,
+    depth: Depth,
+) -> Option<Syslog<'a>> {
+    let header = header(line, arrival);
+    let is_timed = header.is_some_and(|header| header.time.is_some());
+    if prioritized.facility.is_none() && !is_timed {
+        return None;
+    }
+
+    let prioritized = Syslog { format: Format::Rfc3164, ..prioritized };
+    if let Some(header) = header {
+        let program = match header.next {
+            Next::Text => None,
+            Next::Host | Next::Content => split_program(header.rest),
+        };
+        let is_relay = header.next == Next::Host && depth == Depth::Outer;
+        if is_relay
+            && may_be_header(program, header.rest)
+            && let Some(inner) = relayed(header, arrival, prioritized)
+        {
+            return Some(inner);
+        }
+        return Some(fill(header, program, arrival, prioritized));
+    }
+
+    let mut syslog = Syslog { form: Some(Form::Text), ..prioritized };
+    content::read(line, &mut syslog);
+    // A text keeps the blanks at its beginning.
+    if syslog.app_name.is_none() && syslog.msg_id.is_none() {
+        syslog.message = text(bytes);
+    }
+    Some(syslog)
+}
+
+fn fill<'a>(
+    header: Header<'a>,
+    program: Option<Program<'a>>,
+    arrival: Arrival<'_>,
+    prioritized: Syslog<'a>,
+) -> Syslog<'a> {
+    let mut syslog = Syslog {
+        form: Some(header.form),
+        time_unix_ns: header.time.and_then(|time| time.unix_ns(arrival)),
+        hostname: header.hostname,
+        ..prioritized
+    };
+    match header.next {
+        Next::Text => syslog.message = text(header.rest),
+        Next::Host | Next::Content => content::read_behind(program, header.rest, &mut syslog),
+    }
+    syslog.app_name = header.app_name.or(syslog.app_name);
+    syslog.msg_id = header.msg_id.or(syslog.msg_id);
+    syslog
+}
+
+/// Reads the header in front of program and text, and the host.
+fn header<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
+    let header = match line.first()? {
+        b'1' | b'2' if let Some(header) = epoch(line, arrival) => header,
+        b'd' if let Some(header) = fortinet(line) => header,
+        _ => match split_time(line, arrival) {
+            Some((mark, stamp, rest)) => stamped(mark, stamp, rest, arrival),
+            None => device::header(line, arrival).or_else(|| netscreen(line))?,
+        },
+    };
+    Some(if header.next == Next::Host { host::read(header) } else { header })
+}
+
+/// Splits off a time, followed by a space, a colon or the end, and Cisco's mark before it.
+pub(super) fn split_time<'a>(
+    bytes: &'a [u8],
+    arrival: Arrival<'_>,
+) -> Option<(Option<u8>, Stamp, &'a [u8])> {
+    let (mark, bytes) = match bytes {
+        [mark @ (b'*' | b'.'), rest @ ..] => (Some(*mark), rest),
+        _ => (None, bytes),
+    };
+    let (stamp, rest) = match bytes {
+        [b'0'..=b'9', ..] => time::iso(bytes)
+            .or_else(|| time::named_month(bytes))
+            .or_else(|| time::slashed(bytes, arrival))?,
+        [b'A'..=b'Z', ..] => time::named_month(bytes)?,
+        _ => return None,
+    };
+    matches!(rest, [] | [b' ' | b':', ..]).then_some((mark, stamp, rest))
+}
+
+/// Reads what follows a time at the beginning: a zone and a colon, or else the place of the host.
+fn stamped<'a>(mark: Option<u8>, stamp: Stamp, rest: &'a [u8], arrival: Arrival<'_>) -> Header<'a> {
+    let named = if mark.is_some() { Named::ByDevice } else { Named::ByAnybody };
+    let (word, rest) = split_zone(stamp, rest, arrival, named);
+    let header = Header { time: Some(Time::Written { mark, stamp, word }), ..Header::default() };
+
+    let rest = without_blanks(rest);
+    match rest.strip_prefix(b":") {
+        Some(rest) => device::behind_colon(Header { form: Form::Cisco, ..header }, rest),
+        None => Header { form: stamp.form(), rest, next: Next::Host, ..header },
+    }
+}
+
+/// Splits off a zone between a time without one and what follows: `EST` in ` EST host`, `NewYork` in ` NewYork: %SYS-5-…`.
+pub(super) fn split_zone<'a>(
+    stamp: Stamp,
+    rest: &'a [u8],
+    arrival: Arrival<'_>,
+    named: Named,
+) -> (Option<ZoneWord<'a>>, &'a [u8]) {
+    let behind = without_blanks(rest);
+    if behind.len() == rest.len() || stamp.has_zone() {
+        return (None, rest);
+    }
+    // Most words end here: they are hosts.
+    let may_be_zone = matches!(behind, [b'A'..=b'Z' | b'+' | b'-', ..])
+        || named == Named::ByDevice
+        || !arrival.zone_words.is_empty();
+    if !may_be_zone {
+        return (None, rest);
+    }
+
+    let (word, after) = split_name(behind);
+    let (core, is_before_colon) = match word.strip_suffix(b":") {
+        Some(core) => (core, true),
+        None => (word, after.starts_with(b":")),
+    };
+    let left = behind.get(core.len()..).unwrap_or_default();
+    if !after.is_empty()
+        && let Some(zone) = ZoneWord::of(core, arrival.zone_words)
+    {
+        // Aironet writes both: `PST -08:00`.
+        let (second, _) = split_name(after);
+        let second = second.strip_suffix(b":").unwrap_or(second);
+        return match ZoneWord::of(second, &[]) {
+            Some(offset @ ZoneWord::Offset(_))
+                if second.starts_with(b"+") || second.starts_with(b"-") =>
+            {
+                let behind = left.len() - after.len() + second.len();
+                (Some(offset), left.get(behind..).unwrap_or_default())
+            }
+            _ => (Some(zone), left),
+        };
+    }
+
+    let of_mnemonic =
+        || without_blanks(left).get(1..).is_some_and(|left| split_mnemonic(left).is_some());
+    let is_zone = named == Named::ByDevice
+        && is_before_colon
+        && matches!(core.len(), 1..=32)
+        && of_mnemonic();
+    if is_zone { (Some(ZoneWord::Name(core)), left) } else { (None, rest) }
+}
+
+/// A time this much before or after the arrival may be a number without a meaning.
+const EPOCH_NS_MAX: u64 = 2 * 366 * 86_400 * 1_000_000_000;
+
+/// Reads seconds since 1970, with Meraki's version before them or without.
+fn epoch<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
+    let versioned = line.strip_prefix(b"1 ");
+    let (time, rest) = time::epoch(versioned.unwrap_or(line))?;
+    let rest = rest.strip_prefix(b" ")?;
+    let header = Header { time: Some(Time::UnixNs(time)), ..Header::default() };
+
+    if versioned.is_none() {
+        let is_near = time.abs_diff(arrival.unix_ns) < EPOCH_NS_MAX;
+        return is_near.then_some(Header { form: Form::Epoch, rest, next: Next::Host, ..header });
+    }
+    let (hostname, rest) = match host::split(rest) {
+        Some((host, behind)) => (Some(host), behind),
+        None => (None, rest),
+    };
+    Some(Header { form: Form::Meraki, hostname, rest, next: Next::Text, ..header })
+}
+
+/// Most bytes of FortiOS's fields that are searched for the zone.
+const FIELDS_BYTES_MAX: usize = 512;
+
+/// Reads the first fields of FortiOS. They are the text too.
+fn fortinet(line: &[u8]) -> Option<Header<'_>> {
+    let (stamp, rest) = time::fields(line)?;
+    let rest = rest.strip_prefix(b" devname=")?;
+    let (quoted, _) = split_name(rest);
+    let name =
+        quoted.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(quoted);
+
+    let near = rest.get(..rest.len().min(FIELDS_BYTES_MAX)).unwrap_or_default();
+    let zone = near.windows(5).position(|bytes| bytes == b" tz=\"").and_then(|at| {
+        let value = near.get(at + 5..)?;
+        let end = value.iter().take(16).position(|byte| *byte == b'"')?;
+        ZoneWord::of(value.get(..end)?, &[])
+    });
+    Some(Header {
+        form: Form::Fortinet,
+        time: Some(Time::Written { mark: None, stamp, word: zone }),
+        hostname: host::of(name),
+        rest: line,
+        next: Next::Text,
+        ..Header::default()
+    })
+}
+
+/// Reads the host of ScreenOS, which stands where others have a program.
+fn netscreen(line: &[u8]) -> Option<Header<'_>> {
+    let (word, rest) = split_name(line);
+    let name = word.strip_suffix(b":").filter(|_| rest.starts_with(b"NetScreen device_id="))?;
+    Some(Header {
+        form: Form::NetScreen,
+        hostname: host::of(name),
+        rest,
+        next: Next::Text,
+        ..Header::default()
+    })
+}
+
+/// Whether a device's own header may follow a host: not where a program with a process id does, as in most messages.
+fn may_be_header(program: Option<Program<'_>>, rest: &[u8]) -> bool {
+    let begins =
+        |bytes: &[u8]| matches!(bytes, [b'0'..=b'9' | b'A'..=b'Z' | b'*' | b'.' | b':' | b'<', ..]);
+    match program {
+        Some((_, Some(_), _)) => false,
+        Some((_, None, behind)) => begins(rest) || begins(behind),
+        None => begins(without_blanks(rest)) || begins(split_name(rest).1),
+    }
+}
+
+/// Reads the message that a relay has put its own header in front of, if it is certain that it is one: programs write times, too.
+fn relayed<'a>(
+    outer: Header<'a>,
+    arrival: Arrival<'_>,
+    prioritized: Syslog<'a>,
+) -> Option<Syslog<'a>> {
+    let rest = without_blanks(outer.rest);
+    let with_outer = |inner: Syslog<'a>| Syslog {
+        form: Some(Form::Relayed),
+        facility: prioritized.facility,
+        severity: prioritized.severity,
+        hostname: inner.hostname.or(outer.hostname),
+        ..inner
+    };
+    match rest {
+        [b'<', ..] => {
+            let inner = parse_at(rest, arrival, Depth::Inner);
+            let is_sure = inner.facility.is_some() && inner.time_unix_ns.is_some();
+            return is_sure.then(|| with_outer(inner));
+        }
+        [b'1', b' ', ..] => {
+            let inner = rfc5424::parse(rest, arrival, prioritized);
+            if let Some(inner) = inner.filter(|inner| inner.fault.is_none()) {
+                return Some(with_outer(inner));
+            }
+        }
+        _ => {}
+    }
+
+    let inner = header(rest, arrival)?;
+    if !is_sure(&inner, &outer) {
+        return None;
+    }
+    // A name without a time may be a program's (Arista writes `HOST PROGRAM: COUNTER: %…`).
+    let hostname = match inner.time {
+        Some(_) => inner.hostname.or(outer.hostname),
+        None => outer.hostname.or(inner.hostname),
+    };
+    let time = inner.time.filter(|time| time.is_set()).or(outer.time);
+    let program = split_program(inner.rest);
+    let inner = Header { form: Form::Relayed, hostname, time, ..inner };
+    Some(fill(inner, program, arrival, prioritized))
+}
+
+/// Whether a header behind another is a device's own, and not what a program writes in its text.
+fn is_sure(inner: &Header<'_>, outer: &Header<'_>) -> bool {
+    if inner.form == Form::Meraki {
+        return true;
+    }
+    let program = split_program(inner.rest);
+    let behind = program.map_or(inner.rest, |(_, _, behind)| behind);
+    let is_device = inner.time.is_some() || inner.is_counted;
+    if is_device && split_mnemonic(behind).is_some() {
+        return true;
+    }
+
+    let is_program = program.is_some_and(|(_, proc_id, _)| proc_id.is_some());
+    let is_same_host = inner.hostname.is_some() && inner.hostname == outer.hostname;
+    inner.time.is_some()
+        && inner.next == Next::Host
+        && inner.hostname.is_some()
+        && (is_program || is_same_host)
 }
 
 /// The bytes after the priority that begin with the host, and the length of its name, 0 if there is none; `None` without a time
 /// before it, and for device-specific formats.
 pub(super) fn split_at_host(bytes: &[u8]) -> Option<(&[u8], usize)> {
-    let (_, rest) = split_time(bytes)?;
-    let rest = rest.strip_prefix(b" ")?;
-    if rest.starts_with(b" ")
-        || rest.starts_with(b"Message forwarded from ")
-        || rest.starts_with(b":")
-    {
+    let arrival = Arrival::utc(0);
+    let (mark, stamp, rest) = split_time(bytes, arrival)?;
+    if mark.is_some() || rest.starts_with(b"  ") {
         return None;
     }
-    let (host, _) = split_host(rest);
-    Some((rest, host.map_or(0, str::len)))
-}
 
-/// Skips a sequence number (`45: `), whose digits may be missing.
-fn behind_sequence(bytes: &[u8]) -> &[u8] {
-    let (_, rest) = split_digits(bytes, 20);
-    rest.strip_prefix(b": ").unwrap_or(bytes)
-}
-
-/// Splits off the time and the device's name before it (`router1: `), if any.
-fn split_header(bytes: &[u8]) -> Option<(Option<&str>, Stamp, &[u8])> {
-    if let Some((stamp, rest)) = split_time(bytes) {
-        return Some((None, stamp, rest));
+    let (_, rest) = split_zone(stamp, rest, arrival, Named::ByAnybody);
+    let rest = rest.strip_prefix(b" ")?;
+    if rest.starts_with(b"Message forwarded from ") || matches!(rest, [b':' | b'[' | b' ', ..]) {
+        return None;
     }
+    Some((rest, host::split(rest).map_or(0, |(host, _)| host.len())))
+}
 
-    let is_end = |byte: &u8| !is_of_host(*byte) || *byte == b':';
-    let mut len = bytes.iter().take(NAME_MAX_BYTES).position(is_end)?;
-    // IOS XR writes `RP/0/RSP0/CPU0:` without a space after it, and an IPv6 address contains colons.
-    loop {
-        let (name, rest) = bytes.split_at_checked(len)?;
-        let rest = rest.strip_prefix(b":")?;
-        if let Some((stamp, rest)) = split_time(rest.strip_prefix(b" ").unwrap_or(rest)) {
-            return Some((Some(graphic(name)?), stamp, rest));
-        }
-        len += 1 + rest.iter().take(NAME_MAX_BYTES.checked_sub(len)?).position(is_end)?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_the_host_is_behind_the_zone() {
+        let check = |line: &str, expected: Option<(&str, usize)>| {
+            let found = split_at_host(line.as_bytes());
+            assert_eq!(found, expected.map(|(rest, len)| (rest.as_bytes(), len)), "{line}");
+        };
+        check("Oct 11 22:14:15 gw1 app: x", Some(("gw1 app: x", 3)));
+        check("Oct 11 22:14:15 EST gw1 app: x", Some(("gw1 app: x", 3)));
+        check("Oct 11 22:14:15 app: x", Some(("app: x", 0)));
+        check("Oct 11 22:14:15 fw1: %ASA-6-302013: x", Some(("fw1: %ASA-6-302013: x", 3)));
+        check("Oct 11 22:14:15 EST: %SYS-5-RESTART: x", None);
+        check("45: Oct 11 22:14:15: %SYS-5-RESTART: x", None);
     }
-}
-
-/// Splits off a time, followed by a space, a colon or the end.
-fn split_time(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
-    let bytes = match bytes {
-        [b'*' | b'.', rest @ ..] => rest,
-        _ => bytes,
-    };
-    let (stamp, rest) = time::named_month(bytes).or_else(|| time::iso(bytes))?;
-    matches!(rest, [] | [b' ' | b':', ..]).then_some((stamp, rest))
-}
-
-/// Parses what follows the time: a host and the content or, from devices, a colon and the content.
-fn behind_time<'a>(bytes: &'a [u8], stamp: Stamp, arrival: Arrival, syslog: &mut Syslog<'a>) {
-    let (zone, bytes) = split_zone(bytes);
-    let stamp = if matches!(zone, b"UTC" | b"GMT") { stamp.with_utc() } else { stamp };
-    syslog.time_unix_ns = stamp.nearest_unix_ns(arrival);
-
-    let bytes = bytes.trim_ascii_start();
-    if let Some(rest) = bytes.strip_prefix(b":") {
-        return content(rest.strip_prefix(b" ").unwrap_or(rest), syslog);
-    }
-    if syslog.hostname.is_some() {
-        return content(bytes, syslog);
-    }
-
-    let (host, rest) = split_host(bytes);
-    syslog.hostname = host;
-    content(rest, syslog);
-}
-
-/// Splits off a zone name between time and colon (` UTC: `). Only UTC's names are unambiguous.
-fn split_zone(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let zone = bytes.strip_prefix(b" ").and_then(|rest| {
-        let len = rest.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
-        let (zone, rest) = rest.split_at(len);
-        // A program may have such a name too, but then no `%` follows.
-        (matches!(len, 1..=5) && rest.starts_with(b": %")).then_some((zone, rest))
-    });
-    zone.unwrap_or((&[], bytes))
-}
-
-/// Splits off the host, unless the word is already a program, or the last word.
-fn split_host(bytes: &[u8]) -> (Option<&str>, &[u8]) {
-    // AIX writes this before the host.
-    if let Some(rest) = bytes.strip_prefix(b"Message forwarded from ") {
-        let (host, rest) = split_word(rest);
-        return (host.strip_suffix(b":").and_then(graphic), rest);
-    }
-
-    let (word, rest) = split_word(bytes);
-    let is_host = word.len() <= NAME_MAX_BYTES
-        && word.iter().all(|byte| is_of_host(*byte))
-        && !word.ends_with(b":")
-        && !rest.is_empty();
-    match graphic(word) {
-        // ASA writes a colon between host and content.
-        Some(host) if is_host => (Some(host), rest.strip_prefix(b": ").unwrap_or(rest)),
-        _ => (None, bytes),
-    }
-}
-
-/// A character of a name, of an address with its zone, or of a relay's combination of several.
-fn is_of_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'/' | b'@')
-}
-
-/// Parses program, process, type and text.
-fn content<'a>(bytes: &'a [u8], syslog: &mut Syslog<'a>) {
-    let mut rest = bytes;
-    if let Some((app_name, proc_id, behind)) = split_program(rest) {
-        syslog.app_name = Some(app_name);
-        syslog.proc_id = proc_id;
-        rest = behind;
-    }
-    if let Some((msg_id, behind)) = split_mnemonic(rest) {
-        syslog.msg_id = Some(msg_id);
-        rest = behind;
-    }
-    syslog.message = without_end(rest);
-}
-
-/// Splits off `sshd[4711]: ` or `kernel: `.
-fn split_program(bytes: &[u8]) -> Option<(&str, Option<&str>, &[u8])> {
-    let is_name = |byte: u8| byte.is_ascii_graphic() && !b"{}\"'=,;<>[%".contains(&byte);
-    let mut len = 0;
-    // A colon ends the name only before a space: `Foo::Bar: text`.
-    while let Some(&byte) = bytes.get(len)
-        && len <= NAME_MAX_BYTES
-        && is_name(byte)
-        && !is_colon(bytes.get(len..)?)
-    {
-        len += 1;
-    }
-
-    let (name, rest) = bytes.split_at_checked(len)?;
-    let (proc_id, rest) = match rest.strip_prefix(b"[") {
-        Some(inside) => {
-            let end = inside.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b']')?;
-            let (proc_id, rest) = inside.split_at_checked(end)?;
-            (Some(graphic(proc_id)?), rest.get(1..)?)
-        }
-        None => (None, rest),
-    };
-
-    let rest = match rest.strip_prefix(b":") {
-        Some(behind) if is_colon(rest) => behind,
-        // With a process id it is a program, even without a colon.
-        _ if proc_id.is_some() && matches!(rest, [] | [b' ', ..]) => rest,
-        _ => return None,
-    };
-    Some((graphic(name)?, proc_id, rest.strip_prefix(b" ").unwrap_or(rest)))
-}
-
-/// Whether the bytes begin with a colon that ends something.
-fn is_colon(bytes: &[u8]) -> bool {
-    matches!(bytes, [b':'] | [b':', b' ' | b'\t' | b'\n' | b'\r' | 0, ..])
-}
-
-/// Splits off `%SYS-5-CONFIG_I: `, without percent sign and colon.
-fn split_mnemonic(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let bytes = bytes.strip_prefix(b"%")?;
-    let is_of_mnemonic = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    let len = bytes.iter().take(NAME_MAX_BYTES).take_while(is_of_mnemonic).count();
-    let (mnemonic, rest) = bytes.split_at_checked(len)?;
-
-    let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b":")?;
-    Some((graphic(mnemonic)?, rest.strip_prefix(b" ").unwrap_or(rest)))
 }

@@ -1,49 +1,128 @@
 //! RFC 5424: `1 TIME HOST PROGRAM PROCESS TYPE DATA TEXT` after the priority, with `-` for unknown parts.
 
-use super::{Format, Syslog, graphic, number, split_digits, split_word, time, without_end};
+use super::{
+    Arrival, Fault, Form, Format, Syslog, graphic, run, split_digits, split_word, text, time,
+    without_blanks, without_mark,
+};
 
-/// Whether it looks like this form: a version, followed by a time or `-`. A text may begin with a number, too.
+/// Whether it looks like this form: the version, followed by a time or `-`. A text may begin with a number, too.
 pub(super) fn claims(bytes: &[u8]) -> bool {
-    let (version, rest) = split_digits(bytes, 3);
-    let Some(rest) = rest.strip_prefix(b" ") else { return false };
-    let (time, _) = split_word(rest);
-
-    number(version).is_some_and(|version| version > 0)
-        && (time == b"-" || split_digits(time, 4).0.len() == 4 && time.get(4) == Some(&b'-'))
+    let Some(rest) = bytes.strip_prefix(b"1 ") else { return false };
+    match rest {
+        [b'-', b' ', ..] | [b' ', ..] => true,
+        _ => {
+            let (_, behind) = split_digits(rest, 4);
+            // A blank in place of the `T` is a fault of the time, and not another form.
+            let is_clock = |behind: &[u8]| {
+                matches!(behind.get(6..), Some([b' ', b'0'..=b'2', b'0'..=b'9', b':', ..]))
+            };
+            let is_time = behind.iter().take(8).any(|byte| *byte == b'T') || is_clock(behind);
+            rest.len() - behind.len() == 4 && behind.starts_with(b"-") && is_time
+        }
+    }
 }
 
 /// `None` if it has another form after all.
-pub(super) fn parse<'a>(bytes: &'a [u8], syslog: &mut Syslog<'a>) -> Option<()> {
-    let rest = bytes.strip_prefix(b"1 ")?;
-    let (stamp, rest) = split_word(rest);
-    if stamp != b"-" {
-        let (stamp, behind) = time::iso(stamp)?;
-        if !behind.is_empty() || !stamp.has_zone() {
-            return None;
-        }
-        syslog.time_unix_ns = stamp.unix_ns(0);
+pub(super) fn parse<'a>(
+    bytes: &'a [u8],
+    arrival: Arrival<'_>,
+    prioritized: Syslog<'a>,
+) -> Option<Syslog<'a>> {
+    if !claims(bytes) {
+        return None;
     }
 
-    let (hostname, rest) = split_word(rest);
-    let (app_name, rest) = split_word(rest);
-    let (proc_id, rest) = split_word(rest);
-    let (msg_id, rest) = split_word(rest);
-    syslog.hostname = known(hostname)?;
-    syslog.app_name = known(app_name)?;
-    syslog.proc_id = known(proc_id)?;
-    syslog.msg_id = known(msg_id)?;
+    let rest = bytes.get(2..)?;
+    let mut syslog = prioritized;
+    read(rest, arrival, &mut syslog, Blanks::One);
+    // An empty part is two blanks in a row where the message is clean without one of them.
+    if syslog.fault.is_some() && syslog.structured_data.is_none() {
+        let mut single = prioritized;
+        read(without_blanks(rest), arrival, &mut single, Blanks::Any);
+        if single.fault.is_none() {
+            syslog = single;
+        }
+    }
 
-    let (data, rest) = split_structured_data(rest)?;
-    syslog.structured_data = (data != b"-").then_some(data);
-    let text = match rest {
-        [] => rest,
-        // Some senders end the line directly after the data.
-        [b'\n' | b'\r' | 0, ..] => rest,
-        _ => rest.strip_prefix(b" ")?,
-    };
-    syslog.message = without_end(text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text));
+    is_sure(&syslog, rest).then_some(syslog)
+}
+
+/// What may stand between two parts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blanks {
+    One,
+    Any,
+}
+
+/// Whether a message that is not clean can be no other text. Without a priority or a time many texts begin like this form.
+fn is_sure(syslog: &Syslog<'_>, rest: &[u8]) -> bool {
+    let is_timed = !rest.starts_with(b"-");
+    match syslog.fault {
+        None => is_timed || syslog.facility.is_some(),
+        Some(_) if syslog.facility.is_none() => false,
+        Some(Fault::StructuredData) if !is_timed => {
+            matches!(syslog.message, Some([b'[' | b'-', ..]) | None)
+        }
+        Some(_) => is_timed,
+    }
+}
+
+/// Reads the parts up to the first that is not as the RFC says; what follows is the message then.
+fn read<'a>(rest: &'a [u8], arrival: Arrival<'_>, syslog: &mut Syslog<'a>, blanks: Blanks) {
     syslog.format = Format::Rfc5424;
-    Some(())
+    syslog.form = Some(Form::Rfc5424);
+    if let Err((fault, rest)) = read_parts(rest, arrival, syslog, blanks) {
+        syslog.fault = syslog.fault.or(Some(fault));
+        syslog.message = text(without_blanks(rest));
+    }
+}
+
+/// The fault, and what begins with the part that has it.
+fn read_parts<'a>(
+    rest: &'a [u8],
+    arrival: Arrival<'_>,
+    syslog: &mut Syslog<'a>,
+    blanks: Blanks,
+) -> Result<(), (Fault, &'a [u8])> {
+    let (word, behind) = split_part(rest, blanks);
+    if word != b"-" {
+        let Some((stamp, b"")) = time::iso(word) else { return Err((Fault::Time, rest)) };
+        // Which zone is the only doubt here: the other parts are as sure as with it.
+        syslog.fault = (!stamp.has_zone()).then_some(Fault::TimeZone);
+        syslog.time_unix_ns = stamp.unix_ns(None, arrival);
+    }
+
+    let (word, rest) = split_part(behind, blanks);
+    syslog.hostname = known(word).ok_or((Fault::Hostname, behind))?;
+    let (word, behind) = split_part(rest, blanks);
+    syslog.app_name = known(word).ok_or((Fault::AppName, rest))?;
+    let (word, rest) = split_part(behind, blanks);
+    syslog.proc_id = known(word).ok_or((Fault::ProcId, behind))?;
+    let (word, behind) = split_part(rest, blanks);
+    syslog.msg_id = known(word).ok_or((Fault::MsgId, rest))?;
+
+    let rest = behind;
+    let (data, behind) = split_structured_data(rest).ok_or((Fault::StructuredData, rest))?;
+    match behind {
+        [] | [b' ' | b'\n' | b'\r' | 0, ..] => {}
+        _ if data == b"-" => return Err((Fault::StructuredData, rest)),
+        _ => syslog.fault = syslog.fault.or(Some(Fault::Message)),
+    }
+    syslog.structured_data = (data != b"-").then_some(data);
+    syslog.message = text(without_mark(behind.strip_prefix(b" ").unwrap_or(behind)));
+    Ok(())
+}
+
+/// Splits off a part of the header; an empty one if it has bytes that no part may have.
+fn split_part(bytes: &[u8], blanks: Blanks) -> (&[u8], &[u8]) {
+    let len = run(bytes, bytes.len(), |byte| byte.is_ascii_graphic());
+    let (word, behind) = bytes.split_at(len);
+    match behind {
+        [] => (word, behind),
+        [b' ', rest @ ..] if blanks == Blanks::One => (word, rest),
+        [b' ', ..] => (word, without_blanks(behind)),
+        _ => (b"", bytes),
+    }
 }
 
 /// The bytes after the priority that begin with the structured data, and its length; `None` if there is none.
@@ -68,10 +147,13 @@ pub(super) fn elements(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A header field: `Some(None)` for `-`. `None` if it is not a valid field.
-fn known(field: &[u8]) -> Option<Option<&str>> {
-    let field = graphic(field)?;
-    Some((field != "-").then_some(field))
+/// A part of the header: `Some(None)` for `-`, `None` if it is empty.
+fn known(part: &[u8]) -> Option<Option<&str>> {
+    match part {
+        [] => None,
+        b"-" => Some(None),
+        _ => str::from_utf8(part).ok().map(Some),
+    }
 }
 
 /// Splits off `-`, or consecutive elements in brackets.
@@ -110,8 +192,8 @@ fn behind_element(element: &[u8]) -> Option<&[u8]> {
 
 /// What follows an identifier or the name of a parameter.
 fn behind_name(bytes: &[u8]) -> Option<&[u8]> {
-    let is_name = |byte: &&u8| byte.is_ascii_graphic() && !matches!(byte, b'=' | b']' | b'"');
-    let len = bytes.iter().take_while(is_name).count();
+    let is_name = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'=' | b']' | b'"');
+    let len = run(bytes, bytes.len(), is_name);
     if len == 0 { None } else { bytes.get(len..) }
 }
 

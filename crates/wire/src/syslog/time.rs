@@ -1,6 +1,7 @@
 //! Times in messages.
 
-use super::{Arrival, number, split_digits};
+use super::zone::{Zone, ZoneWord};
+use super::{Arrival, Form, number, split_digits};
 
 /// A time as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,60 +13,95 @@ pub(super) struct Stamp {
     nanoseconds: u32,
     /// East of UTC, if stated.
     offset_seconds: Option<i32>,
+    form: Form,
 }
 
-const MONTHS: [&[u8]; 12] = [
+const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 const DAY_SECONDS: i64 = 86_400;
 /// The average of the Gregorian calendar, which is accurate enough to find the current year.
 const YEAR_SECONDS: i64 = 31_556_952;
 
+/// Further from now than this, another year may be nearer.
+const HALF_YEAR_SECONDS: i64 = 182 * DAY_SECONDS;
+
 impl Stamp {
     pub(super) fn has_zone(&self) -> bool {
         self.offset_seconds.is_some()
     }
 
-    pub(super) fn with_utc(self) -> Stamp {
-        Stamp { offset_seconds: Some(0), ..self }
+    /// The form of a header that begins with it.
+    pub(super) fn form(&self) -> Form {
+        self.form
     }
 
-    /// Nanoseconds since 1970 of a time with a year, in the zone `otherwise` if it names none. `None` before 1970, and beyond the
-    /// range of signed 64-bit numbers, in 2262, because stores use those for times.
-    pub(super) fn unix_ns(&self, otherwise: i32) -> Option<u64> {
-        let seconds = self.unix_seconds(self.year?, otherwise)?;
+    /// Nanoseconds since 1970. A time without a year gets the year in which it is nearest to the arrival; the zone is the
+    /// time's own, or else that of the word behind it, or else the arrival's. `None` before 1970, and beyond the range of
+    /// signed 64-bit numbers, in 2262, because stores use those for times.
+    pub(super) fn unix_ns(&self, word: Option<ZoneWord<'_>>, arrival: Arrival<'_>) -> Option<u64> {
+        let now = i64::try_from(arrival.unix_ns / 1_000_000_000).ok()?;
+        let zone = self.zone(word, arrival);
+        let seconds = match self.year {
+            Some(year) => self.unix_seconds(year, zone, now)?,
+            None => self.nearest(zone, now)?,
+        };
+
         let whole = u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?;
         let time = whole.checked_add(self.nanoseconds.into())?;
         (time <= i64::MAX as u64).then_some(time)
     }
 
-    /// The same; a time without a year gets the year in which it is nearest to the arrival.
-    pub(super) fn nearest_unix_ns(&self, arrival: Arrival) -> Option<u64> {
-        let otherwise = arrival.zone_offset_seconds;
-        if self.year.is_some() {
-            return self.unix_ns(otherwise);
+    fn zone<'z>(&self, word: Option<ZoneWord<'_>>, arrival: Arrival<'z>) -> Clock<'z> {
+        if let Some(offset) = self.offset_seconds {
+            return Clock::Offset(offset);
+        }
+        match word {
+            Some(ZoneWord::Offset(offset)) => Clock::Offset(offset),
+            Some(ZoneWord::Name(name)) => {
+                let is_it = |(listed, _): &&(String, Zone)| listed.as_bytes() == name;
+                let listed = arrival.zone_words.iter().find(is_it);
+                Clock::Zone(listed.map_or(arrival.zone, |(_, zone)| zone))
+            }
+            None => Clock::Zone(arrival.zone),
+        }
+    }
+
+    fn nearest(&self, zone: Clock<'_>, now: i64) -> Option<i64> {
+        let this_year = u32::try_from(1970 + now / YEAR_SECONDS).ok()?;
+        let distance = |seconds: &i64| (seconds - now).abs();
+        // Nearly always it is this year.
+        let this = self.unix_seconds(this_year, zone, now);
+        if let Some(seconds) = this.filter(|seconds| distance(seconds) < HALF_YEAR_SECONDS) {
+            return Some(seconds);
         }
 
-        let now = i64::try_from(arrival.unix_ns / 1_000_000_000).ok()?;
-        let this_year = u32::try_from(1970 + now / YEAR_SECONDS).ok()?;
         // A 29 February that none of these years has remains unknown.
-        let years = this_year.saturating_sub(1)..=this_year + 1;
-        let distance = |year: &u32| {
-            self.unix_seconds(*year, otherwise).map_or(i64::MAX, |seconds| (seconds - now).abs())
-        };
-        let year = years.min_by_key(distance)?;
-        Stamp { year: Some(year), ..*self }.unix_ns(otherwise)
+        let years = [this_year.saturating_sub(1), this_year + 1];
+        let others = years.map(|year| self.unix_seconds(year, zone, now));
+        others.into_iter().chain([this]).flatten().min_by_key(distance)
     }
 
     /// `None` if the year has no such day.
-    fn unix_seconds(&self, year: u32, otherwise: i32) -> Option<i64> {
+    fn unix_seconds(&self, year: u32, zone: Clock<'_>, now: i64) -> Option<i64> {
         if self.day > days_of(self.month, year) {
             return None;
         }
-        let offset = self.offset_seconds.unwrap_or(otherwise);
-        let local = days_since_1970(year, self.month, self.day) * DAY_SECONDS;
-        Some(local + i64::from(self.second_of_day) - i64::from(offset))
+        let days = days_since_1970(year, self.month, self.day);
+        let local = days * DAY_SECONDS + i64::from(self.second_of_day);
+        Some(match zone {
+            Clock::Offset(offset) => local - i64::from(offset),
+            Clock::Zone(zone) => zone.unix_seconds(local, now),
+        })
     }
+}
+
+/// What a time is relative to.
+#[derive(Clone, Copy)]
+enum Clock<'z> {
+    /// Seconds east of UTC.
+    Offset(i32),
+    Zone(&'z Zone),
 }
 
 fn is_leap(year: u32) -> bool {
@@ -90,28 +126,36 @@ fn days_since_1970(year: u32, month: u32, day: u32) -> i64 {
     i64::from(year * 365 + leap_days + day_of_year) - 2_472_633
 }
 
-/// Splits off `2003-10-11T22:14:15.003Z`. The `T` may be a space, and the zone may be missing.
+/// Splits off `2003-10-11T22:14:15.003Z`. The `T` may be a space, the hyphens slashes, and the zone may be missing. Sophos UTM
+/// writes `2003:10:11-22:14:15`.
 pub(super) fn iso(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     let (year, rest) = fixed(bytes, 4)?;
-    let (month, rest) = fixed(rest.strip_prefix(b"-")?, 2)?;
-    let (day, rest) = fixed(rest.strip_prefix(b"-")?, 2)?;
-    let rest = rest.strip_prefix(b"T").or_else(|| rest.strip_prefix(b" "))?;
+    let [separator @ (b'-' | b'/' | b':'), rest @ ..] = rest else { return None };
+    let (month, rest) = fixed(rest, 2)?;
+    let (day, rest) = fixed(rest.strip_prefix(&[*separator])?, 2)?;
+    let (between, rest) = rest.split_first()?;
+    if !matches!((separator, between), (b'-', b'T') | (b'-' | b'/', b' ') | (b':', b'-')) {
+        return None;
+    }
     let (second_of_day, nanoseconds, rest) = clock(rest)?;
     let (offset_seconds, rest) = zone(rest)?;
 
-    let stamp = Stamp { year: Some(year), month, day, second_of_day, nanoseconds, offset_seconds };
+    let form = if *separator == b':' { Form::Sophos } else { Form::Iso };
+    let stamp =
+        Stamp { year: Some(year), month, day, second_of_day, nanoseconds, offset_seconds, form };
     checked(stamp).map(|stamp| (stamp, rest))
 }
 
-/// Splits off `Oct 11 22:14:15`. A year may come before the month (NX-OS), after the day (ASA) or after the time (Junos).
+/// Splits off `Oct 11 22:14:15`. A year may come before the month (NX-OS), after the day (ASA) or after the time (Junos), a
+/// weekday before all.
 pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
+    let bytes = behind_weekday(bytes);
     let (year, rest) = match fixed(bytes, 4) {
         Some((year, rest)) => (Some(year), rest.strip_prefix(b" ")?),
         None => (None, bytes),
     };
-    let (name, rest) = rest.split_at_checked(3)?;
-    let month = (1..).zip(MONTHS).find(|(_, month)| *month == name)?.0;
-    let rest = rest.strip_prefix(b" ")?;
+    let [a, b, c, b' ', rest @ ..] = rest else { return None };
+    let month = (1..).zip(MONTHS).find(|(_, month)| **month == [*a, *b, *c])?.0;
     // `Oct  1`, `Oct 01` and `Oct 1` are the same.
     let (day, rest) = split_digits(rest.strip_prefix(b" ").unwrap_or(rest), 2);
     let rest = rest.strip_prefix(b" ")?;
@@ -122,15 +166,121 @@ pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     };
     let (second_of_day, nanoseconds, rest) = clock(rest)?;
     let (year, rest) = match rest.strip_prefix(b" ").and_then(|rest| fixed(rest, 4)) {
-        Some((behind @ 1970..2500, rest)) if year.is_none() && rest.starts_with(b" ") => {
+        Some((behind @ 1970..2500, rest))
+            if year.is_none() && matches!(rest, [b' ' | b':', ..]) =>
+        {
             (Some(behind), rest)
         }
         _ => (year, rest),
     };
 
     let day = number(day)?;
-    let stamp = Stamp { year, month, day, second_of_day, nanoseconds, offset_seconds: None };
+    let (offset_seconds, form) = (None, Form::Rfc3164);
+    let stamp = Stamp { year, month, day, second_of_day, nanoseconds, offset_seconds, form };
     checked(stamp).map(|stamp| (stamp, rest))
+}
+
+/// Skips `Sun ` of ctime(3).
+fn behind_weekday(bytes: &[u8]) -> &[u8] {
+    const DAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
+    match bytes {
+        // The month is next, and not the number of a day.
+        [a, b, c, b' ', rest @ ..]
+            if rest.first().is_some_and(u8::is_ascii_uppercase)
+                && DAYS.contains(&&[*a, *b, *c]) =>
+        {
+            rest
+        }
+        _ => bytes,
+    }
+}
+
+/// Splits off `10/11/2026:22:14:15` of Citrix NetScaler, whose first number is the month unless the device is told that it is the
+/// day. Where it may be either, it is the day if that is today.
+pub(super) fn slashed<'a>(bytes: &'a [u8], arrival: Arrival<'_>) -> Option<(Stamp, &'a [u8])> {
+    let (first, rest) = fixed(bytes, 2)?;
+    let (second, rest) = fixed(rest.strip_prefix(b"/")?, 2)?;
+    let (year, rest) = fixed(rest.strip_prefix(b"/")?, 4)?;
+    let (second_of_day, nanoseconds, rest) = clock(rest.strip_prefix(b":")?)?;
+
+    let now = i64::try_from(arrival.unix_ns / 1_000_000_000).ok()?;
+    let of = |month, day| {
+        let (year, offset_seconds, form) = (Some(year), None, Form::NetScaler);
+        checked(Stamp { year, month, day, second_of_day, nanoseconds, offset_seconds, form })
+    };
+    let distance = |stamp: &Stamp| {
+        let days = days_since_1970(year, stamp.month, stamp.day);
+        (days * DAY_SECONDS + i64::from(second_of_day) - now).abs()
+    };
+    let (month_first, day_first) = (of(first, second), of(second, first));
+    let is_today = |stamp: &Stamp| distance(stamp) < 2 * DAY_SECONDS;
+    let stamp = match (month_first, day_first) {
+        (Some(_), Some(day_first))
+            if !month_first.is_some_and(|one| is_today(&one)) && is_today(&day_first) =>
+        {
+            day_first
+        }
+        _ => month_first.or(day_first)?,
+    };
+    Some((stamp, rest))
+}
+
+/// Splits off `date=2026-10-11 time=22:14:15` of FortiOS.
+pub(super) fn fields(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
+    let (year, rest) = fixed(bytes.strip_prefix(b"date=")?, 4)?;
+    let (month, rest) = fixed(rest.strip_prefix(b"-")?, 2)?;
+    let (day, rest) = fixed(rest.strip_prefix(b"-")?, 2)?;
+    let (second_of_day, nanoseconds, rest) = clock(rest.strip_prefix(b" time=")?)?;
+    let (year, offset_seconds, form) = (Some(year), None, Form::Fortinet);
+    let stamp = Stamp { year, month, day, second_of_day, nanoseconds, offset_seconds, form };
+    checked(stamp).map(|stamp| (stamp, rest))
+}
+
+/// Splits off seconds since 1970, with or without a fraction of up to nine digits: nanoseconds.
+pub(super) fn epoch(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (digits, rest) = split_digits(bytes, 11);
+    if digits.len() != 10 {
+        return None;
+    }
+    let (high, low) = digits.split_at(5);
+    let seconds = u64::from(number(high)?) * 100_000 + u64::from(number(low)?);
+
+    let (nanoseconds, rest) = match rest {
+        [b'.', fraction @ ..] => {
+            let (digits, rest) = split_digits(fraction, 9);
+            (number(digits)? * 10_u32.pow(9 - digits.len() as u32), rest)
+        }
+        _ => (0, rest),
+    };
+    let time = seconds * 1_000_000_000 + u64::from(nanoseconds);
+    (time <= i64::MAX as u64).then_some((time, rest))
+}
+
+/// Splits off how long a Cisco device has run: `00:01:23`, `3w2d`, `2y10w`.
+pub(super) fn uptime(bytes: &[u8]) -> Option<&[u8]> {
+    let (_, rest) = split_digits(bytes, 4);
+    match rest {
+        [b':', ..] if rest.len() < bytes.len() => {
+            let (_, rest) = fixed(rest.get(1..)?, 2)?;
+            let (_, rest) = fixed(rest.strip_prefix(b":")?, 2)?;
+            Some(rest)
+        }
+        _ => {
+            let mut rest = bytes;
+            for _ in 0..3 {
+                let (digits, behind) = split_digits(rest, 4);
+                match behind {
+                    [b'y' | b'w' | b'd' | b'h' | b'm' | b's', behind @ ..]
+                        if !digits.is_empty() =>
+                    {
+                        rest = behind;
+                    }
+                    _ => break,
+                }
+            }
+            (rest.len() < bytes.len()).then_some(rest)
+        }
+    }
 }
 
 /// The time, if its day exists in some year.
@@ -144,11 +294,18 @@ fn checked(stamp: Stamp) -> Option<Stamp> {
 
 /// Splits off a number of exactly `digits` digits.
 fn fixed(bytes: &[u8], digits: usize) -> Option<(u32, &[u8])> {
-    let (head, rest) = split_digits(bytes, digits);
-    if head.len() == digits { Some((number(head)?, rest)) } else { None }
+    let (head, rest) = bytes.split_at_checked(digits)?;
+    let mut number = 0;
+    for byte in head {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + u32::from(byte - b'0');
+    }
+    Some((number, rest))
 }
 
-/// Splits off `22:14:15` or `22:14:15.003`: the second of the day, and nanoseconds.
+/// Splits off `22:14:15`, `22:14:15.003` or, of Cisco's call managers, `10:14:15 PM.003`: the second of the day, and nanoseconds.
 fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
     let (hour, rest) = fixed(bytes, 2)?;
     let (minute, rest) = fixed(rest.strip_prefix(b":")?, 2)?;
@@ -157,8 +314,22 @@ fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
+    let (hour, rest) = match rest {
+        [b' ', half @ (b'A' | b'P'), b'M', rest @ ..]
+            if matches!(hour, 1..=12) && matches!(rest, [] | [b' ' | b'.' | b':', ..]) =>
+        {
+            (hour % 12 + if *half == b'P' { 12 } else { 0 }, rest)
+        }
+        _ => (hour, rest),
+    };
     let second_of_day = hour * 3600 + minute * 60 + second;
 
+    // Huawei and H3C write milliseconds behind a third colon.
+    if let [b':', a, b, c, b' ', ..] = rest
+        && let Some(milliseconds) = number(&[*a, *b, *c])
+    {
+        return Some((second_of_day, milliseconds * 1_000_000, rest.get(4..)?));
+    }
     let [b'.' | b',', fraction @ ..] = rest else { return Some((second_of_day, 0, rest)) };
     let (digits, rest) = split_digits(fraction, 9);
     let unit = 10_u32.pow(9 - digits.len() as u32);

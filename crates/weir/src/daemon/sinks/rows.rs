@@ -99,7 +99,7 @@ impl RowTarget for Rows {
             ..DatagramRecord::new()
         };
         if self.parse == Parse::Syslog {
-            let arrival = Arrival { unix_ns: datagram.received_unix_ns, zone_offset_seconds: 0 };
+            let arrival = Arrival::utc(datagram.received_unix_ns);
             record.fill_syslog(&syslog::parse(datagram.bytes, arrival));
         }
 

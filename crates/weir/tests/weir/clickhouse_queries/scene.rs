@@ -434,7 +434,7 @@ fn datagrams() -> Vec<u8> {
                 payload: Some(payload.as_bytes()),
                 ..DatagramRecord::new()
             };
-            let arrival = Arrival { unix_ns, zone_offset_seconds: 0 };
+            let arrival = Arrival::utc(unix_ns);
             datagram.fill_syslog(&parse(payload.as_bytes(), arrival));
             encoder.datagram(&datagram, &mut out);
         }

@@ -1,0 +1,194 @@
+//! What follows the header: program, process, type and text.
+
+use super::{NAME_MAX_BYTES, Syslog, graphic, run, split_digits, text, time, without_blanks};
+
+/// A program, its process id, and what follows.
+pub(super) type Program<'a> = (&'a str, Option<&'a str>, &'a [u8]);
+
+/// Reads program, process, type and text.
+pub(super) fn read<'a>(bytes: &'a [u8], syslog: &mut Syslog<'a>) {
+    read_behind(split_program(bytes), bytes, syslog);
+}
+
+/// Reads type and text behind a program, if there is one.
+pub(super) fn read_behind<'a>(
+    program: Option<Program<'a>>,
+    bytes: &'a [u8],
+    syslog: &mut Syslog<'a>,
+) {
+    let mut rest = bytes;
+    if let Some((app_name, proc_id, behind)) = program {
+        syslog.app_name = Some(app_name);
+        syslog.proc_id = proc_id;
+        rest = behind;
+    }
+    if let Some((msg_id, behind)) = split_mnemonic(rest) {
+        syslog.msg_id = Some(msg_id);
+        rest = behind;
+    }
+    syslog.message = text(rest);
+}
+
+/// Splits off `sshd[4711]: ` or `kernel: `.
+pub(super) fn split_program(bytes: &[u8]) -> Option<Program<'_>> {
+    // A colon ends the name only before a space: `Foo::Bar: text`.
+    let mut len = 0;
+    while let Some(&byte) = bytes.get(len)
+        && OF_PROGRAM[usize::from(byte)]
+        && len <= NAME_MAX_BYTES
+        && !(byte == b':' && is_colon(bytes.get(len..)?))
+    {
+        len += 1;
+    }
+
+    let (name, rest) = bytes.split_at_checked(len)?;
+    let (proc_id, rest) = match rest.strip_prefix(b"[") {
+        Some(inside) => {
+            let end = inside.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b']')?;
+            let (proc_id, rest) = inside.split_at_checked(end)?;
+            (Some(graphic(proc_id)?), rest.get(1..)?)
+        }
+        None => (None, rest),
+    };
+
+    let rest = match rest.strip_prefix(b":") {
+        // With a process id it is a program, even without a blank or a colon.
+        Some(behind) if is_colon(rest) || proc_id.is_some() => behind,
+        _ if proc_id.is_some() && matches!(rest, [] | [b' ', ..]) => rest,
+        _ => return None,
+    };
+    let name = graphic(name).filter(|name| is_program(name.as_bytes()))?;
+    Some((name, proc_id, rest.strip_prefix(b" ").unwrap_or(rest)))
+}
+
+/// The characters of a program's name.
+const OF_PROGRAM: [bool; 256] = {
+    let (others, mut table, mut byte) = (b"{}\"'=,;<>[%", [false; 256], 0);
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_graphic();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = false;
+        at += 1;
+    }
+    table
+};
+
+/// Whether a word before a colon can be a program: not a counter, an address, a clock, an uptime, or how bad it is.
+fn is_program(name: &[u8]) -> bool {
+    let Some(first) = name.first() else { return false };
+    if name.ends_with(b":") || is_level(name) {
+        return false;
+    }
+    if !first.is_ascii_digit() {
+        return true;
+    }
+    let is_of_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b':');
+    !name.iter().all(is_of_number) && time::uptime(name).is_none_or(|rest| !rest.is_empty())
+}
+
+/// Whether a word says only how bad something is, alone or behind a facility (`daemon.info`).
+pub(super) fn is_level(word: &[u8]) -> bool {
+    // Most words end here, by their last letter.
+    let last = word.last().copied().unwrap_or_default() | 0x20;
+    if !matches!(last, b'c' | b'e' | b'g' | b'l' | b'n' | b'o' | b'r' | b't' | b'y') {
+        return false;
+    }
+    let level = match word.iter().rposition(|byte| *byte == b'.') {
+        Some(dot) => word.get(dot + 1..).unwrap_or_default(),
+        None => word,
+    };
+    let levels: &[&[u8]] = match level.len() {
+        3 => &[b"err"],
+        4 => &[b"crit", b"info", b"warn"],
+        5 => &[b"alert", b"debug", b"emerg", b"error", b"fatal", b"panic", b"trace"],
+        6 => &[b"notice", b"severe"],
+        7 => &[b"verbose", b"warning"],
+        8 => &[b"critical"],
+        9 => &[b"emergency"],
+        11 => &[b"information"],
+        13 => &[b"informational"],
+        _ => return false,
+    };
+    levels.iter().any(|one| level.eq_ignore_ascii_case(one))
+}
+
+/// Whether the bytes begin with a colon that ends something.
+fn is_colon(bytes: &[u8]) -> bool {
+    matches!(bytes, [b':'] | [b':', b' ' | b'\t' | b'\n' | b'\r' | 0, ..])
+}
+
+/// Splits off the type of a device's message: of Cisco `%SYS-5-CONFIG_I: `, of Huawei and H3C `%%10IFNET/3/LINK_UPDOWN: `, without
+/// percent signs and colon. Blanks before it belong to it.
+pub(super) fn split_mnemonic(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let bytes = match bytes {
+        [b' ', ..] => without_blanks(bytes),
+        _ => bytes,
+    };
+    let inside = bytes.strip_prefix(b"%")?;
+    match inside {
+        [b'%', ..] => split_module(inside.get(1..)?),
+        // NX-OS names the virtual device first: `%$ VDC-1 %$ %ETHPORT-5-IF_UP: `.
+        [b'$', behind @ ..] => {
+            let end = behind.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b'%')?;
+            let behind = behind.get(end..)?.strip_prefix(b"%$")?;
+            split_cisco(without_blanks(behind).strip_prefix(b"%")?)
+        }
+        _ => split_cisco(inside).or_else(|| split_behind_unit(inside)),
+    }
+}
+
+/// Splits off `SYS-5-CONFIG_I: `. A digit from 0 to 7 stands between two hyphens; otherwise it is a text with a percent sign.
+fn split_cisco(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let is_of_mnemonic = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let len = run(bytes, NAME_MAX_BYTES, is_of_mnemonic);
+    let (mnemonic, rest) = bytes.split_at_checked(len)?;
+    let is_severity = |bytes: &[u8]| matches!(bytes, [b'-', b'0'..=b'7', b'-']);
+    let severity = mnemonic.windows(3).position(is_severity)?;
+    if severity == 0 || severity + 3 == len {
+        return None;
+    }
+
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    let rest = match rest {
+        [b':', rest @ ..] => rest.strip_prefix(b" ").unwrap_or(rest),
+        // ACI puts no colon before its codes: `%LOG_LOCAL0-6-SYSTEM_MSG [F0321][raised]`.
+        [b'[', ..] => rest,
+        _ => return None,
+    };
+    Some((graphic(mnemonic)?, rest))
+}
+
+/// Splits off what Dell FTOS writes: `STKUNIT0-M:CP %SEC-5-LOGIN_SUCCESS: `, with the unit first.
+fn split_behind_unit(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let is_of_unit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b':');
+    let len = run(bytes, 32, is_of_unit);
+    let (unit, rest) = bytes.split_at_checked(len)?;
+    if unit.contains(&b':') { split_cisco(rest.strip_prefix(b" %")?) } else { None }
+}
+
+/// Splits off `10IFNET/3/LINK_UPDOWN: `: two digits for the version, the module, the severity and the mnemonic.
+fn split_module(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (version, rest) = split_digits(bytes, 2);
+    let is_of_module =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
+    let len = run(rest, NAME_MAX_BYTES, is_of_module);
+    let (module, mut rest) = rest.split_at_checked(len)?;
+    if version.len() != 2
+        || !module.windows(3).any(|bytes| matches!(bytes, [b'/', b'0'..=b'7', b'/']))
+    {
+        return None;
+    }
+
+    // Huawei adds the kind of information and a number: `(l)[7]`.
+    for (open, close) in [(b'(', b')'), (b'[', b']')] {
+        if rest.first() == Some(&open) {
+            let end = rest.iter().take(32).position(|byte| *byte == close)?;
+            rest = rest.get(end + 1..)?;
+        }
+    }
+    let rest = rest.strip_prefix(b":")?;
+    Some((graphic(module)?, rest.strip_prefix(b" ").unwrap_or(rest)))
+}

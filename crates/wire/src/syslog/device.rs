@@ -1,0 +1,192 @@
+//! Headers of network devices: counters, names, uptimes and marks in front of the time, and a colon behind it.
+//!
+//! Cisco documents `seq no:timestamp: %facility-severity-MNEMONIC:description` ("System Message Logging" of IOS), where each part
+//! before `%` may be missing, `logging origin-id` adds a name, and both `service sequence-numbers` and the counter of syslog messages add
+//! a number.
+
+use super::content::{split_mnemonic, split_program};
+use super::host::{self, is_of_host};
+use super::rfc3164::{Header, Next, Time, split_time, split_zone};
+use super::time::{self, Stamp};
+use super::{
+    Arrival, Form, NAME_MAX_BYTES, graphic, run, split_digits, split_name, without_blanks,
+};
+
+/// Most parts in front of the time: two counters, a name, a task or a location.
+const PARTS_MAX: usize = 4;
+
+/// What stands in front of a time.
+#[derive(Clone, Copy, Default)]
+struct Front<'a> {
+    counters: usize,
+    name: Option<&'a str>,
+    task: Option<&'a str>,
+    is_located: bool,
+}
+
+/// Reads counters, names and so on up to a time, an uptime or a mnemonic, and that. `None` if none of those follows.
+pub(super) fn header<'a>(bytes: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
+    let (mut front, mut rest) = (Front::default(), bytes);
+    if let Some(header) = behind_uptime(bytes, Header { form: Form::Cisco, ..Header::default() }) {
+        return Some(header);
+    }
+    for _ in 0..PARTS_MAX {
+        rest = front.take(rest)?;
+        if let Some(header) = behind(front, rest, arrival) {
+            return Some(header);
+        }
+    }
+    None
+}
+
+impl<'a> Front<'a> {
+    /// Takes one part, and returns what follows it.
+    fn take(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        // `45: `. Without the counter of messages its colon stays.
+        let (digits, behind) = split_digits(bytes, 20);
+        if let Some(behind) = behind.strip_prefix(b":")
+            && (behind.starts_with(b" ") || digits.is_empty())
+            && self.counters < 2
+        {
+            self.counters += 1;
+            return Some(without_blanks(behind));
+        }
+        // Wireless controllers (AireOS) write `*TASK: ` before the time.
+        if let Some(behind) = bytes.strip_prefix(b"*")
+            && self.task.is_none()
+        {
+            let (word, behind) = split_name(behind);
+            self.task = Some(graphic(word.strip_suffix(b":")?)?);
+            return Some(behind);
+        }
+        self.take_name(bytes)
+    }
+
+    fn take_name(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let len = run(bytes, NAME_MAX_BYTES + 1, is_of_host);
+        let (word, behind) = bytes.split_at_checked(len)?;
+        // IOS XR writes where the message comes from, without a blank before the time: `RP/0/RSP0/CPU0:`. This is not a host.
+        if let Some(colon) = word.iter().position(|byte| *byte == b':')
+            && let Some((location, _)) = word.split_at_checked(colon)
+            && location.contains(&b'/')
+            && !self.is_located
+        {
+            self.is_located = true;
+            return bytes.get(colon + 1..);
+        }
+
+        let behind = behind.strip_prefix(b" ")?;
+        let (name, behind) = match word.strip_suffix(b":") {
+            Some(name) => (name, behind),
+            // ASA writes a blank before the colon; `NAME COUNTER: ` and `NAME LOCATION:` have none.
+            None => (word, behind.strip_prefix(b": ").unwrap_or(behind)),
+        };
+        if self.name.is_some() || name.contains(&b'/') {
+            return None;
+        }
+        self.name = Some(host::of(name)?);
+        // A name without a colon needs a counter or a location behind it.
+        if word.ends_with(b":") || bytes.get(len..)?.starts_with(b" : ") {
+            return Some(without_blanks(behind));
+        }
+        let is_counter = split_digits(behind, 20).1.starts_with(b":") && !behind.starts_with(b":");
+        let (location, _) = split_name(behind);
+        let is_location = location.contains(&b'/') && location.contains(&b':');
+        (is_counter || is_location).then_some(behind)
+    }
+}
+
+/// Reads what follows counters and names.
+fn behind<'a>(front: Front<'a>, bytes: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
+    let header = Header {
+        form: Form::Cisco,
+        hostname: front.name,
+        app_name: front.task,
+        is_counted: front.counters > 0,
+        ..Header::default()
+    };
+
+    if let Some((mark, stamp, rest)) = split_time(bytes, arrival) {
+        return timed(front, header, (mark, stamp), rest, arrival);
+    }
+    if let Some(header) = behind_uptime(bytes, header) {
+        return Some(header);
+    }
+
+    let is_sure = bytes.starts_with(b"%") && split_mnemonic(bytes).is_some();
+    is_sure.then_some(Header { rest: bytes, ..header })
+}
+
+/// Reads how long a device has run in the place of the time, which a mnemonic has to follow.
+fn behind_uptime<'a>(bytes: &'a [u8], header: Header<'a>) -> Option<Header<'a>> {
+    if !bytes.first()?.is_ascii_digit() {
+        return None;
+    }
+    let rest = without_blanks(time::uptime(bytes)?.strip_prefix(b":")?);
+    split_mnemonic(rest).map(|_| Header { is_counted: true, rest, ..header })
+}
+
+/// Reads what follows the time of a device.
+fn timed<'a>(
+    front: Front<'a>,
+    header: Header<'a>,
+    (mark, stamp): (Option<u8>, Stamp),
+    rest: &'a [u8],
+    arrival: Arrival<'_>,
+) -> Option<Header<'a>> {
+    let (word, rest) = split_zone(stamp, rest, arrival, Named::ByDevice);
+    let header = Header { time: Some(Time::Written { mark, stamp, word }), ..header };
+    if let Some(rest) = without_blanks(rest).strip_prefix(b":") {
+        return Some(behind_colon(header, rest));
+    }
+    // A relay's header may stand behind a counter, and a time behind a counter and a name needs no colon. A program's own time behind
+    // its name does.
+    if front.counters == 0 && !front.is_located {
+        return None;
+    }
+    let next = if front.name.is_none() { Next::Host } else { Next::Content };
+    Some(Header { rest: without_blanks(rest), next, ..header })
+}
+
+/// Who else may have written a word between a time and a colon.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    /// Nobody: before `: %` it is a zone, whatever its name.
+    ByDevice,
+    /// Anybody: it may be a host or a program.
+    ByAnybody,
+}
+
+/// Most bytes between the colon behind a time and a mnemonic.
+const SEGMENTS_BYTES_MAX: usize = 96;
+
+/// Reads what stands between the colon behind a time and the mnemonic: the process of IOS XR (`config[65]: `), where in a stack the
+/// message comes from (`Switch 1 R0/0: sessmgrd: `), or a name.
+pub(super) fn behind_colon<'a>(header: Header<'a>, bytes: &'a [u8]) -> Header<'a> {
+    let rest = match without_blanks(bytes) {
+        rest @ [b'%', ..] => rest,
+        _ => bytes.strip_prefix(b" ").unwrap_or(bytes),
+    };
+    let header = Header { rest, ..header };
+    if rest.starts_with(b"%") {
+        return header;
+    }
+
+    let near = rest.get(..rest.len().min(SEGMENTS_BYTES_MAX)).unwrap_or_default();
+    let Some(end) = near.windows(3).position(|bytes| bytes == b": %") else { return header };
+    let (segments, mnemonic) = rest.split_at(end + 2);
+    if split_mnemonic(mnemonic).is_none() {
+        return header;
+    }
+
+    // With a process id it is a program, and so it is behind a location. Else it is the device.
+    let before_last = segments.get(..end).unwrap_or_default();
+    match before_last.windows(2).rposition(|bytes| bytes == b": ") {
+        Some(at) => Header { rest: rest.get(at + 2..).unwrap_or_default(), ..header },
+        None if split_program(segments).is_some_and(|(_, proc_id, _)| proc_id.is_some()) => header,
+        None if header.hostname.is_none() => {
+            Header { hostname: host::of(before_last), rest: mnemonic, ..header }
+        }
+        None => header,
+    }
+}
