@@ -22,7 +22,7 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use upload::Leftovers;
+use upload::{Leftovers, SIDE_REQUEST_MAX};
 
 /// Timeout for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -105,6 +105,17 @@ impl Bucket {
         Ok(store)
     }
 
+    /// Removes the parts of failed uploads, next to what is being put: a store that does not answer to that keeps no object
+    /// waiting.
+    fn remove_leftovers(&mut self) {
+        let (Some(store), true) = (self.store.clone(), self.leftovers.are_left()) else { return };
+        let leftovers = self.leftovers.clone();
+        self.tasks.spawn(async move {
+            leftovers.abort(&store).await;
+            Vec::new()
+        });
+    }
+
     fn path_of(&self, batch: &Batch) -> Path {
         let (partition, name) = self.names.of(batch);
         let prefix = self.options.prefix.split('/').filter(|part| !part.is_empty());
@@ -139,6 +150,7 @@ impl Destination for Bucket {
                 }
             }]
         });
+        self.remove_leftovers();
         Ok(())
     }
 
@@ -176,6 +188,13 @@ impl Destination for Bucket {
     fn is_idempotent(&self) -> bool {
         // The same rows have the same name.
         true
+    }
+
+    fn close(&mut self, wait: Duration, _done: &mut Vec<Outcome>) {
+        // No other object follows to remove them with.
+        if let Some(store) = &self.store {
+            self.tasks.block_on(wait.min(SIDE_REQUEST_MAX), self.leftovers.abort(store));
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! Buckets on a real server, read by its own clients.
 
+#[cfg(feature = "http")]
+mod side_requests;
+
 use crate::outage::{Outage, beside, with_spool, without_spool};
 use crate::parquet::{START_UNIX_NS, hop};
 use crate::support::{Source, number_and_filling, numbered, options};
