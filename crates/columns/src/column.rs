@@ -1,6 +1,6 @@
 //! The values of one field in one row group, before they become a Parquet column.
 
-use crate::encodings::{put_differences, put_indices};
+use crate::encodings::{put_differences, put_indices, put_plain};
 use crate::layout::moment_of;
 use crate::pages::{MadeColumn, Pages, Presence};
 use crate::texts::Texts;
@@ -43,6 +43,8 @@ pub(crate) struct RowGroup<'f> {
     pub(crate) schema: &'f SchemaDescriptor,
     pub(crate) pages: &'f mut Pages,
     pub(crate) rows: usize,
+    /// How numbers are stored: `PLAIN` or `DELTA_BINARY_PACKED`.
+    pub(crate) number_encoding: Encoding,
     /// Columns written so far.
     pub(crate) columns: usize,
 }
@@ -191,19 +193,19 @@ impl Column {
 }
 
 impl RowGroup<'_> {
-    /// Writes numbers as differences, with their minimum and maximum.
+    /// Writes numbers, with their minimum and maximum.
     fn numbers<D: DataType, T: Copy + Into<i64>>(
         &mut self,
         changes: &[u32],
         values: &[T],
         bounds: Option<(D::T, D::T)>,
     ) -> Result<(), ParquetError> {
-        let encoding = match values {
-            [] => Encoding::PLAIN,
-            _ => Encoding::DELTA_BINARY_PACKED,
-        };
+        let encoding = if values.is_empty() { Encoding::PLAIN } else { self.number_encoding };
         let presence = Presence { changes, rows: self.rows };
-        let put = |page: &mut Vec<u8>| put_differences(values, page);
+        let put = |page: &mut Vec<u8>| match encoding {
+            Encoding::DELTA_BINARY_PACKED => put_differences(values, page),
+            _ => put_plain(values, size_of::<D::T>(), page),
+        };
         let column = self.pages.column().values(presence, encoding, put)?;
         let bounds = statistics::<D>(bounds, self.rows - values.len());
         self.append(column, Statistics::from(bounds.with_backwards_compatible_min_max(true)))

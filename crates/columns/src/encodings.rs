@@ -61,6 +61,15 @@ fn put_block(differences: &mut [i64], smallest: i64, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends numbers as PLAIN: the lowest `width` bytes of each, least significant first.
+pub(crate) fn put_plain<T: Copy + Into<i64>>(values: &[T], width: usize, out: &mut Vec<u8>) {
+    out.reserve(values.len() * width);
+    for &value in values {
+        let value: i64 = value.into();
+        out.extend(value.to_le_bytes().iter().take(width));
+    }
+}
+
 /// Appends indices below `count` in RLE_DICTIONARY encoding: their bit width, then the indices.
 pub(crate) fn put_indices(indices: &[u32], count: usize, out: &mut Vec<u8>) {
     let width = usize::BITS - count.saturating_sub(1).leading_zeros();
@@ -171,6 +180,16 @@ mod tests {
         // A block without changes has width 0.
         let bytes = written(|out| put_differences(&[3_i64; 129], out));
         assert_eq!(bytes, [0x80, 1, 4, 0x81, 1, 6, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn plain_numbers_have_the_width_of_their_type() {
+        let bytes = written(|out| put_plain(&[1_i64, -2], 8, out));
+        assert_eq!(
+            bytes,
+            [[1, 0, 0, 0, 0, 0, 0, 0], [0xfe, 255, 255, 255, 255, 255, 255, 255]].concat()
+        );
+        assert_eq!(written(|out| put_plain(&[0x1_0203_u32], 4, out)), [3, 2, 1, 0]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::column::{Column, RowGroup};
 use crate::layout::Table;
 use crate::pages::Pages;
+use ::parquet::basic::Encoding;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterPropertiesPtr;
@@ -32,6 +33,7 @@ pub struct TableWriter {
     reader: CellReader,
     columns: Vec<Column>,
     pages: Pages,
+    number_encoding: Encoding,
     group: Group,
     run_ids: Vec<u64>,
     file: SerializedFileWriter<Vec<u8>>,
@@ -62,11 +64,19 @@ impl TableWriter {
             reader: CellReader::new(&table.fields),
             columns: table.fields.iter().map(|field| Column::new(field)).collect(),
             pages: Pages::new()?,
+            number_encoding: Encoding::DELTA_BINARY_PACKED,
             group: Group::default(),
             run_ids: Vec::new(),
             file,
             table,
         })
+    }
+
+    /// The same writer, with numbers in the encoding that every reader takes (`PLAIN`) instead of as differences
+    /// (`DELTA_BINARY_PACKED`).
+    #[must_use]
+    pub fn with_plain_numbers(self) -> TableWriter {
+        TableWriter { number_encoding: Encoding::PLAIN, ..self }
     }
 
     /// Adds a row, given as a protobuf message.
@@ -144,6 +154,7 @@ impl TableWriter {
             schema: &self.descriptor,
             pages: &mut self.pages,
             rows,
+            number_encoding: self.number_encoding,
             columns: 0,
         };
         for column in &mut self.columns {

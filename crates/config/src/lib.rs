@@ -49,9 +49,9 @@ pub use self::flows::{
 };
 pub use self::sink::{
     Body, ClickHouseSink, Credentials, FileSink, Framed, HttpSink, KafkaSink, NatsSink, NsqSink,
-    NullSink, Opening, OtlpSink, ParquetSink, Parse, RedisMode, RedisSink, Registry, Requests,
-    S3Sink, Service, Sink, SinkConfig, Source, StdoutSink, StoreSink, TcpSink, Tls, UdpSink,
-    UnixSink, Url, Written,
+    NullSink, Opening, OtlpSink, ParquetLayout, ParquetSink, Parse, RedisMode, RedisSink, Registry,
+    Requests, S3Sink, Service, Sink, SinkConfig, Source, StdoutSink, StoreSink, TcpSink, Tls,
+    UdpSink, UnixSink, Url, Written,
 };
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};

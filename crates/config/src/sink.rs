@@ -32,7 +32,7 @@ pub(crate) use kind::is_built;
 pub use nats::{NatsSink, Service};
 pub use nsq::NsqSink;
 pub use null::NullSink;
-pub use parquet::ParquetSink;
+pub use parquet::{ParquetLayout, ParquetSink};
 pub use redis::{RedisMode, RedisSink};
 pub use registry::Registry;
 pub(crate) use rules::check;
@@ -78,7 +78,7 @@ kinds! {
         /// Messages to a topic of NSQ.
         Nsq(NsqSink) at nsq::SCHEMES, keys NsqSink;
         /// A folder of Parquet files.
-        Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetSink;
+        Parquet(ParquetSink) at parquet::SCHEMES, keys ParquetLayout ParquetSink;
         /// This machine's own history.
         Store(StoreSink) at store::SCHEMES, keys StoreSink;
         /// A bucket of Parquet files.

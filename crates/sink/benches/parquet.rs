@@ -1,5 +1,5 @@
-//! Full records of 110 fields, as protobuf messages, into a Parquet file in memory: 65,536 different ones. CPU time of the
-//! thread, in the best of its rounds. `cargo bench -p sink --features parquet --bench parquet`; without `--bench` it runs once.
+//! Full records of 110 fields, as protobuf messages, into a Parquet file in memory: 65,536 different ones, and the same number from 32
+//! polls of 2,048 connections, with each way to store numbers. CPU time of the thread, in the best of its rounds. `cargo bench -p sink --features parquet --bench parquet`; without `--bench` it runs once.
 //! The file is kept in the build directory, and `benches/parquet.py FILE` measures how long pyarrow takes to write the same rows.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it finds")]
@@ -8,7 +8,7 @@
 mod support;
 
 use columns::{Table, TableWriter};
-use record::{CellReader, Chunk, ChunkBuilder, FieldSet};
+use record::{CellReader, Chunk, ChunkBuilder, FieldSet, SocketRecord};
 use std::hint::black_box;
 use std::path::Path;
 use sys::clock::thread_cpu_ns;
@@ -34,6 +34,28 @@ fn write(writer: &mut TableWriter, chunk: &Chunk) -> Vec<u8> {
     writer.finish().expect("memory takes every byte")
 }
 
+/// All connections in one poll after another: counters grow, and the rest mostly stays.
+fn polls(random: &mut testkit::Random) -> Chunk {
+    const CONNECTIONS: u64 = 2_048;
+    const INTERVAL_NS: u64 = 10_000_000_000;
+    let mut connections: Vec<SocketRecord<'_>> =
+        (0..CONNECTIONS).map(|_| support::realistic(random)).collect();
+    let mut builder = ChunkBuilder::new(1, [0; 16]);
+    for number in 0..ROWS {
+        let record = &mut connections[(number % CONNECTIONS) as usize];
+        let segments = random.below(1_000);
+        record.time_unix_ns =
+            Some(1_795_190_400_000_000_000 + number / CONNECTIONS * INTERVAL_NS + number * 2_000);
+        record.sequence = Some(number);
+        record.poll = Some(number / CONNECTIONS);
+        record.rtt_us = record.rtt_us.map(|rtt_us| rtt_us + random.below(100) as u32);
+        record.segs_out = record.segs_out.map(|count| count + segments as u32);
+        record.bytes_acked = record.bytes_acked.map(|bytes| bytes + segments * 1_100);
+        builder.record(record);
+    }
+    builder.cut(None).expect("it has rows")
+}
+
 fn main() {
     let rounds = if std::env::args().any(|argument| argument == "--bench") { ROUNDS } else { 1 };
     let (mut random, mut builder) = (testkit::Random(1), ChunkBuilder::new(1, [0; 16]));
@@ -51,11 +73,22 @@ fn main() {
         }
     });
 
-    let mut writer = TableWriter::new(table).expect("the table is a schema");
+    let polled = polls(&mut random);
     let mut file = Vec::new();
-    best("write a file", rounds, || file = write(&mut writer, &chunk));
-
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench.parquet");
-    std::fs::write(&path, &file).expect("the folder of the build can be written");
-    println!("{:.1} bytes a row: {}", file.len() as f64 / ROWS as f64, path.display());
+    for (what, chunk) in [("polls", &polled), ("different records", &chunk)] {
+        for encoding in ["delta", "plain"] {
+            let mut writer = TableWriter::new(table.clone()).expect("the table is a schema");
+            if encoding == "plain" {
+                writer = writer.with_plain_numbers();
+            }
+            best(&format!("write {what}, numbers {encoding}"), rounds, || {
+                file = write(&mut writer, chunk);
+            });
+            println!("{:.1} bytes a row", file.len() as f64 / ROWS as f64);
+            let name = format!("bench-{encoding}.parquet");
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+            std::fs::write(&path, &file).expect("the folder of the build can be written");
+            println!("{}", path.display());
+        }
+    }
 }

@@ -46,6 +46,16 @@ impl Framing {
     }
 }
 
+/// How the numbers in Parquet files are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NumberEncoding {
+    /// As differences (`DELTA_BINARY_PACKED`).
+    #[default]
+    Delta,
+    /// As they are (`PLAIN`), which every reader takes.
+    Plain,
+}
+
 /// What a sink writes of its rows, where that is configurable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {

@@ -93,7 +93,7 @@ pub use destination::{
     ReadBack,
 };
 pub use durability::Durability;
-pub use encode::{Content, Framing, Partition, RowEncoder};
+pub use encode::{Content, Framing, NumberEncoding, Partition, RowEncoder};
 pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, PathTemplate, file, files};

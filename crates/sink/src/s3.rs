@@ -8,6 +8,7 @@ mod upload;
 
 use crate::batch::{Attempt, Batch, BatchId, Failure, Fate, Outcome, Sent};
 use crate::destination::{Connector, Destination, ReadBack};
+use crate::encode::NumberEncoding;
 use crate::parquet::{Names, form};
 use crate::secret::{Login, TlsOptions, TlsVerify};
 use crate::tasks::Tasks;
@@ -52,7 +53,7 @@ pub struct S3Options {
 }
 
 /// A bucket of Parquet files, with a column for each of these fields.
-pub fn s3(options: S3Options, fields: FieldSet) -> Connector {
+pub fn s3(options: S3Options, fields: FieldSet, numbers: NumberEncoding) -> Connector {
     // They outlive a destination that is abandoned because the store hangs.
     let leftovers = Leftovers::default();
     let destination = move || {
@@ -62,7 +63,7 @@ pub fn s3(options: S3Options, fields: FieldSet) -> Connector {
         })?;
         Ok(Box::new(bucket) as Box<dyn Destination>)
     };
-    Connector { form: Box::new(move || form(&fields)), destination: Box::new(destination) }
+    Connector { form: Box::new(move || form(&fields, numbers)), destination: Box::new(destination) }
 }
 
 struct Bucket {

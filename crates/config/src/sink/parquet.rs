@@ -3,10 +3,11 @@
 use super::Sink;
 use super::kind::{Kind, Scheme};
 use crate::address::path;
-use crate::form::{OrOff, Span, size};
+use crate::form::{Choice, OrOff, Span, size};
 use crate::host::{self, Finding};
 use crate::keys::{Values, keys};
-use ::sink::BatchLimits;
+use crate::reader::Reader;
+use ::sink::{BatchLimits, NumberEncoding};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,13 +18,23 @@ pub(super) const SCHEMES: &[Scheme] = &[Scheme {
     feature: Some("parquet"),
     read: |to, reader| {
         let folder = path(to.rest, "parquet:/var/lib/weir/records")?;
-        Ok(ParquetSink::read(reader, folder).map(Sink::Parquet))
+        Ok(ParquetSink::at(folder, reader).map(Sink::Parquet))
     },
 }];
 
 keys! {
+    /// What Parquet files look like, wherever they go.
+    pub struct ParquetLayout in "sink" of "Parquet files and S3" {
+        /// How numbers are stored. `delta`: as differences, the smallest files. `plain`: as they are, for readers that refuse
+        /// DELTA_BINARY_PACKED (Spark before 3.3, Iceberg's vectorized reader, StarRocks).
+        number_encoding => numbers: NumberEncoding =
+            Choice(&[("delta", NumberEncoding::Delta), ("plain", NumberEncoding::Plain)]), default(NumberEncoding::Delta);
+    }
+}
+
+keys! {
     /// What a sink that is a folder of Parquet files has.
-    pub struct ParquetSink in "sink" of "Parquet files" given { folder: PathBuf } {
+    pub struct ParquetSink in "sink" of "Parquet files" given { folder: PathBuf, layout: ParquetLayout } {
         /// Files that were written longer ago than this are deleted.
         keep_age => keep_age: Option<Duration> =
             OrOff(Span(Duration::from_secs(3_600), Duration::from_secs(3_660 * 86_400))), default(None);
@@ -38,9 +49,16 @@ pub(super) fn usual() -> (BatchLimits, usize) {
     (BatchLimits { rows: 1_000_000, bytes: 64 << 20, age }, 1)
 }
 
+impl ParquetSink {
+    fn at(folder: PathBuf, reader: &Reader<'_>) -> Option<ParquetSink> {
+        let layout = ParquetLayout::read(reader);
+        ParquetSink::read(reader, folder, layout?)
+    }
+}
+
 impl Kind for ParquetSink {
     fn values(&self) -> Values {
-        ParquetSink::values(self)
+        ParquetSink::values(self).into_iter().chain(self.layout.values()).collect()
     }
 
     #[cfg(feature = "parquet")]
@@ -52,7 +70,7 @@ impl Kind for ParquetSink {
             keep_bytes: self.keep_bytes,
         };
         let fields = given.fields.unwrap_or(record::FieldSet::ALL);
-        Ok(::sink::parquet::folder(options, fields))
+        Ok(::sink::parquet::folder(options, fields, self.layout.numbers))
     }
 
     fn usual(&self) -> (BatchLimits, usize) {

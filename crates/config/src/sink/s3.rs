@@ -30,7 +30,8 @@ keys! {
     pub struct S3Sink in "sink" of "S3" given {
         place: Place,
         credentials: Box<Credentials>,
-        tls: Box<Tls>
+        tls: Box<Tls>,
+        layout: parquet::ParquetLayout
     } {
         /// URL of the store, where it is not Amazon's: `https://minio.example.net:9000`.
         endpoint => endpoint: Option<String> = text("URL", endpoint), unset("that of the region, or AWS_ENDPOINT_URL");
@@ -42,11 +43,11 @@ keys! {
 impl S3Sink {
     fn at(place: Place, reader: &Reader<'_>) -> Option<S3Sink> {
         let credentials = Credentials::accepted(reader, Accepts::Either);
-        let tls = Tls::read(reader);
+        let (tls, layout) = (Tls::read(reader), parquet::ParquetLayout::read(reader));
         for key in [&Tls::tls_cert, &Tls::tls_key].into_iter().filter(|key| reader.has(key)) {
             reader.error(key, "S3 knows its users by keys. Fix: remove it");
         }
-        S3Sink::read(reader, place, Box::new(credentials?), Box::new(tls?))
+        S3Sink::read(reader, place, Box::new(credentials?), Box::new(tls?), layout?)
     }
 }
 
@@ -96,7 +97,8 @@ fn region(text: &str) -> Result<String, String> {
 impl Kind for S3Sink {
     fn values(&self) -> Values {
         let shared = self.credentials.values().into_iter().chain(self.tls.values());
-        S3Sink::values(self).into_iter().chain(shared).collect()
+        let own = S3Sink::values(self).into_iter().chain(self.layout.values());
+        own.chain(shared).collect()
     }
 
     #[cfg(feature = "s3")]
@@ -110,7 +112,8 @@ impl Kind for S3Sink {
             tls: self.tls.options(),
             host: sys::process::host_name()?,
         };
-        Ok(::sink::s3(options, given.fields.unwrap_or(record::FieldSet::ALL)))
+        let fields = given.fields.unwrap_or(record::FieldSet::ALL);
+        Ok(::sink::s3(options, fields, self.layout.numbers))
     }
 
     fn usual(&self) -> (BatchLimits, usize) {

@@ -2,6 +2,7 @@
 
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Form, Pushed};
+use crate::encode::NumberEncoding;
 use ::parquet::errors::ParquetError;
 use ::record::{FieldSet, Row, RowKind};
 use columns::Table;
@@ -12,13 +13,13 @@ use ledger::Reason;
 const COLUMN_MAX_BYTES: usize = 8 << 20;
 
 /// One file for each table, with these fields of sockets.
-pub(crate) fn form(fields: &FieldSet) -> Form {
+pub(crate) fn form(fields: &FieldSet, numbers: NumberEncoding) -> Form {
     let encoder = |kind| {
         let table = match kind {
             RowKind::Record => Table::sockets(fields),
             kind => Table::of(kind),
         };
-        (kind, Box::new(ParquetEncoder::new(table)) as Box<dyn BatchEncoder>)
+        (kind, Box::new(ParquetEncoder::new(table, numbers)) as Box<dyn BatchEncoder>)
     };
     Form::ByKind(RowKind::ALL.map(encoder).into())
 }
@@ -29,8 +30,13 @@ struct ParquetEncoder {
 }
 
 impl ParquetEncoder {
-    fn new(table: Table) -> ParquetEncoder {
-        ParquetEncoder { writer: in_memory(TableWriter::new(table)), part: None }
+    fn new(table: Table, numbers: NumberEncoding) -> ParquetEncoder {
+        let writer = in_memory(TableWriter::new(table));
+        let writer = match numbers {
+            NumberEncoding::Delta => writer,
+            NumberEncoding::Plain => writer.with_plain_numbers(),
+        };
+        ParquetEncoder { writer, part: None }
     }
 }
 

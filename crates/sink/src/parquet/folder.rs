@@ -8,6 +8,7 @@ use super::keep::Keeper;
 use super::name::{Names, unfinished};
 use crate::batch::{Attempt, Batch, Failure, Fate, Outcome, Sent};
 use crate::destination::{Connector, Destination, OwnFigures, ReadBack};
+use crate::encode::NumberEncoding;
 use ::record::FieldSet;
 use ledger::{Event, Gauge, Reason, Trouble};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -35,9 +36,9 @@ pub struct FolderOptions {
 }
 
 /// A folder of Parquet files, with a column for each of these fields.
-pub fn folder(options: FolderOptions, fields: FieldSet) -> Connector {
+pub fn folder(options: FolderOptions, fields: FieldSet, numbers: NumberEncoding) -> Connector {
     let destination = move || Ok(Box::new(Folder::new(&options)) as Box<dyn Destination>);
-    Connector { form: Box::new(move || form(&fields)), destination: Box::new(destination) }
+    Connector { form: Box::new(move || form(&fields, numbers)), destination: Box::new(destination) }
 }
 
 struct Folder {

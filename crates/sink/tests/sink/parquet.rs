@@ -6,7 +6,7 @@ mod independent;
 use ledger::HopSnapshot;
 use record::FieldSet;
 use sink::parquet::FolderOptions;
-use sink::{BatchLimits, DeliveryOptions, QueueOptions, Sink, SinkOptions};
+use sink::{BatchLimits, DeliveryOptions, NumberEncoding, QueueOptions, Sink, SinkOptions};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ fn open(options: FolderOptions, batch: BatchLimits) -> Sink {
         batch,
         delivery,
         spool: None,
-        connector: sink::parquet::folder(options, FieldSet::ALL),
+        connector: sink::parquet::folder(options, FieldSet::ALL, NumberEncoding::default()),
     })
     .unwrap()
 }

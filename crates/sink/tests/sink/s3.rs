@@ -11,8 +11,8 @@ use ledger::{HopSnapshot, Trouble};
 use record::{ChunkBuilder, Encoder, Encoding, FieldSet, Frame, RowKind, SocketRecord};
 use sink::batch::{Attempt, Batch, BatchId, Encoded, Part, PartKey, Parts};
 use sink::{
-    BatchLimits, DeliveryOptions, Fanout, Login, QueueOptions, ReadBack, S3Options, SecretSource,
-    Sink, SinkOptions, TlsOptions,
+    BatchLimits, DeliveryOptions, Fanout, Login, NumberEncoding, QueueOptions, ReadBack, S3Options,
+    SecretSource, Sink, SinkOptions, TlsOptions,
 };
 use std::fs;
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ fn sink_options(options: S3Options, rows: usize) -> SinkOptions {
             ..DeliveryOptions::default()
         },
         spool: None,
-        connector: sink::s3(options, FieldSet::ALL),
+        connector: sink::s3(options, FieldSet::ALL, NumberEncoding::default()),
     }
 }
 
@@ -299,7 +299,7 @@ fn numbered_options(store: &Store) -> SinkOptions {
             retry_max: Duration::from_millis(500),
             ..DeliveryOptions::default()
         },
-        ..options("s3", sink::s3(store.options(), number_and_filling()))
+        ..options("s3", sink::s3(store.options(), number_and_filling(), NumberEncoding::default()))
     }
 }
 
@@ -344,7 +344,7 @@ fn a_slow_hanging_or_resetting_server_holds_no_other_sink() {
 fn a_batch_is_found_where_it_was_put_and_nothing_else_is_taken_for_it() {
     let Some(server) = Server::S3.shared() else { return };
     let store = Store::new(server);
-    let connector = || sink::s3(store.options(), FieldSet::ALL);
+    let connector = || sink::s3(store.options(), FieldSet::ALL, NumberEncoding::default());
     let mut builder = ChunkBuilder::new(1, [7; 16]);
     (0..10).for_each(|number| builder.record(&numbered(number)));
     let steps = sink::check(connector(), builder.cut(None).unwrap(), DEADLINE);

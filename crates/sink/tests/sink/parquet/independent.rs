@@ -4,11 +4,11 @@ use super::{START_UNIX_NS, end, folder_options, open};
 use crate::support::Source;
 use crate::{rows, sflow};
 use columns::{Table, TableWriter};
-use record::{
-    DatagramRecord, Encoder, Encoding, Field, FieldSet, Frame, PollTotals, RowKind, SocketRecord,
-    decode_protobuf,
-};
-use sink::BatchLimits;
+use parquet::basic::Encoding;
+use parquet::column::page::Page;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use record::{Encoder, Field, FieldSet, Frame, PollTotals, RowKind, SocketRecord, decode_protobuf};
+use sink::{BatchLimits, NumberEncoding};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -30,8 +30,11 @@ pub(crate) fn compare(folder: &Path) -> bool {
 
 /// Writes the rows as `NAME.parquet`, and with the encoder of crate `record` as `NAME.jsonl`.
 fn write(folder: &TempDir, kind: RowKind, table: Table, messages: &[Vec<u8>]) {
-    let name = table.name;
-    let mut writer = TableWriter::new(table).unwrap();
+    write_with(folder, kind, TableWriter::new(table).unwrap(), messages);
+}
+
+fn write_with(folder: &TempDir, kind: RowKind, mut writer: TableWriter, messages: &[Vec<u8>]) {
+    let name = Table::name_of(kind);
     let mut encoder = lines();
     let mut lines = Vec::new();
     for message in messages {
@@ -45,7 +48,7 @@ fn write(folder: &TempDir, kind: RowKind, table: Table, messages: &[Vec<u8>]) {
 
 /// An encoder of rows of one kind as JSON lines.
 fn lines() -> Encoder {
-    Encoder::new(Encoding::Jsonl, &FieldSet::ALL).framed(Frame::OneKind)
+    Encoder::new(record::Encoding::Jsonl, &FieldSet::ALL).framed(Frame::OneKind)
 }
 
 fn encoded(record: &SocketRecord<'_>) -> Vec<u8> {
@@ -54,24 +57,93 @@ fn encoded(record: &SocketRecord<'_>) -> Vec<u8> {
     builder.cut(None).unwrap().rows().next().unwrap().bytes.to_vec()
 }
 
-#[test]
-fn others_read_every_value_at_its_ends() {
-    let folder = TempDir::new();
+/// Writes any rows of all tables, and the values at the ends of each field's range.
+fn write_any(folder: &TempDir, writer: impl Fn(Table) -> TableWriter) {
     let mut random = Random(11);
     let messages = |random: &mut Random, fields: &'static [Field]| -> Vec<Vec<u8>> {
         let any = (0..3_000).map(|_| rows::any_message(random, fields));
         any.chain(fields.iter().flat_map(rows::edges)).collect()
     };
-    let sockets = messages(&mut random, SocketRecord::FIELDS);
-    write(&folder, RowKind::Record, Table::sockets(&FieldSet::ALL), &sockets);
-    let polls = messages(&mut random, PollTotals::FIELDS);
-    write(&folder, RowKind::Totals, Table::polls(), &polls);
-    let datagrams = messages(&mut random, DatagramRecord::FIELDS);
-    write(&folder, RowKind::Datagram, Table::datagrams(), &datagrams);
-    for kind in [RowKind::Flow, RowKind::Counters, RowKind::FlowTotals] {
-        write(&folder, kind, Table::of(kind), &messages(&mut random, kind.fields()));
+    for kind in RowKind::ALL {
+        let table = match kind {
+            RowKind::Record => Table::sockets(&FieldSet::ALL),
+            kind => Table::of(kind),
+        };
+        write_with(folder, kind, writer(table), &messages(&mut random, kind.fields()));
     }
+}
+
+#[test]
+fn others_read_every_value_at_its_ends() {
+    let folder = TempDir::new();
+    write_any(&folder, |table| TableWriter::new(table).unwrap());
     compare(folder.path());
+}
+
+/// Of the encodings there are, those that every reader knows, in pages of version 1.
+#[test]
+fn plain_numbers_are_read_too_and_nothing_else_is_in_their_files() {
+    let folder = TempDir::new();
+    write_any(&folder, |table| TableWriter::new(table).unwrap().with_plain_numbers());
+    compare(folder.path());
+
+    for kind in RowKind::ALL {
+        let path = folder.file(&format!("{}.parquet", Table::name_of(kind)));
+        let file = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+        let mut pages = 0;
+        for group in (0..file.num_row_groups()).map(|at| file.get_row_group(at).unwrap()) {
+            for column in group.metadata().columns() {
+                let known = [Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY];
+                assert!(column.encodings().all(|one| known.contains(&one)), "{column:?}");
+            }
+            for at in 0..group.num_columns() {
+                let read = group.get_column_page_reader(at).unwrap();
+                for page in read.map(Result::unwrap) {
+                    pages += 1;
+                    match page {
+                        Page::DictionaryPage { encoding, .. } => {
+                            assert_eq!(encoding, Encoding::PLAIN);
+                        }
+                        Page::DataPage { encoding, def_level_encoding, .. } => {
+                            let is_known =
+                                encoding == Encoding::PLAIN || encoding == Encoding::RLE_DICTIONARY;
+                            assert!(is_known && def_level_encoding == Encoding::RLE, "{encoding}");
+                        }
+                        Page::DataPageV2 { .. } => panic!("a page of version 2"),
+                    }
+                }
+            }
+        }
+        assert!(pages > 0, "{kind:?}");
+    }
+}
+
+/// What the sink is told reaches its files.
+#[test]
+fn a_sink_with_plain_numbers_writes_them() {
+    let folder = TempDir::new();
+    for (numbers, has_differences) in
+        [(NumberEncoding::Plain, false), (NumberEncoding::Delta, true)]
+    {
+        let mut form =
+            (sink::parquet::folder(folder_options(Path::new("/nowhere")), FieldSet::ALL, numbers)
+                .form)();
+        let sink::Form::ByKind(kinds) = &mut form else { panic!("a file has one table") };
+        let mut builder = record::ChunkBuilder::new(1, [0; 16]);
+        builder.record(&rows::realistic(&mut Random(3)));
+        let chunk = builder.cut(None).unwrap();
+        for row in chunk.rows() {
+            kinds[0].1.push(&row, sink::batch::PartKey::NONE);
+        }
+        let path = folder.file("sockets.parquet");
+        fs::write(&path, kinds[0].1.finish().bytes).unwrap();
+        let file = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+        let columns = file.get_row_group(0).unwrap().metadata().columns().to_vec();
+        let has = columns
+            .iter()
+            .any(|column| column.encodings().any(|one| one == Encoding::DELTA_BINARY_PACKED));
+        assert_eq!(has, has_differences, "{numbers:?}");
+    }
 }
 
 #[test]
@@ -150,7 +222,7 @@ fn only_chosen_fields_have_columns() {
     }
     fs::write(folder.file("sockets.parquet"), writer.finish().unwrap()).unwrap();
 
-    let mut encoder = Encoder::new(Encoding::Jsonl, &fields);
+    let mut encoder = Encoder::new(record::Encoding::Jsonl, &fields);
     let mut lines = Vec::new();
     for message in &messages {
         encoder.encode(&decode_protobuf(message).unwrap(), &mut lines);
