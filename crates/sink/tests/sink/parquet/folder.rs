@@ -159,7 +159,8 @@ fn a_time_that_another_host_says_moves_no_file_and_removes_none() {
         writer.try_datagram(&far, 1, arrived).unwrap();
     }
     writer.flush();
-    let path = wait_for("a file", || files(dir.path()).pop());
+    let is_whole = |path: &PathBuf| path.extension().is_some_and(|end| end == "parquet");
+    let path = wait_for("a file", || files(dir.path()).into_iter().find(is_whole));
     drop(writer);
     end(sink);
     let text::Civil { year, month, day, .. } = text::Civil::of(arrived);
