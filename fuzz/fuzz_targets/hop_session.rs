@@ -166,7 +166,8 @@ impl Scene {
             match self.nears[at].next(self.now_ns) {
                 Next::Data(one) => {
                     let bytes = one.offset + one.len;
-                    let bytes = if one.part.begins() { 1 + (one.number % 997) as u16 } else { bytes };
+                    let bytes =
+                        if one.part.begins() { 1 + (one.number % 997) as u16 } else { bytes };
                     let origin = Origin { received_unix_ns: 1, sender: From::Nobody, bytes };
                     let part = vec![7; one.len.into()];
                     self.nears[at].seal_data(self.now_ns, &one, origin, &part, &mut packet);
@@ -281,11 +282,9 @@ impl Scene {
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
     let mut scene = Scene::new(&mut input);
-    for at in 0..NEARS {
-        scene.send(at, 0, 0);
-        scene.now_ns += 1_000_000;
-        scene.send(at, 0, 0);
-    }
+    // A session is what takes most of the time. The others get theirs when they send.
+    scene.send(0, 0, 0);
+    scene.send(0, 0, 0);
     for _ in 0..ACTS_MAX {
         if input.0.is_empty() {
             break;
