@@ -6,7 +6,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use sys::clock::{Now, Steps};
 
-/// The last row of each place that arrived in a span, and what the wall clock said. A span is a minute or longer; spans are
+/// The last row of each place that arrived in a span, and what the wall clock said then. A span is a minute or longer; spans are
 /// numbered in order.
 pub(crate) const DEFINITION: &str = "CREATE TABLE IF NOT EXISTS arrivals (
     span INTEGER NOT NULL,
@@ -68,18 +68,20 @@ pub(crate) fn note(
     last_row: i64,
 ) -> rusqlite::Result<()> {
     let upsert = "INSERT INTO arrivals VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT DO UPDATE SET last_row = max(last_row, excluded.last_row)";
+         ON CONFLICT DO UPDATE SET last_row = max(last_row, excluded.last_row),
+         time_unix_ns = excluded.time_unix_ns";
     connection.prepare_cached(upsert)?.execute(params![span, place, time_unix_ns, last_row])?;
     Ok(())
 }
 
-/// The spans of all places but one, in order, with the time that the clock said at the start of each.
+/// The spans of all places but one, in order, with the time of the last arrival in each: a span is too old
+/// when all of it is.
 fn each_span(
     connection: &Connection,
     without: &str,
     mut look: impl FnMut(i64, i64) -> Goes,
 ) -> rusqlite::Result<()> {
-    let select = "SELECT span, min(time_unix_ns) FROM arrivals WHERE place <> ?1 GROUP BY span ORDER BY span";
+    let select = "SELECT span, max(time_unix_ns) FROM arrivals WHERE place <> ?1 GROUP BY span ORDER BY span";
     let mut statement = connection.prepare_cached(select)?;
     let mut rows = statement.query([without])?;
     while let Some(row) = rows.next()? {
