@@ -43,7 +43,8 @@ impl Scene {
         fanout.attach(&sink);
 
         for chunk in rows::chunks(HOST, rows) {
-            let unreadable = store.insert(chunk.rows().map(|row| (row.kind, row.bytes)));
+            let rows = chunk.rows().map(|row| (row.kind, row.bytes));
+            let unreadable = store.insert(rows, sys::clock::Now::read());
             assert!(unreadable.unwrap().unreadable.is_empty());
             fanout.hand_over(&Arc::new(chunk));
         }
