@@ -17,7 +17,7 @@ pub(crate) const DEFINITION: &str = "CREATE TABLE IF NOT EXISTS arrivals (
 ) WITHOUT ROWID";
 
 /// How long a span is, at least.
-const SPAN_NS: u64 = 60_000_000_000;
+pub(crate) const SPAN_NS: u64 = 60_000_000_000;
 
 /// Rows whose time is looked at, for each place, in a store that did not note arrivals.
 const PROBES: i64 = 1_000;

@@ -177,7 +177,9 @@ fn prune_once(
             (true, _) => prune_oldest(&transaction, bounds.now_unix_ns)?,
             (false, Some(cutoff)) => {
                 let span = arrivals::before(&transaction, cutoff, bounds.now_unix_ns)?;
-                prune(&transaction, cutoff, span)?
+                // The rows of a span go with its last one, and no row is there without its sum.
+                let of_sums = cutoff.saturating_sub(arrivals::SPAN_NS as i64);
+                prune(&transaction, of_sums, span)?
             }
             (false, None) => 0,
         };
