@@ -154,11 +154,13 @@ impl RowEncoder {
             Form::Payload if row.kind != RowKind::Datagram => Ok(Written::NoForm),
             Form::Payload => {
                 let payload = decode_datagram_record(row.bytes)?.payload.unwrap_or_default();
-                out.extend_from_slice(payload);
-                if self.partition != Partition::Rows && payload.last() != Some(&b'\n') {
-                    out.push(b'\n');
+                match self.partition {
+                    Partition::Rows => {
+                        out.extend_from_slice(payload);
+                        Ok(Written::Yes)
+                    }
+                    Partition::Whole | Partition::StreamRows => Ok(write_line(payload, out)),
                 }
-                Ok(Written::Yes)
             }
         }
     }
@@ -191,6 +193,23 @@ impl RowEncoder {
             self.out.parts.push(Part { end: self.out.bytes.len(), ..part });
         }
     }
+}
+
+/// Writes a payload as one line. Line feeds inside it are written as `#012`, as rsyslog does, so that nobody who can send a datagram
+/// can write a line of another's. An empty payload is no line.
+fn write_line(payload: &[u8], out: &mut Vec<u8>) -> Written {
+    let line = payload.strip_suffix(b"\n").unwrap_or(payload);
+    if line.is_empty() {
+        return Written::NoForm;
+    }
+    for (n, piece) in line.split(|byte| *byte == b'\n').enumerate() {
+        if n > 0 {
+            out.extend_from_slice(b"#012");
+        }
+        out.extend_from_slice(piece);
+    }
+    out.push(b'\n');
+    Written::Yes
 }
 
 impl BatchEncoder for RowEncoder {

@@ -4,6 +4,7 @@
 //! may have lost. While the file cannot be written, payloads wait in the sink's queue, so a disk that is full for a moment costs
 //! nothing.
 
+mod hosts;
 mod template;
 
 pub use template::{PathTemplate, files};

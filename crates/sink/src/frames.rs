@@ -3,7 +3,8 @@
 use crate::batch::{Encoded, Part, PartKey};
 use crate::destination::{BatchEncoder, Pushed};
 use crate::encode::{Content, Partition};
-use record::Row;
+use ledger::Reason;
+use record::{Row, RowKind, decode_datagram_record};
 
 /// What surrounds each row in a byte stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,9 +12,11 @@ pub enum StreamFraming {
     /// The encoding's own framing: a line end, or the length that protobuf streams put before each message. Payloads of
     /// datagrams are concatenated without a separator.
     None,
-    /// A line feed after each row: for text encodings and payloads (RFC 6587, section 3.4.2).
+    /// A line feed after each row: for text encodings and payloads (RFC 6587, section 3.4.2). Line feeds inside a payload are escaped,
+    /// and empty payloads are skipped.
     Newline,
-    /// The length in decimal digits and a space before each row: syslog over TCP and TLS (RFC 6587, section 3.4.1; RFC 5425).
+    /// The length in decimal digits and a space before each row: syslog over TCP and TLS (RFC 6587, section 3.4.1; RFC 5425). There is no
+    /// length of zero (`MSG-LEN = NONZERO-DIGIT *DIGIT`), so empty payloads are skipped.
     OctetCounted,
     /// The length in four bytes, big-endian, before each row.
     LengthPrefixed,
@@ -29,7 +32,9 @@ impl StreamFraming {
             }
             (StreamFraming::OctetCounted | StreamFraming::LengthPrefixed, _) => {
                 let rows = content.encoder(Partition::Rows);
-                Box::new(FrameEncoder { rows, framing: self, row_count: 0 })
+                let skips_empty =
+                    self == StreamFraming::OctetCounted && content == Content::Payloads;
+                Box::new(FrameEncoder { rows, framing: self, skips_empty, row_count: 0 })
             }
         }
     }
@@ -59,12 +64,17 @@ impl StreamFraming {
 struct FrameEncoder {
     rows: Box<dyn BatchEncoder>,
     framing: StreamFraming,
+    /// Whether rows are payloads, and an empty one has no frame.
+    skips_empty: bool,
     /// Number of rows in the batch.
     row_count: usize,
 }
 
 impl BatchEncoder for FrameEncoder {
     fn push(&mut self, row: &Row<'_>, key: PartKey) -> Pushed {
+        if self.skips_empty && is_empty(row) {
+            return Pushed::Skipped(Reason::NotInFormat);
+        }
         let pushed = self.rows.push(row, key);
         if pushed == Pushed::Taken {
             self.row_count += 1;
@@ -95,6 +105,12 @@ impl BatchEncoder for FrameEncoder {
     fn memory_max_bytes(&self, batch_bytes: usize) -> usize {
         self.rows.memory_max_bytes(batch_bytes) + batch_bytes
     }
+}
+
+/// Whether a row is a datagram without a payload.
+fn is_empty(row: &Row<'_>) -> bool {
+    let payload = decode_datagram_record(row.bytes).map(|datagram| datagram.payload);
+    row.kind == RowKind::Datagram && matches!(payload, Ok(None | Some([])))
 }
 
 /// Approximate size of a length prefix.

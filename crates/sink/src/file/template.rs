@@ -3,6 +3,7 @@
 //! The encoder groups rows by file, so a batch has one part per file; each part begins with its path. The pieces of a path
 //! come from strangers: they are sanitized, and their number is limited.
 
+use super::hosts::Hosts;
 use super::{FileOptions, RotatedFile};
 use crate::batch::{Attempt, Encoded, Fate, Outcome, Part, PartKey, Parts, Sent};
 use crate::destination::{BatchEncoder, Connector, Destination, Form, OwnFigures, Pushed};
@@ -10,7 +11,7 @@ use crate::durability::{Due, SyncTimer};
 use crate::encode::{Content, Framing, Partition, RowEncoder};
 use ledger::{Event, Reason};
 use record::{Arrivals, DatagramRecord, Row, RowKind, Written, decode_datagram_record};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,11 +20,6 @@ use text::Civil;
 
 /// Most files open at a time; the one written least recently is closed for the next.
 const OPEN_MAX: usize = 64;
-
-/// Maximum number of hosts with separate files during the life of the sink: senders choose the names, and each is a directory
-/// on disk.
-/// Further hosts share the name `other`.
-const HOSTS_MAX: usize = 4_096;
 
 /// Longest host name in a path, in bytes.
 const HOST_BYTES_MAX: usize = 128;
@@ -127,7 +123,7 @@ pub fn files(template: PathTemplate, options: FileOptions, content: Content) -> 
         Form::Mixed(Box::new(PathEncoder {
             template: of_form.clone(),
             rows: content.row_encoder(Partition::Whole),
-            hosts: BTreeSet::new(),
+            hosts: Hosts::default(),
             filling: BTreeMap::new(),
             bytes: 0,
         }) as Box<_>)
@@ -150,8 +146,7 @@ pub fn files(template: PathTemplate, options: FileOptions, content: Content) -> 
 struct PathEncoder {
     template: PathTemplate,
     rows: RowEncoder,
-    /// Hosts seen so far.
-    hosts: BTreeSet<String>,
+    hosts: Hosts,
     filling: BTreeMap<String, (Part, Vec<u8>)>,
     bytes: usize,
 }
@@ -159,14 +154,8 @@ struct PathEncoder {
 impl PathEncoder {
     fn host(&mut self, record: &DatagramRecord<'_>) -> String {
         let host = host_of(record);
-        if self.hosts.contains(&host) {
-            return host;
-        }
-        if self.hosts.len() >= HOSTS_MAX {
-            return "other".to_owned();
-        }
-        self.hosts.insert(host.clone());
-        host
+        // The hosts without a place share a name.
+        if self.hosts.hear(&host) { host } else { "other".to_owned() }
     }
 }
 

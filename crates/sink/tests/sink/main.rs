@@ -19,6 +19,7 @@ mod nsq;
 mod outage;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod payloads;
 #[cfg(feature = "redis")]
 mod redis;
 #[path = "../../../record/tests/record/support.rs"]
