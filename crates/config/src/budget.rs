@@ -2,7 +2,9 @@
 
 mod admin;
 
-pub use admin::{AdminBudget, FOLLOWER_QUEUE_BYTES, FOLLOWERS_MAX};
+pub use admin::{
+    AdminBudget, FOLLOWER_QUEUE_BYTES, FOLLOWERS_MAX, QUESTION_BYTES_MAX, QUESTIONS_MAX,
+};
 
 use crate::weir_listener::WeirListener;
 use crate::{Config, FlowsConfig, SinkConfig, SocketsConfig, Target};
@@ -22,7 +24,7 @@ pub struct Budget {
     /// The share of the sFlow analysis, if it is configured.
     pub flows: Option<FlowsBudget>,
     pub sinks: Vec<SinkBudget>,
-    /// The share of clients that follow records, if any can.
+    /// The share of clients that follow records and of questions to the history, if there can be any.
     pub admin: Option<AdminBudget>,
 }
 
@@ -131,7 +133,7 @@ impl FlowsBudget {
 }
 
 impl Budget {
-    /// Memory of the process: listeners, collector, analysis, sinks and followers together.
+    /// Memory of the process: listeners, collector, analysis, sinks, followers and questions together.
     pub fn process_bytes(&self) -> u64 {
         let listeners: u64 = self.listeners.iter().map(ListenerBudget::process_bytes).sum();
         let sinks: u64 = self.sinks.iter().map(SinkBudget::process_bytes).sum();

@@ -58,7 +58,7 @@ pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, sp
 pub use admin::{AdminConfig, AdminListen};
 pub use budget::{
     AdminBudget, Budget, FOLLOWER_QUEUE_BYTES, FOLLOWERS_MAX, FlowsBudget, ListenerBudget,
-    SinkBudget, SocketsBudget,
+    QUESTION_BYTES_MAX, QUESTIONS_MAX, SinkBudget, SocketsBudget,
 };
 pub use daemon::{DaemonConfig, LogFormat, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};

@@ -393,7 +393,7 @@ impl Drop for Writer {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::ring::ring;
+    use crate::ring::{Times, ring};
     use crate::{RING_BYTES_MIN, meter::ListenerMeter};
     use ledger::{HopSnapshot, Meter, Tally};
     use std::sync::Arc;
@@ -411,7 +411,9 @@ mod tests {
             hops.iter().map(|hop| hop.unaccounted).sum::<i64>()
         };
 
-        writer.append(Source::NONE, 1, b"datagram").unwrap();
+        writer
+            .append(Source::NONE, Times { received_unix_ns: 1, arrived_ns: 1 }, b"datagram")
+            .unwrap();
         meter.receive.delivered.add(writer.appended());
         meter.read.add(writer.appended());
         meter.check_law(&writer);

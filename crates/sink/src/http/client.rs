@@ -256,7 +256,8 @@ mod tests {
             (DATE, "Sun, 06 Nov 1994 08:49:37 GMT".parse().expect("plain")),
             (RETRY_AFTER, "Sun, 06 Nov 1994 08:51:37 GMT".parse().expect("plain")),
         ]);
-        let answer = Answer { status: StatusCode::SERVICE_UNAVAILABLE, headers, body: Vec::new() };
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let answer = Answer { status, headers, body: Vec::new(), end: BodyEnd::Complete };
         assert_eq!(answer.retry_after(), Some(Duration::from_secs(120)));
     }
 }

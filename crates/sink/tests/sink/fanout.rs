@@ -261,7 +261,7 @@ fn rows_that_no_sink_takes_have_a_name() {
     let mut writer = fanout.writer([1; 16]);
     writer.record(&SocketRecord::default());
     writer.flush();
-    writer.try_datagram(&record::DatagramRecord::new(), 1).unwrap();
+    writer.try_datagram(&record::DatagramRecord::new(), 1, 0).unwrap();
     writer.try_flush().unwrap();
     let of_absent = hop(&absent.meter());
     check_law(&of_absent);
@@ -274,7 +274,7 @@ fn rows_that_no_sink_takes_have_a_name() {
     writer.record(&SocketRecord::default());
     fanout.detach(&absent);
     writer.flush();
-    writer.try_datagram(&record::DatagramRecord::new(), 1).unwrap();
+    writer.try_datagram(&record::DatagramRecord::new(), 1, 0).unwrap();
     drop(writer);
     let of_nobody = read(&meter).remove(0);
     assert_eq!((of_nobody.received.count, of_nobody.unaccounted), (2, 0));

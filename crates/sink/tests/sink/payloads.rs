@@ -20,7 +20,7 @@ fn send(options: SinkOptions) -> u64 {
     let payloads = HOSTILE.iter().flat_map(|hostile| [HONEST, hostile, HONEST]);
     for (number, payload) in (0..).zip(payloads) {
         let record = DatagramRecord { payload: Some(payload), ..DatagramRecord::new() };
-        source.writer.try_datagram(&record, number).unwrap();
+        source.writer.try_datagram(&record, number, 0).unwrap();
     }
     source.writer.try_flush().unwrap();
     assert_eq!(source.stop(Instant::now() + DEADLINE), []);

@@ -25,9 +25,9 @@ fn fill(folder: &Path) -> Writer {
         payload: Some(PAYLOAD.as_bytes()),
         ..DatagramRecord::default()
     };
-    builder.datagram(&datagram, 0);
+    builder.datagram(&datagram, 0, 1);
     let chunk = builder.cut(None).unwrap();
-    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes))).unwrap();
+    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes)), sys::clock::Now::read()).unwrap();
     writer
 }
 

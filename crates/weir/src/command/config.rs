@@ -288,7 +288,11 @@ fn shares(budget: &Budget) -> String {
         ));
     }
     if let Some(admin) = &budget.admin {
-        line(format_args!("  admin: followers {}", size(admin.followers_bytes)));
+        line(format_args!(
+            "  admin: followers {} + questions {}",
+            size(admin.followers_bytes),
+            size(admin.questions_bytes)
+        ));
     }
     if let Some(flows) = &budget.flows {
         line(format_args!("  flows: agents and flows {}", size(flows.figures_bytes)));

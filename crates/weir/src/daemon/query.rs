@@ -18,8 +18,6 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 const ROWS_MAX: usize = 10_000;
 /// What one answer may have of rows, in the process that makes it.
 const LIMITS: Limits = Limits { time: TIME_MAX, rows_max: ROWS_MAX, bytes_max: 8 << 20 };
-/// What the process that answers may take beyond what it begins with; two answer at a time.
-const MEMORY_BYTES_MAX: u64 = 128 << 20;
 
 /// The refusals for unknown users.
 pub(super) struct ForKnown {
@@ -76,7 +74,7 @@ impl Pages {
             statement,
             clearance,
             limits: LIMITS,
-            memory_bytes_max: MEMORY_BYTES_MAX,
+            memory_bytes_max: config::QUESTION_BYTES_MAX,
         };
 
         let turn = self.turns.turn().await?;

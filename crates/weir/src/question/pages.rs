@@ -10,8 +10,6 @@ use store::{Named, Parameters};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Queries that run at the same time: each reads files, next to the data loops.
-const QUESTIONS_MAX: usize = 2;
 /// Queries that may wait for their turn.
 const WAITING_MAX: usize = 32;
 
@@ -26,7 +24,7 @@ impl Turns {
     /// Questions wait for at most `wait_max`.
     pub(crate) fn new(wait_max: Duration) -> Turns {
         Turns {
-            turns: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            turns: Arc::new(Semaphore::new(config::QUESTIONS_MAX)),
             waiting: Arc::new(Semaphore::new(WAITING_MAX)),
             wait_max,
         }

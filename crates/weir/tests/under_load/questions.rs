@@ -92,7 +92,9 @@ fn fill(folder: &Path) {
             });
         }
         let chunk = builder.cut(None).unwrap();
-        writer.insert(chunk.rows().map(|row| (row.kind, row.bytes))).unwrap();
+        writer
+            .insert(chunk.rows().map(|row| (row.kind, row.bytes)), sys::clock::Now::read())
+            .unwrap();
         if poll == 10 {
             writer.seal_all().unwrap();
         }

@@ -34,7 +34,7 @@ fn fill(folder: &Path) {
         builder.record(&record);
     }
     let chunk = builder.cut(None).unwrap();
-    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes))).unwrap();
+    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes)), sys::clock::Now::read()).unwrap();
     writer.seal_all().unwrap();
 }
 

@@ -102,9 +102,13 @@ fn fill(folder: &Path) {
         ..SocketRecord::default()
     });
     let payload = Some(&b"secret of the site"[..]);
-    builder.datagram(&DatagramRecord { time_unix_ns: Some(1), payload, ..Default::default() }, 0);
+    builder.datagram(
+        &DatagramRecord { time_unix_ns: Some(1), payload, ..Default::default() },
+        0,
+        1,
+    );
     let chunk = builder.cut(None).unwrap();
-    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes))).unwrap();
+    writer.insert(chunk.rows().map(|row| (row.kind, row.bytes)), sys::clock::Now::read()).unwrap();
 }
 
 /// A daemon that has all that can be shown.
