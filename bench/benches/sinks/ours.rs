@@ -148,6 +148,7 @@ fn open(wanted: &SinkConfig) -> anyhow::Result<Sink> {
         name: wanted.name.clone(),
         fields: Some(FieldSet::ALL),
         remote: sink::Remote::default(),
+        durability: sink::Durability::default(),
     };
     let options = SinkOptions {
         name: wanted.name.clone(),

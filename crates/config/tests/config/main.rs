@@ -459,14 +459,16 @@ fn the_budget_adds_up() {
     let listeners: u64 = budget.listeners.iter().map(|listener| listener.process_bytes()).sum();
     let of_sinks: u64 = sinks().map(|sink| sink.process_bytes()).sum();
     let flows = budget.flows.as_ref().unwrap().process_bytes();
-    assert_eq!(budget.process_bytes(), listeners + sockets.process_bytes() + flows + of_sinks);
+    let admin = budget.admin.as_ref().unwrap().process_bytes();
+    let collected = sockets.process_bytes() + flows;
+    assert_eq!(budget.process_bytes(), listeners + collected + of_sinks + admin);
     let small = good("[sockets]\n[[sink]]\nfrom = ['sockets']\nto = 'null:'").budget();
     let sockets = small.sockets.as_ref().unwrap();
     let (held, cgroups) = (sockets.held_bytes, sockets.cgroup_bytes);
     assert!(held > 4 << 20 && cgroups > 4 << 20, "{held} {cgroups}");
     // One batch waits, one is in flight, and the encoder holds two.
     let sink = (32 << 20) + (680 << 10) + 4 * (64 << 10);
-    let rest = held + cgroups + (13 << 20);
+    let rest = held + cgroups + (13 << 20) + small.admin.as_ref().unwrap().process_bytes();
     assert_eq!(small.process_bytes(), 131_072 * 228 + sink + rest);
     assert_eq!((small.kernel_bytes(), small.disk_bytes()), (8 << 20, 0));
 }

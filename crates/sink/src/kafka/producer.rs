@@ -314,8 +314,10 @@ impl Flight {
     fn acknowledged(&mut self) -> Option<Outcome> {
         let (batch, mut good) = (self.attempt.batch.id, std::mem::take(&mut self.good));
         good.sort_unstable();
-        let is_some = !good.is_empty();
-        is_some.then(|| Outcome { batch, parts: Parts::Some(good), fate: Fate::Acknowledged })
+        if good.is_empty() {
+            return None;
+        }
+        Some(Outcome { batch, parts: Parts::Some(good), fate: Fate::Acknowledged })
     }
 
     /// Counts everything without an answer as failed: what the client did not get was not sent.

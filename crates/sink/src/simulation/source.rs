@@ -81,7 +81,8 @@ impl Source {
             }
             let bytes = (self.builder.row_bytes() - before) as u64;
             let arrived_ns = world.now_ns.cast_signed() - age_ns.cast_signed();
-            world.rows.push(Row { bytes, arrived_ns, ..Row::default() });
+            let unix_step_ns = world.unix_step_ns;
+            world.rows.push(Row { bytes, arrived_ns, unix_step_ns, ..Row::default() });
         }
         self.builder.cut(None).unwrap()
     }

@@ -15,8 +15,10 @@ pub(super) const MS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) bytes: u64,
-    /// When it arrived, on a clock that never steps.
+    /// When it arrived, on a clock that never steps: for rows of an earlier life, as the wall clock says when this one begins.
     pub(super) arrived_ns: i64,
+    /// How far off the wall clock was then.
+    pub(super) unix_step_ns: i64,
     pub(super) stored: u32,
     /// The store had it before this life began.
     pub(super) was_stored: bool,
@@ -165,6 +167,10 @@ impl World {
 
     /// Begins another life of the sink, which knows nothing of earlier attempts.
     pub(super) fn begin_life(&mut self) {
+        for row in &mut self.rows {
+            row.arrived_ns += row.unix_step_ns - self.unix_step_ns;
+            row.unix_step_ns = self.unix_step_ns;
+        }
         self.seen.clear();
         self.answers.clear();
         self.expected = Expected::default();

@@ -43,9 +43,7 @@ fn known(engine: &Engine) -> Vec<u32> {
 fn who_floods_with_agents_gives_way_to_those_who_have_fewer() {
     let mut engine = limited(1_000, 10_000, 100);
     // Twenty agents that are heard all the time, behind one address each; and one address with as many agents as it likes.
-    let mut sequence = 0;
-    for second in 1..60 {
-        sequence += 1;
+    for (sequence, second) in (1..).zip(1..60) {
         (0..20).for_each(|honest| _ = hear(&mut engine, honest, honest, sequence, second));
         for number in 0..1_000 {
             hear(&mut engine, 999, 1_000 + second as u32 * 1_000 + number, 1, second);
@@ -76,9 +74,8 @@ fn who_floods_with_agents_gives_way_to_those_who_have_fewer() {
 #[test]
 fn forged_senders_drive_out_nobody_who_is_heard() {
     let mut engine = limited(1_000, 10_000, 100);
-    let (mut sequence, mut forged) = (0, 1_000);
-    for second in 1..300 {
-        sequence += 1;
+    let mut forged = 1_000;
+    for (sequence, second) in (1..).zip(1..300) {
         (0..20).for_each(|honest| _ = hear(&mut engine, honest, honest, sequence, second));
         for _ in 0..100 {
             forged += 1;
