@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Shortest time between two syncs, unless every batch that may be in flight waits for one.
-const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When a destination on this host acknowledges rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,6 +3,7 @@
 use super::encoder::Numbers;
 use super::world::Shared;
 use crate::destination::{BatchEncoder, Form};
+use crate::durability::SYNC_INTERVAL;
 use crate::options::{BatchLimits, DeliveryOptions, QueueOptions, SpoolSync, WhenFull};
 use record::RowKind;
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl Plan {
         // A source that is faster than the disk, in some.
         let is_slow = sync.is_some() && random.below(4) == 0;
         let (call_ms, most_ms) = if is_slow { (1 + random.below(8), 8) } else { (0, 400) };
-        Plan {
+        let mut plan = Plan {
             queue: QueueOptions { bytes_max: 2_500 + random.below(30_000) as usize, when_full },
             batch: BatchLimits {
                 rows: 1 + random.index(30),
@@ -59,7 +60,12 @@ impl Plan {
             offer_every_ms: 1 + random.below(most_ms),
             call_ms,
             seed: random.next(),
+        };
+        if plan.is_local {
+            // As for every destination that waits for a sync before it answers.
+            plan.delivery.answer_max += SYNC_INTERVAL;
         }
+        plan
     }
 
     /// The longest time of a turn: moving chunks to the disk, batching and waiting for answers take 20 ms each, and what is begun
