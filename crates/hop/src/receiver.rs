@@ -20,6 +20,9 @@ use slots::{BYTES, HAS_ARRIVED, IS_ACCEPTED, Slot, Slots};
 /// Highest sequence number below which everything may be settled. A sender would need centuries to get there.
 pub(crate) const FLOOR_MAX: u64 = 1 << 62;
 
+/// Above every sequence number that can have arrived: floors beyond the highest are reached by less than a window at a time.
+const SEQUENCE_END: u64 = FLOOR_MAX << 1;
+
 /// Options of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverOptions {
@@ -218,7 +221,8 @@ impl Receiver {
         self.line.as_ref().and_then(Line::due_ns)
     }
 
-    /// Replays a record: accepts a datagram that was passed on before.
+    /// Replays a record: accepts a datagram that was passed on before. It counts wherever it is: there may be less memory than the
+    /// earlier process had, so that the floor is already above it.
     pub fn accept_again(
         &mut self,
         floor: u64,
@@ -227,8 +231,7 @@ impl Receiver {
         room: &mut Room,
     ) {
         self.adopt(floor, room);
-        let Some(at) = last.checked_sub(self.floor) else { return };
-        if at >= self.options.window.into() || self.slots.get(last) & IS_ACCEPTED != 0 {
+        if self.slots.get(last) & IS_ACCEPTED != 0 {
             return;
         }
         let first = last.saturating_sub(u64::from(parts).saturating_sub(1)).max(self.floor);
@@ -238,11 +241,17 @@ impl Receiver {
         self.restore(last, IS_ACCEPTED | Slot::from(bytes), room);
     }
 
-    /// Marks what was kept. Where there is no room for it any more, it is settled along with everything before it.
+    /// Marks what was kept. Where there is no place for it any more, in the window or in the room, it is settled along with
+    /// everything before it.
     fn restore(&mut self, sequence: u64, bits: Slot, room: &mut Room) {
+        if sequence >= SEQUENCE_END {
+            return;
+        }
         let is_accepted = bits & IS_ACCEPTED != 0;
         let amount = Amount::one((bits & BYTES).into());
-        if sequence >= self.floor && self.slots.reserve(sequence, room, &mut self.share) {
+        let at = sequence.checked_sub(self.floor);
+        let is_in_window = at.is_some_and(|at| at < self.options.window.into());
+        if is_in_window && self.slots.reserve(sequence, room, &mut self.share) {
             self.slots.mark(sequence, bits);
             if is_accepted {
                 self.above += amount;
@@ -283,10 +292,9 @@ impl Receiver {
 
     /// Restores kept slots, which begin with that of this sequence number.
     pub fn restore_slots(&mut self, first: u64, slots: &[u8], room: &mut Room) {
-        let window = u64::from(self.options.window);
-        for (slot, at) in slots.as_chunks().0.iter().zip(first..) {
+        for (slot, at) in slots.as_chunks().0.iter().zip(first..SEQUENCE_END) {
             let slot = Slot::from_le_bytes(*slot) & (HAS_ARRIVED | IS_ACCEPTED | BYTES);
-            if slot != 0 && at.checked_sub(self.floor).is_some_and(|at| at < window) {
+            if slot != 0 {
                 self.restore(at, slot, room);
             }
         }

@@ -168,3 +168,131 @@ impl Run {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::far::{Moment, take_in};
+    use crate::handshake::Hello;
+    use crate::key::{Key, Keys};
+    use crate::packet::{DataHead, Kind, Origin, Part, Sender as From};
+    use crate::receiver::ReceiverOptions;
+    use std::sync::{Arc, Mutex};
+
+    const OPTIONS: ReceiverOptions = ReceiverOptions {
+        window: 4_096,
+        parts_bytes: 1 << 20,
+        hold_ns: None,
+        room_bytes: 2_000,
+        senders_max: 2,
+    };
+
+    #[derive(Clone, Default)]
+    struct Records(Arc<Mutex<Vec<u8>>>);
+
+    impl Memory for Records {
+        fn note(&mut self, record: &[u8]) {
+            self.0.lock().unwrap().extend(record);
+        }
+
+        fn is_full(&self) -> bool {
+            false
+        }
+
+        fn begin_anew(&mut self, records: &[u8]) {
+            *self.0.lock().unwrap() = records.to_vec();
+        }
+    }
+
+    struct Test {
+        far: Far,
+        records: Records,
+        key: Key,
+    }
+
+    impl Test {
+        fn new(options: ReceiverOptions) -> Test {
+            let (key, records) = (Key::new("a", [1; 32]), Records::default());
+            let keys = Keys::parse(&key.line()).unwrap();
+            let mut far = Far::new(keys, options, Moment { now_ns: 0, unix_ns: 0 });
+            far.remember(0, &[], Box::new(records.clone()));
+            Test { far, records, key }
+        }
+
+        fn begin(&mut self, run: u8) {
+            let (host, listener) = (format!("host-{}", run % 2), "in".to_owned());
+            let hello = Hello { run: [run; 16], unix_ns: 1, session: 1, floor: 0, host, listener };
+            let key = (self.key.id, self.key.name.clone());
+            self.far.note_run(0, key, &hello, 0, &mut |_, _| {});
+        }
+
+        /// A datagram of the run arrives, for which there is room.
+        fn take(&mut self, run: u8, sequence: u32) {
+            let origin = Origin { received_unix_ns: 1, sender: From::Nobody, bytes: 10 };
+            let head = DataHead {
+                sequence_low: sequence,
+                beyond_floor: sequence.try_into().unwrap(),
+                part: Part::Only,
+                asks: false,
+                may_be_second: false,
+                origin: Some(origin),
+            };
+            let mut data = Vec::new();
+            head.encode(&mut data);
+            data.extend([7; 10]);
+            let (mut got, before) = (0, self.far.accepted().datagrams);
+            let Far { runs, room, counts, memory, record, .. } = &mut self.far;
+            let run = runs.get_mut(&[run; 16]).unwrap();
+            let notes = (memory, record);
+            take_in(0, (Kind::Data, &data), (run, room), notes, counts, &mut |_, _| got += 1);
+            assert_eq!((got, self.far.accepted().datagrams), (1, before + 1));
+        }
+
+        /// Another process, with these options and what this one recorded.
+        fn restart(&mut self, options: ReceiverOptions) {
+            let accepted = self.far.accepted();
+            let noted = self.records.0.lock().unwrap().clone();
+            *self = Test { records: self.records.clone(), ..Test::new(options) };
+            assert!(self.far.remember(0, &noted, Box::new(self.records.clone())));
+            assert_eq!(self.far.accepted(), accepted);
+            assert!(self.far.room_used() <= options.room_bytes);
+        }
+    }
+
+    #[test]
+    fn what_was_accepted_out_of_order_stays_counted_when_there_is_no_room_to_remember_it() {
+        let mut test = Test::new(OPTIONS);
+        for run in 1..=6 {
+            test.begin(run);
+            for sequence in [70, 0, 1] {
+                test.take(run, sequence);
+            }
+            // Its memory is free at once. Records have the run until they begin anew.
+            if run < 6 {
+                test.far.forget(&[run; 16], &mut |_, _| {});
+            }
+        }
+        test.restart(OPTIONS);
+        assert_eq!(test.far.accepted(), Amount { datagrams: 18, bytes: 180 });
+        test.restart(OPTIONS);
+    }
+
+    #[test]
+    fn what_was_accepted_stays_counted_by_an_end_with_less_room_or_a_smaller_window() {
+        for is_noted_anew in [true, false] {
+            let mut test = Test::new(ReceiverOptions { room_bytes: 1 << 20, ..OPTIONS });
+            for run in 1..=3 {
+                test.begin(run);
+                for sequence in [4_000, 200, 70, 0, 63, 201] {
+                    test.take(run, sequence);
+                }
+            }
+            if is_noted_anew {
+                test.far.note_all();
+            }
+            test.restart(ReceiverOptions { window: 64, ..OPTIONS });
+            test.restart(ReceiverOptions { room_bytes: 0, ..OPTIONS });
+            assert_eq!(test.far.accepted(), Amount { datagrams: 18, bytes: 180 });
+        }
+    }
+}
