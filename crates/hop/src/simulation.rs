@@ -477,7 +477,14 @@ impl History {
         if self.random.one_in(2) {
             self.far.kept = KeptFar::of(&self.far.receiver);
         }
-        (self.far.receiver, self.far.room) = self.far.kept.read(self.plan.far);
+        let far = self.plan.far;
+        if self.random.one_in(4) {
+            // Other runs have all the room, until a moment later: totals are all that the process can remember.
+            (self.far.receiver, _) = self.far.kept.read(ReceiverOptions { room_bytes: 0, ..far });
+            self.far.room = Room::new(far.room_bytes);
+        } else {
+            (self.far.receiver, self.far.room) = self.far.kept.read(far);
+        }
         self.meet_again();
     }
 
