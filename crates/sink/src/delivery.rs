@@ -66,6 +66,8 @@ pub(crate) struct Delivery {
     reason: Option<Reason>,
     /// Make no attempt before this time.
     pause_until: Option<Instant>,
+    /// The destination has no room before this time, unless it answers. Nothing overtakes what it gave back.
+    full_until: Option<Instant>,
     random: Random,
     /// The first moment that was seen, and the ages of rows.
     began_at: Option<Instant>,
@@ -87,6 +89,7 @@ impl Delivery {
             is_failing: false,
             reason: None,
             pause_until: None,
+            full_until: None,
             random: Random(seed),
             began_at: None,
             ages: Ages::default(),
@@ -176,15 +179,17 @@ impl Delivery {
         Some(next.submit(self.attempts, now.at))
     }
 
-    /// The destination had no room for this batch; retry at that time.
-    pub(crate) fn given_back(&mut self, id: BatchId, until: Instant) {
+    /// The destination had no room for this batch. The next attempt is at that time, or after an answer.
+    pub(crate) fn given_back(&mut self, id: BatchId, now: Now, until: Instant) {
+        self.full_until = Some(until);
         if let Some(one) = self.find(id) {
-            one.given_back(until);
+            one.given_back(now.at);
         }
     }
 
     /// Applies the outcome of an attempt. Ignores parts whose fate is already known.
     pub(crate) fn outcome(&mut self, outcome: &Outcome, now: Now) {
+        self.full_until = None;
         let Some(one) = self.find(outcome.batch) else { return };
         let of_former_life = one.made.is_repeated;
         match &outcome.fate {
@@ -216,6 +221,7 @@ impl Delivery {
 
     /// The destination is gone. Everything submitted to it may have arrived.
     pub(crate) fn lost_destination(&mut self, failure: &Failure, now: Now) {
+        self.full_until = None;
         let submitted = self.pending.iter().filter(|one| one.is_submitted());
         let lost: Vec<_> = submitted.map(Pending::in_hand).collect();
         for (batch, parts) in &lost {
@@ -295,7 +301,8 @@ impl Delivery {
             Stage::Waiting(at) => Some(at),
             Stage::Submitted(_) => None,
         });
-        let ready = ready.min()?.max(self.pause_until.unwrap_or(now.at));
+        let held = self.pause_until.max(self.full_until).unwrap_or(now.at);
+        let ready = ready.min()?.max(held);
         Some(ready.saturating_duration_since(now.at))
     }
 

@@ -130,8 +130,9 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
         self.make_form(now);
         let room = if self.has_room() { Room::Yes } else { Room::No };
         self.share = self.backlog.keep(&self.clock, room);
+        self.fill(phase, (self.clock)());
+        // After the last batch was made: one that is not due yet would be overtaken by the next.
         let now = (self.clock)();
-        self.fill(phase, now);
         // A call below may never return; what was counted before it then stands.
         self.settle();
         if !self.is_over(now) {
@@ -246,7 +247,7 @@ impl<C: Fn() -> Now, D: Disk> Worker<C, D> {
             match self.with_destination(|destination| destination.submit(attempt)) {
                 Some(Ok(())) => self.accounts.figures.attempts.add(1),
                 Some(Err(_)) => {
-                    self.delivery.given_back(id, now.at + POLL_MAX);
+                    self.delivery.given_back(id, now, now.at + POLL_MAX);
                     return;
                 }
                 None => return self.unmade(now, &panicked()),

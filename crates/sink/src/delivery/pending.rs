@@ -117,8 +117,8 @@ impl Pending {
     }
 
     /// The destination did not accept it.
-    pub(super) fn given_back(&mut self, until: Instant) {
-        self.stage = Stage::Waiting(until);
+    pub(super) fn given_back(&mut self, now: Instant) {
+        self.stage = Stage::Waiting(now);
         self.in_hand = 0;
         self.parts.iter_mut().for_each(|part| part.is_in_hand = false);
     }
