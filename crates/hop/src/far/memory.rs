@@ -231,7 +231,7 @@ mod tests {
             let origin = Origin { received_unix_ns: 1, sender: From::Nobody, bytes: 10 };
             let head = DataHead {
                 sequence_low: sequence,
-                beyond_floor: sequence.try_into().unwrap(),
+                beyond_floor: sequence,
                 part: Part::Only,
                 asks: false,
                 may_be_second: false,
