@@ -308,7 +308,9 @@ get_miri() {
     rustup toolchain list | grep -q '^nightly' || { cannot miri "no nightly toolchain here"; return 0; }
     rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^miri' && return 0
     say "adding miri to the nightly toolchain"
-    rustup component add --toolchain nightly miri rust-src || cannot miri "rustup component add failed"
+    local _try
+    for _try in 1 2 3; do rustup component add --toolchain nightly miri rust-src && return 0; done
+    cannot miri "rustup component add failed"
 }
 
 get_musl() {
