@@ -360,7 +360,7 @@ for_test() {
     for_image
     for_packages
     packages ip=iproute2 socat=socat shellcheck=shellcheck systemd-analyze=systemd python3=python3 \
-        sysctl=procps tcpdump=tcpdump
+        sysctl=procps tcpdump=tcpdump busybox=busybox logger=bsdutils
     get_rsyslogd
     get_syslog_ng
     get_faketime

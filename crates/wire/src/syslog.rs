@@ -150,6 +150,28 @@ fn run(bytes: &[u8], max: usize, is_of_kind: impl Fn(u8) -> bool) -> usize {
     near.iter().position(|byte| !is_of_kind(*byte)).unwrap_or(near.len())
 }
 
+/// Which bytes are of a kind.
+type Kind = [bool; 256];
+
+/// The kind with ASCII letters, digits and these.
+const fn letters_and(others: &[u8]) -> Kind {
+    let (mut kind, mut byte, mut at) = ([false; 256], 0, 0);
+    while byte < 256 {
+        kind[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    while at < others.len() {
+        kind[others[at] as usize] = true;
+        at += 1;
+    }
+    kind
+}
+
+/// How many bytes at the beginning are of a kind, at most `max`.
+fn run_of(bytes: &[u8], max: usize, kind: &Kind) -> usize {
+    run(bytes, max, |byte| kind[usize::from(byte)])
+}
+
 /// Splits off decimal digits at the beginning, at most `max`.
 fn split_digits(bytes: &[u8], max: usize) -> (&[u8], &[u8]) {
     bytes.split_at(run(bytes, max, |byte| byte.is_ascii_digit()))
@@ -184,6 +206,11 @@ fn split_name(bytes: &[u8]) -> (&[u8], &[u8]) {
 fn graphic(bytes: &[u8]) -> Option<&str> {
     let is_graphic = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic);
     str::from_utf8(bytes).ok().filter(|_| is_graphic)
+}
+
+/// Bytes that are known to be ASCII as text, if they are not empty.
+fn ascii(bytes: &[u8]) -> Option<&str> {
+    if bytes.is_empty() { None } else { str::from_utf8(bytes).ok() }
 }
 
 /// The bytes without the blanks at their beginning.

@@ -1,6 +1,9 @@
 //! What follows the header: program, process, type and text.
 
-use super::{NAME_MAX_BYTES, Syslog, graphic, run, split_digits, text, time, without_blanks};
+use super::{
+    Kind, NAME_MAX_BYTES, Syslog, ascii, graphic, letters_and, run, run_of, split_digits, text,
+    time, without_blanks,
+};
 
 /// A program, its process id, and what follows.
 pub(super) type Program<'a> = (&'a str, Option<&'a str>, &'a [u8]);
@@ -22,7 +25,11 @@ pub(super) fn read_behind<'a>(
         syslog.proc_id = proc_id;
         rest = behind;
     }
-    if let Some((msg_id, behind)) = split_mnemonic(rest) {
+    let mnemonic = match program {
+        None => split_mnemonic(rest).or_else(|| split_bare_module(rest)),
+        Some(_) => split_mnemonic(rest),
+    };
+    if let Some((msg_id, behind)) = mnemonic {
         syslog.msg_id = Some(msg_id);
         rest = behind;
     }
@@ -31,14 +38,15 @@ pub(super) fn read_behind<'a>(
 
 /// Splits off `sshd[4711]: ` or `kernel: `.
 pub(super) fn split_program(bytes: &[u8]) -> Option<Program<'_>> {
+    let mut len = run_of(bytes, NAME_MAX_BYTES + 1, &OF_PROGRAM);
     // A colon ends the name only before a space: `Foo::Bar: text`.
-    let mut len = 0;
-    while let Some(&byte) = bytes.get(len)
-        && OF_PROGRAM[usize::from(byte)]
-        && len <= NAME_MAX_BYTES
-        && !(byte == b':' && is_colon(bytes.get(len..)?))
+    while let Some([b':', ..]) = bytes.get(len..)
+        && !is_colon(bytes.get(len..)?)
     {
-        len += 1;
+        len += 1 + run_of(bytes.get(len + 1..)?, NAME_MAX_BYTES, &OF_PROGRAM);
+        if len > NAME_MAX_BYTES {
+            return None;
+        }
     }
 
     let (name, rest) = bytes.split_at_checked(len)?;
@@ -57,33 +65,21 @@ pub(super) fn split_program(bytes: &[u8]) -> Option<Program<'_>> {
         _ if proc_id.is_some() && matches!(rest, [] | [b' ', ..]) => rest,
         _ => return None,
     };
-    let name = graphic(name).filter(|name| is_program(name.as_bytes()))?;
+    let name = ascii(name).filter(|name| is_program(name.as_bytes()))?;
     Some((name, proc_id, rest.strip_prefix(b" ").unwrap_or(rest)))
 }
 
-/// The characters of a program's name.
-const OF_PROGRAM: [bool; 256] = {
-    let (others, mut table, mut byte) = (b"{}\"'=,;<>[%", [false; 256], 0);
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_graphic();
-        byte += 1;
-    }
-    let mut at = 0;
-    while at < others.len() {
-        table[others[at] as usize] = false;
-        at += 1;
-    }
-    table
-};
+/// The characters of a program's name besides the colon.
+const OF_PROGRAM: Kind = letters_and(b"!#$&()*+-./?@\\]^_`|~");
 
-/// Whether a word before a colon can be a program: not a counter, an address, a clock, an uptime, or how bad it is.
+/// Whether a word before a colon can be a program: not a counter, an address, a clock, an uptime, a type, or how bad it is.
 fn is_program(name: &[u8]) -> bool {
     let Some(first) = name.first() else { return false };
     if name.ends_with(b":") || is_level(name) {
         return false;
     }
     if !first.is_ascii_digit() {
-        return true;
+        return *first != b'#' && !is_module(name);
     }
     let is_of_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b':');
     !name.iter().all(is_of_number) && time::uptime(name).is_none_or(|rest| !rest.is_empty())
@@ -127,7 +123,12 @@ pub(super) fn split_mnemonic(bytes: &[u8]) -> Option<(&str, &[u8])> {
         [b' ', ..] => without_blanks(bytes),
         _ => bytes,
     };
-    let inside = bytes.strip_prefix(b"%")?;
+    // AireOS writes `#APF-4-…` in place of `%APF-4-…`, depending on the version.
+    let inside = match bytes {
+        [b'%', inside @ ..] => inside,
+        [b'#', inside @ ..] => return split_cisco(inside),
+        _ => return None,
+    };
     match inside {
         [b'%', ..] => split_module(inside.get(1..)?),
         // NX-OS names the virtual device first: `%$ VDC-1 %$ %ETHPORT-5-IF_UP: `.
@@ -142,12 +143,17 @@ pub(super) fn split_mnemonic(bytes: &[u8]) -> Option<(&str, &[u8])> {
 
 /// Splits off `SYS-5-CONFIG_I: `. A digit from 0 to 7 stands between two hyphens; otherwise it is a text with a percent sign.
 fn split_cisco(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let is_of_mnemonic = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    let len = run(bytes, NAME_MAX_BYTES, is_of_mnemonic);
+    let len = run_of(bytes, NAME_MAX_BYTES, &OF_MNEMONIC);
     let (mnemonic, rest) = bytes.split_at_checked(len)?;
-    let is_severity = |bytes: &[u8]| matches!(bytes, [b'-', b'0'..=b'7', b'-']);
-    let severity = mnemonic.windows(3).position(is_severity)?;
-    if severity == 0 || severity + 3 == len {
+    let mut behind = mnemonic;
+    loop {
+        let hyphen = behind.iter().position(|byte| *byte == b'-')?;
+        behind = behind.get(hyphen + 1..)?;
+        if let [b'0'..=b'7', b'-', _, ..] = behind {
+            break;
+        }
+    }
+    if mnemonic.starts_with(b"-") {
         return None;
     }
 
@@ -158,8 +164,10 @@ fn split_cisco(bytes: &[u8]) -> Option<(&str, &[u8])> {
         [b'[', ..] => rest,
         _ => return None,
     };
-    Some((graphic(mnemonic)?, rest))
+    Some((ascii(mnemonic)?, rest))
 }
+
+const OF_MNEMONIC: Kind = letters_and(b"-_");
 
 /// Splits off what Dell FTOS writes: `STKUNIT0-M:CP %SEC-5-LOGIN_SUCCESS: `, with the unit first.
 fn split_behind_unit(bytes: &[u8]) -> Option<(&str, &[u8])> {
@@ -172,13 +180,28 @@ fn split_behind_unit(bytes: &[u8]) -> Option<(&str, &[u8])> {
 /// Splits off `10IFNET/3/LINK_UPDOWN: `: two digits for the version, the module, the severity and the mnemonic.
 fn split_module(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (version, rest) = split_digits(bytes, 2);
-    let is_of_module =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
-    let len = run(rest, NAME_MAX_BYTES, is_of_module);
-    let (module, mut rest) = rest.split_at_checked(len)?;
-    if version.len() != 2
-        || !module.windows(3).any(|bytes| matches!(bytes, [b'/', b'0'..=b'7', b'/']))
-    {
+    if version.len() == 2 { split_bare_module(rest) } else { None }
+}
+
+/// Whether a word names a module, a severity and a mnemonic: `IFNET/3/LINK_UPDOWN`.
+fn is_module(word: &[u8]) -> bool {
+    word.windows(3).any(|bytes| matches!(bytes, [b'/', b'0'..=b'7', b'/']))
+        && word.iter().all(|byte| is_of_module(*byte))
+}
+
+fn is_of_module(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/')
+}
+
+/// Splits off `IFNET/3/LINK_UPDOWN: `, as older versions of both write it.
+fn split_bare_module(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    // Most texts end here.
+    if !bytes.first().is_some_and(u8::is_ascii_uppercase) {
+        return None;
+    }
+    let len = run(bytes, NAME_MAX_BYTES, is_of_module);
+    let (module, mut rest) = bytes.split_at_checked(len)?;
+    if !is_module(module) {
         return None;
     }
 

@@ -5,15 +5,18 @@
 //! a number.
 
 use super::content::{split_mnemonic, split_program};
-use super::host::{self, is_of_host};
+use super::host::{self, OF_HOST};
 use super::rfc3164::{Header, Next, Time, split_time, split_zone};
 use super::time::{self, Stamp};
 use super::{
-    Arrival, Form, NAME_MAX_BYTES, graphic, run, split_digits, split_name, without_blanks,
+    Arrival, Form, NAME_MAX_BYTES, graphic, run_of, split_digits, split_name, without_blanks,
 };
 
 /// Most parts in front of the time: two counters, a name, a task or a location.
 const PARTS_MAX: usize = 4;
+
+/// Longest text of an origin, with its colon.
+const LABEL_BYTES_MAX: usize = 64;
 
 /// What stands in front of a time.
 #[derive(Clone, Copy, Default)]
@@ -22,6 +25,8 @@ struct Front<'a> {
     name: Option<&'a str>,
     task: Option<&'a str>,
     is_located: bool,
+    /// Whether a text stands there that is no name: `logging origin-id string "Rack 3"`.
+    is_labeled: bool,
 }
 
 /// Reads counters, names and so on up to a time, an uptime or a mnemonic, and that. `None` if none of those follows.
@@ -59,11 +64,22 @@ impl<'a> Front<'a> {
             self.task = Some(graphic(word.strip_suffix(b":")?)?);
             return Some(behind);
         }
-        self.take_name(bytes)
+        self.take_name(bytes).or_else(|| self.take_label(bytes))
+    }
+
+    /// Takes the text of an origin that is not a host, behind a counter.
+    fn take_label(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        if self.counters == 0 || self.name.is_some() || self.is_labeled {
+            return None;
+        }
+        let near = bytes.get(..bytes.len().min(LABEL_BYTES_MAX)).unwrap_or_default();
+        let end = near.windows(2).position(|bytes| bytes == b": ")?;
+        self.is_labeled = true;
+        bytes.get(end + 2..)
     }
 
     fn take_name(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let len = run(bytes, NAME_MAX_BYTES + 1, is_of_host);
+        let len = run_of(bytes, NAME_MAX_BYTES + 1, &OF_HOST);
         let (word, behind) = bytes.split_at_checked(len)?;
         // IOS XR writes where the message comes from, without a blank before the time: `RP/0/RSP0/CPU0:`. This is not a host.
         if let Some(colon) = word.iter().position(|byte| *byte == b':')
@@ -84,20 +100,35 @@ impl<'a> Front<'a> {
         if self.name.is_some() || name.contains(&b'/') {
             return None;
         }
-        self.name = Some(host::of(name)?);
-        // A name without a colon needs a counter or a location behind it.
-        if word.ends_with(b":") || bytes.get(len..)?.starts_with(b" : ") {
-            return Some(without_blanks(behind));
-        }
-        let is_counter = split_digits(behind, 20).1.starts_with(b":") && !behind.starts_with(b":");
-        let (location, _) = split_name(behind);
+        // A name without a colon needs a counter, a location or a type behind it.
+        let is_named = word.ends_with(b":")
+            || bytes.get(len..)?.starts_with(b" : ")
+            || split_mnemonic(behind).is_some();
+        let rest = if is_named { without_blanks(behind) } else { behind };
+        let is_counter = split_digits(rest, 20).1.starts_with(b":") && !rest.starts_with(b":");
+        let (location, _) = split_name(rest);
         let is_location = location.contains(&b'/') && location.contains(&b':');
-        (is_counter || is_location).then_some(behind)
+        if is_named || is_counter || is_location {
+            self.name = Some(host::of_letters(name)?);
+            return Some(rest);
+        }
+        None
     }
 }
 
 /// Reads what follows counters and names.
 fn behind<'a>(front: Front<'a>, bytes: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
+    match bytes {
+        [b'0'..=b'9', ..] => {
+            // Another counter.
+            let (_, behind) = split_digits(bytes, 20);
+            if matches!(behind, [b':', b' ', ..]) {
+                return None;
+            }
+        }
+        [b'A'..=b'Z' | b'*' | b'.' | b'%', ..] => {}
+        _ => return None,
+    }
     let header = Header {
         form: Form::Cisco,
         hostname: front.name,
@@ -107,14 +138,16 @@ fn behind<'a>(front: Front<'a>, bytes: &'a [u8], arrival: Arrival<'_>) -> Option
     };
 
     if let Some((mark, stamp, rest)) = split_time(bytes, arrival) {
-        return timed(front, header, (mark, stamp), rest, arrival);
+        let timed = timed(front, header, (mark, stamp), rest, arrival)?;
+        // Any text may have a colon: behind one, only a type makes it a header.
+        let is_sure = !front.is_labeled || timed.msg_id.is_some();
+        return is_sure.then_some(timed);
     }
     if let Some(header) = behind_uptime(bytes, header) {
         return Some(header);
     }
 
-    let is_sure = bytes.starts_with(b"%") && split_mnemonic(bytes).is_some();
-    is_sure.then_some(Header { rest: bytes, ..header })
+    if bytes.starts_with(b"%") { Header { rest: bytes, ..header }.with_type() } else { None }
 }
 
 /// Reads how long a device has run in the place of the time, which a mnemonic has to follow.
@@ -122,8 +155,8 @@ fn behind_uptime<'a>(bytes: &'a [u8], header: Header<'a>) -> Option<Header<'a>> 
     if !bytes.first()?.is_ascii_digit() {
         return None;
     }
-    let rest = without_blanks(time::uptime(bytes)?.strip_prefix(b":")?);
-    split_mnemonic(rest).map(|_| Header { is_counted: true, rest, ..header })
+    let rest = time::uptime(bytes)?.strip_prefix(b":")?;
+    Header { is_counted: true, rest, ..header }.with_type()
 }
 
 /// Reads what follows the time of a device.
@@ -135,6 +168,7 @@ fn timed<'a>(
     arrival: Arrival<'_>,
 ) -> Option<Header<'a>> {
     let (word, rest) = split_zone(stamp, rest, arrival, Named::ByDevice);
+    let (stamp, rest) = if word.is_some() { stamp.with_year_in(rest) } else { (stamp, rest) };
     let header = Header { time: Some(Time::Written { mark, stamp, word }), ..header };
     if let Some(rest) = without_blanks(rest).strip_prefix(b":") {
         return Some(behind_colon(header, rest));
@@ -163,6 +197,9 @@ const SEGMENTS_BYTES_MAX: usize = 96;
 /// Reads what stands between the colon behind a time and the mnemonic: the process of IOS XR (`config[65]: `), where in a stack the
 /// message comes from (`Switch 1 R0/0: sessmgrd: `), or a name.
 pub(super) fn behind_colon<'a>(header: Header<'a>, bytes: &'a [u8]) -> Header<'a> {
+    if let Some(typed) = (Header { rest: bytes, ..header }).with_type() {
+        return typed;
+    }
     let rest = match without_blanks(bytes) {
         rest @ [b'%', ..] => rest,
         _ => bytes.strip_prefix(b" ").unwrap_or(bytes),

@@ -6,7 +6,7 @@ pub enum Form {
     Rfc5424,
     Meraki,
     Epoch,
-    Fortinet,
+    Fields,
     Sophos,
     Iso,
     NetScaler,
@@ -93,10 +93,10 @@ pub const FORMS: [FormDocument; 16] = [
         examples: &[example("<13>1791756855 gw1 app[3]: x", [TIME, "gw1", "app", "", "x"])],
     },
     FormDocument {
-        form: Form::Fortinet,
-        name: "fortinet",
-        shape: "`date=DATE time=TIME devname=\"HOST\" …`",
-        source: "Fortinet, \"FortiOS Log Message Reference\". `tz` is the zone; all of it is the text.",
+        form: Form::Fields,
+        name: "fields",
+        shape: "`[device=…][ ](date=DATE time=TIME|timestamp=\"TIME\") [devname=\"HOST\" ]…`",
+        source: "Fortinet, \"FortiOS Log Message Reference\"; Sophos Firewall, \"Syslog guide\". `tz` or `timezone` is the zone; all of it is the text.",
         examples: &[example(
             "<189>date=2026-10-11 time=22:14:15 devname=\"fg1\" tz=\"+0200\" level=\"notice\"",
             [

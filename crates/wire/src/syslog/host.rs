@@ -3,26 +3,43 @@
 use super::content::{is_level, split_mnemonic, split_program};
 use super::rfc3164::{Header, Next};
 use super::{
-    Form, NAME_MAX_BYTES, graphic, run, split_digits, split_name, split_word, without_blanks,
+    Arrival, Form, Kind, NAME_MAX_BYTES, ascii, graphic, letters_and, run_of, split_digits,
+    split_name, split_word, time, without_blanks,
 };
 
-/// A character of a name, of an address with its zone, or of a relay's combination of several.
-pub(super) fn is_of_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'/' | b'@')
+/// A character of a name, of an address, or of a relay's combination of several.
+pub(super) const OF_HOST: Kind = letters_and(b".-_:/@");
+
+/// A word as a host: not a number, a clock or an uptime, and not how bad something is.
+pub(super) fn of(word: &[u8]) -> Option<&str> {
+    if run_of(word, word.len(), &OF_HOST) == word.len() { of_letters(word) } else { None }
 }
 
-/// A word as a host: not a number, and not how bad something is.
-pub(super) fn of(word: &[u8]) -> Option<&str> {
+/// The same for a word of which all characters may be in a host.
+pub(super) fn of_letters(word: &[u8]) -> Option<&str> {
     let is_host = word.len() <= NAME_MAX_BYTES
-        && word.iter().all(|byte| is_of_host(*byte))
-        && !word.iter().all(u8::is_ascii_digit)
+        && matches!(word, [b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_', ..])
+        && !(word.first().is_some_and(u8::is_ascii_digit) && is_number_or_time(word))
         && !is_level(word);
-    graphic(word).filter(|_| is_host)
+    if is_host { ascii(word) } else { None }
+}
+
+fn is_number_or_time(word: &[u8]) -> bool {
+    word.iter().all(u8::is_ascii_digit)
+        || time::uptime(word).is_some_and(<[u8]>::is_empty)
+        || word.contains(&b'/') && time::slashed(word, Arrival::utc(0)).is_some()
+        || is_engine(word)
+}
+
+/// Whether it is the packet engine of Citrix NetScaler, which stands behind its host: `0-PPE-1`.
+fn is_engine(word: &[u8]) -> bool {
+    let (_, rest) = split_digits(word, 3);
+    rest.strip_prefix(b"-PPE-").is_some_and(|rest| split_digits(rest, 3).1.is_empty())
 }
 
 /// Splits off a host and the blank behind it, unless the word is a program, or the last word.
 pub(super) fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let len = run(bytes, NAME_MAX_BYTES + 1, is_of_host);
+    let len = run_of(bytes, NAME_MAX_BYTES + 1, &OF_HOST);
     let (word, rest) = bytes.split_at_checked(len)?;
     let rest = rest.strip_prefix(b" ").or_else(|| rest.strip_prefix(b"\t"))?;
     if rest.is_empty() {
@@ -30,12 +47,12 @@ pub(super) fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
     }
 
     match word.strip_suffix(b":") {
-        None => Some((of(word)?, rest)),
+        None => Some((of_letters(word)?, rest)),
         // Before a mnemonic a word with a colon is the device: `fw1: %ASA-6-302013: `. Else it is a program.
         Some(name) => {
             let is_device =
                 split_mnemonic(rest).is_some() || rest.starts_with(b"NetScreen device_id=");
-            if is_device { Some((of(name)?, rest)) } else { None }
+            if is_device { Some((of_letters(name)?, rest)) } else { None }
         }
     }
 }
@@ -65,11 +82,26 @@ pub(super) fn read(header: Header<'_>) -> Header<'_> {
 
     let Some((host, rest)) = split(bytes) else { return header };
     // ASA writes a colon between host and content.
-    let rest = match without_blanks(rest) {
-        [b':', behind @ ..] if split_mnemonic(behind).is_some() => behind,
-        _ => rest.strip_prefix(b": ").unwrap_or(rest),
+    let plain = without_blanks(rest);
+    let typed = Header { hostname: Some(host), rest: plain, ..header };
+    let typed = match plain {
+        [b':', behind @ ..] => Header { rest: behind, ..typed }.with_type(),
+        [b'%' | b'#', ..] => typed.with_type(),
+        _ => None,
     };
-    behind_host(Header { hostname: Some(host), rest, ..header }, host)
+    if let Some(typed) = typed {
+        return typed;
+    }
+    let rest = rest.strip_prefix(b": ").unwrap_or(rest);
+    let header = Header { hostname: Some(host), rest, ..header };
+    match rest {
+        [b'[', ..] => event(header).unwrap_or(header),
+        // A text may begin with blanks, but not a program that has a process id.
+        [b' ', ..] if has_process(without_blanks(rest)) => {
+            Header { rest: without_blanks(rest), ..header }
+        }
+        _ => behind_host(header, host),
+    }
 }
 
 /// Skips what some senders put between host and program, where a program follows it for certain.
@@ -125,8 +157,7 @@ fn is_mac(word: &[u8]) -> bool {
     word.len() == 12 && word.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Reads what stands in brackets in the place of the host: an address (`[192.0.2.5] `), or what Data ONTAP writes
-/// (`[HOST:EVENT:SEVERITY]: `, with a process behind the host in some versions).
+/// Reads what stands in brackets in the place of the host: an address (`[192.0.2.5] `), or an event of Data ONTAP.
 fn bracketed(header: Header<'_>) -> Header<'_> {
     let inside = header.rest.get(1..).unwrap_or_default();
     let Some(end) = inside.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b']') else {
@@ -140,28 +171,34 @@ fn bracketed(header: Header<'_>) -> Header<'_> {
         return Header { hostname: of(inside), rest, ..header };
     }
 
-    let Some(rest) = behind.strip_prefix(b": ") else { return header };
+    event(header).unwrap_or(header)
+}
+
+/// Reads what Data ONTAP writes: `[HOST:EVENT:SEVERITY]: `, with a process behind the host in some versions.
+pub(super) fn event(header: Header<'_>) -> Option<Header<'_>> {
+    let inside = header.rest.strip_prefix(b"[")?;
+    let end = inside.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b']')?;
+    let (inside, behind) = inside.split_at(end);
+    let rest = behind.strip_prefix(b"]: ")?;
+
     let mut parts = [&b""[..]; 4];
     let mut count = 0;
     for part in inside.split(|byte| *byte == b':') {
-        let Some(slot) = parts.get_mut(count) else { return header };
-        *slot = without_blanks(part);
+        *parts.get_mut(count)? = without_blanks(part);
         count += 1;
     }
     let (event, level) = match count {
         3 => (parts[1], parts[2]),
         4 => (parts[2], parts[3]),
-        _ => return header,
+        _ => return None,
     };
-    match (of(parts[0]), graphic(event)) {
-        (Some(host), Some(event)) if is_level(level) => Header {
-            form: Form::NetApp,
-            hostname: Some(host),
-            msg_id: Some(event),
-            rest,
-            next: Next::Text,
-            ..header
-        },
-        _ => header,
-    }
+    let (host, event) = (of(parts[0])?, graphic(event)?);
+    is_level(level).then_some(Header {
+        form: Form::NetApp,
+        hostname: Some(host),
+        msg_id: Some(event),
+        rest,
+        next: Next::Text,
+        ..header
+    })
 }

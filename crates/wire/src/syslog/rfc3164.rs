@@ -7,7 +7,8 @@ use super::host;
 use super::time::{self, Stamp};
 use super::zone::ZoneWord;
 use super::{
-    Arrival, Depth, Form, Format, Syslog, parse_at, rfc5424, split_name, text, without_blanks,
+    Arrival, Depth, Form, Format, NAME_MAX_BYTES, Syslog, parse_at, rfc5424, run, split_name, text,
+    without_blanks,
 };
 
 /// What was read in front of program and text.
@@ -22,6 +23,14 @@ pub(super) struct Header<'a> {
     pub(super) next: Next,
     /// Whether a counter, or how long the device has run, stands in front.
     pub(super) is_counted: bool,
+}
+
+impl<'a> Header<'a> {
+    /// The header with the type of the message that it ends with, behind which only the text is left.
+    pub(super) fn with_type(self) -> Option<Header<'a>> {
+        let (msg_id, rest) = split_mnemonic(self.rest)?;
+        Some(Header { msg_id: Some(msg_id), rest, next: Next::Text, ..self })
+    }
 }
 
 /// What may follow a header.
@@ -126,7 +135,8 @@ fn fill<'a>(
 fn header<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
     let header = match line.first()? {
         b'1' | b'2' if let Some(header) = epoch(line, arrival) => header,
-        b'd' if let Some(header) = fortinet(line) => header,
+        b'd' if let Some(header) = fields(line) => header,
+        b'[' => host::event(Header { rest: line, ..Header::default() })?,
         _ => match split_time(line, arrival) {
             Some((mark, stamp, rest)) => stamped(mark, stamp, rest, arrival),
             None => device::header(line, arrival).or_else(|| netscreen(line))?,
@@ -145,9 +155,9 @@ pub(super) fn split_time<'a>(
         _ => (None, bytes),
     };
     let (stamp, rest) = match bytes {
-        [b'0'..=b'9', ..] => time::iso(bytes)
-            .or_else(|| time::named_month(bytes))
-            .or_else(|| time::slashed(bytes, arrival))?,
+        [b'0'..=b'9', _, b'/', ..] => time::slashed(bytes, arrival)?,
+        [b'0'..=b'9', _, _, _, b' ', ..] => time::named_month(bytes)?,
+        [b'0'..=b'9', ..] => time::iso(bytes)?,
         [b'A'..=b'Z', ..] => time::named_month(bytes)?,
         _ => return None,
     };
@@ -158,6 +168,7 @@ pub(super) fn split_time<'a>(
 fn stamped<'a>(mark: Option<u8>, stamp: Stamp, rest: &'a [u8], arrival: Arrival<'_>) -> Header<'a> {
     let named = if mark.is_some() { Named::ByDevice } else { Named::ByAnybody };
     let (word, rest) = split_zone(stamp, rest, arrival, named);
+    let (stamp, rest) = if word.is_some() { stamp.with_year_in(rest) } else { (stamp, rest) };
     let header = Header { time: Some(Time::Written { mark, stamp, word }), ..Header::default() };
 
     let rest = without_blanks(rest);
@@ -180,10 +191,18 @@ pub(super) fn split_zone<'a>(
     }
     // Most words end here: they are hosts.
     let may_be_zone = matches!(behind, [b'A'..=b'Z' | b'+' | b'-', ..])
+        || behind.starts_with(b"utc ")
+        || behind.starts_with(b"gmt ")
         || named == Named::ByDevice
         || !arrival.zone_words.is_empty();
     if !may_be_zone {
         return (None, rest);
+    }
+    if let [b'U', b'T', b'C', left @ ..] = behind
+        && matches!(left, [b':', ..] | [b' ', b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z', ..])
+        && arrival.zone_words.is_empty()
+    {
+        return (Some(ZoneWord::Offset(0)), left);
     }
 
     let (word, after) = split_name(behind);
@@ -234,36 +253,58 @@ fn epoch<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
     }
     let (hostname, rest) = match host::split(rest) {
         Some((host, behind)) => (Some(host), behind),
-        None => (None, rest),
+        None => (None, without_blanks(rest)),
     };
     Some(Header { form: Form::Meraki, hostname, rest, next: Next::Text, ..header })
 }
 
-/// Most bytes of FortiOS's fields that are searched for the zone.
+/// Most bytes of a firewall's fields that are searched for its name and its zone.
 const FIELDS_BYTES_MAX: usize = 512;
 
-/// Reads the first fields of FortiOS. They are the text too.
-fn fortinet(line: &[u8]) -> Option<Header<'_>> {
-    let (stamp, rest) = time::fields(line)?;
-    let rest = rest.strip_prefix(b" devname=")?;
-    let (quoted, _) = split_name(rest);
-    let name =
-        quoted.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(quoted);
+/// Reads the first fields of FortiOS and of Sophos Firewall. They are the text too.
+fn fields(line: &[u8]) -> Option<Header<'_>> {
+    // Sophos writes its kind first (`device="SFW" date=…`), or a name that is `SFW` unless it is changed (`device_name="SFW" timestamp=…`).
+    let kind = line.strip_prefix(b"device=\"").or_else(|| line.strip_prefix(b"device_name=\""));
+    let begin = match kind {
+        Some(rest) => {
+            let end = rest.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b'"')?;
+            rest.get(end + 2..)?
+        }
+        None => line,
+    };
+    let (stamp, rest) = time::fields(begin)?;
 
     let near = rest.get(..rest.len().min(FIELDS_BYTES_MAX)).unwrap_or_default();
-    let zone = near.windows(5).position(|bytes| bytes == b" tz=\"").and_then(|at| {
-        let value = near.get(at + 5..)?;
-        let end = value.iter().take(16).position(|byte| *byte == b'"')?;
-        ZoneWord::of(value.get(..end)?, &[])
-    });
+    let name = value_of(near, &[b"devname="]);
+    let zone = value_of(near, &[b"tz=", b"timezone="]);
     Some(Header {
-        form: Form::Fortinet,
-        time: Some(Time::Written { mark: None, stamp, word: zone }),
-        hostname: host::of(name),
+        form: Form::Fields,
+        time: Some(Time::Written {
+            mark: None,
+            stamp,
+            word: zone.and_then(|zone| ZoneWord::of(zone, &[])),
+        }),
+        hostname: name.and_then(host::of),
         rest: line,
         next: Next::Text,
         ..Header::default()
     })
+}
+
+/// The value of the first field with one of these names, without quotes.
+fn value_of<'a>(fields: &'a [u8], names: &[&[u8]]) -> Option<&'a [u8]> {
+    let mut rest = fields;
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b' ' | b',')) {
+        rest = rest.get(at + 1..)?;
+        if let Some(value) = names.iter().find_map(|name| rest.strip_prefix(*name)) {
+            let (value, end) = match value.strip_prefix(b"\"") {
+                Some(value) => (value, value.iter().position(|byte| *byte == b'"')?),
+                None => (value, run(value, value.len(), |byte| !matches!(byte, b' ' | b','))),
+            };
+            return value.get(..end);
+        }
+    }
+    None
 }
 
 /// Reads the host of ScreenOS, which stands where others have a program.
@@ -299,6 +340,9 @@ fn relayed<'a>(
     let rest = without_blanks(outer.rest);
     let with_outer = |inner: Syslog<'a>| Syslog {
         form: Some(Form::Relayed),
+        time_unix_ns: inner
+            .time_unix_ns
+            .or_else(|| outer.time.and_then(|time| time.unix_ns(arrival))),
         facility: prioritized.facility,
         severity: prioritized.severity,
         hostname: inner.hostname.or(outer.hostname),
@@ -307,7 +351,8 @@ fn relayed<'a>(
     match rest {
         [b'<', ..] => {
             let inner = parse_at(rest, arrival, Depth::Inner);
-            let is_sure = inner.facility.is_some() && inner.time_unix_ns.is_some();
+            let is_sure = inner.facility.is_some()
+                && (inner.time_unix_ns.is_some() || inner.msg_id.is_some());
             return is_sure.then(|| with_outer(inner));
         }
         [b'1', b' ', ..] => {
@@ -323,26 +368,26 @@ fn relayed<'a>(
     if !is_sure(&inner, &outer) {
         return None;
     }
-    // A name without a time may be a program's (Arista writes `HOST PROGRAM: COUNTER: %…`).
-    let hostname = match inner.time {
-        Some(_) => inner.hostname.or(outer.hostname),
-        None => outer.hostname.or(inner.hostname),
+    // A name without a time is a program's: Arista writes `HOST PROGRAM: COUNTER: %…`.
+    let (hostname, app_name) = match (inner.time, outer.hostname, inner.hostname) {
+        (None, Some(host), Some(name)) if host != name => (Some(host), Some(name)),
+        (_, host, name) => (name.or(host), inner.app_name),
     };
     let time = inner.time.filter(|time| time.is_set()).or(outer.time);
     let program = split_program(inner.rest);
-    let inner = Header { form: Form::Relayed, hostname, time, ..inner };
+    let inner = Header { form: Form::Relayed, hostname, app_name, time, ..inner };
     Some(fill(inner, program, arrival, prioritized))
 }
 
 /// Whether a header behind another is a device's own, and not what a program writes in its text.
 fn is_sure(inner: &Header<'_>, outer: &Header<'_>) -> bool {
-    if inner.form == Form::Meraki {
+    if matches!(inner.form, Form::Meraki | Form::NetScaler) {
         return true;
     }
     let program = split_program(inner.rest);
     let behind = program.map_or(inner.rest, |(_, _, behind)| behind);
     let is_device = inner.time.is_some() || inner.is_counted;
-    if is_device && split_mnemonic(behind).is_some() {
+    if is_device && (inner.msg_id.is_some() || split_mnemonic(behind).is_some()) {
         return true;
     }
 

@@ -16,9 +16,25 @@ pub(super) struct Stamp {
     form: Form,
 }
 
-const MONTHS: [&[u8; 3]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
-];
+/// The number of a month.
+fn month_of(name: &[u8; 3]) -> Option<u32> {
+    Some(match name {
+        b"Jan" => 1,
+        b"Feb" => 2,
+        b"Mar" => 3,
+        b"Apr" => 4,
+        b"May" => 5,
+        b"Jun" => 6,
+        b"Jul" => 7,
+        b"Aug" => 8,
+        b"Sep" => 9,
+        b"Oct" => 10,
+        b"Nov" => 11,
+        b"Dec" => 12,
+        _ => return None,
+    })
+}
+
 const DAY_SECONDS: i64 = 86_400;
 /// The average of the Gregorian calendar, which is accurate enough to find the current year.
 const YEAR_SECONDS: i64 = 31_556_952;
@@ -29,6 +45,18 @@ const HALF_YEAR_SECONDS: i64 = 182 * DAY_SECONDS;
 impl Stamp {
     pub(super) fn has_zone(&self) -> bool {
         self.offset_seconds.is_some()
+    }
+
+    /// The time with the year that stands behind it or behind its zone, if it has none so far.
+    pub(super) fn with_year_in(self, rest: &[u8]) -> (Stamp, &[u8]) {
+        match rest.strip_prefix(b" ").and_then(|rest| fixed(rest, 4)) {
+            Some((year @ 1970..2500, rest))
+                if self.year.is_none() && matches!(rest, [b' ' | b':', ..]) =>
+            {
+                (Stamp { year: Some(year), ..self }, rest)
+            }
+            _ => (self, rest),
+        }
     }
 
     /// The form of a header that begins with it.
@@ -127,20 +155,28 @@ fn days_since_1970(year: u32, month: u32, day: u32) -> i64 {
 }
 
 /// Splits off `2003-10-11T22:14:15.003Z`. The `T` may be a space, the hyphens slashes, and the zone may be missing. Sophos UTM
-/// writes `2003:10:11-22:14:15`.
+/// writes `2003:10:11-22:14:15`, Citrix NetScaler may be told to write `2003/10/11:22:14:15`.
 pub(super) fn iso(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
-    let (year, rest) = fixed(bytes, 4)?;
-    let [separator @ (b'-' | b'/' | b':'), rest @ ..] = rest else { return None };
-    let (month, rest) = fixed(rest, 2)?;
-    let (day, rest) = fixed(rest.strip_prefix(&[*separator])?, 2)?;
-    let (between, rest) = rest.split_first()?;
-    if !matches!((separator, between), (b'-', b'T') | (b'-' | b'/', b' ') | (b':', b'-')) {
+    // Most of what begins with a digit ends here.
+    let [_, _, _, _, separator @ (b'-' | b'/' | b':'), m, mm, second, d, dd, between, rest @ ..] =
+        bytes
+    else {
+        return None;
+    };
+    if second != separator {
         return None;
     }
+    let (year, _) = fixed(bytes, 4)?;
+    let (month, day) = (pair(*m, *mm)?, pair(*d, *dd)?);
+    let form = match (separator, between) {
+        (b'-', b'T') | (b'-' | b'/', b' ') => Form::Iso,
+        (b':', b'-') => Form::Sophos,
+        (b'/', b':') => Form::NetScaler,
+        _ => return None,
+    };
     let (second_of_day, nanoseconds, rest) = clock(rest)?;
     let (offset_seconds, rest) = zone(rest)?;
 
-    let form = if *separator == b':' { Form::Sophos } else { Form::Iso };
     let stamp =
         Stamp { year: Some(year), month, day, second_of_day, nanoseconds, offset_seconds, form };
     checked(stamp).map(|stamp| (stamp, rest))
@@ -155,7 +191,7 @@ pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
         None => (None, bytes),
     };
     let [a, b, c, b' ', rest @ ..] = rest else { return None };
-    let month = (1..).zip(MONTHS).find(|(_, month)| **month == [*a, *b, *c])?.0;
+    let month = month_of(&[*a, *b, *c])?;
     // `Oct  1`, `Oct 01` and `Oct 1` are the same.
     let (day, rest) = split_digits(rest.strip_prefix(b" ").unwrap_or(rest), 2);
     let rest = rest.strip_prefix(b" ")?;
@@ -165,19 +201,17 @@ pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
         _ => (year, rest),
     };
     let (second_of_day, nanoseconds, rest) = clock(rest)?;
-    let (year, rest) = match rest.strip_prefix(b" ").and_then(|rest| fixed(rest, 4)) {
-        Some((behind @ 1970..2500, rest))
-            if year.is_none() && matches!(rest, [b' ' | b':', ..]) =>
-        {
-            (Some(behind), rest)
-        }
-        _ => (year, rest),
+    // Huawei and Check Point add an offset: `22:14:15+02:00`, Huawei with precision `22:14:15.120.1+02:00`.
+    let (offset_seconds, rest) = match rest {
+        [b' ' | b':', ..] => (None, rest),
+        [b'.', b'0'..=b'9', rest @ ..] => zone(rest)?,
+        _ => zone(rest)?,
     };
 
     let day = number(day)?;
-    let (offset_seconds, form) = (None, Form::Rfc3164);
+    let form = Form::Rfc3164;
     let stamp = Stamp { year, month, day, second_of_day, nanoseconds, offset_seconds, form };
-    checked(stamp).map(|stamp| (stamp, rest))
+    checked(stamp).map(|stamp| stamp.with_year_in(rest))
 }
 
 /// Skips `Sun ` of ctime(3).
@@ -225,13 +259,19 @@ pub(super) fn slashed<'a>(bytes: &'a [u8], arrival: Arrival<'_>) -> Option<(Stam
     Some((stamp, rest))
 }
 
-/// Splits off `date=2026-10-11 time=22:14:15` of FortiOS.
+/// Splits off `date=2026-10-11 time=22:14:15` of FortiOS, with a comma where it writes CSV, or `timestamp="2026-10-11T22:14:15+0200"` of
+/// Sophos Firewall.
 pub(super) fn fields(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
+    if let Some(quoted) = bytes.strip_prefix(b"timestamp=\"") {
+        let (stamp, rest) = iso(quoted)?;
+        return Some((Stamp { form: Form::Fields, ..stamp }, rest.strip_prefix(b"\"")?));
+    }
     let (year, rest) = fixed(bytes.strip_prefix(b"date=")?, 4)?;
     let (month, rest) = fixed(rest.strip_prefix(b"-")?, 2)?;
     let (day, rest) = fixed(rest.strip_prefix(b"-")?, 2)?;
-    let (second_of_day, nanoseconds, rest) = clock(rest.strip_prefix(b" time=")?)?;
-    let (year, offset_seconds, form) = (Some(year), None, Form::Fortinet);
+    let rest = rest.strip_prefix(b" ").or_else(|| rest.strip_prefix(b","))?;
+    let (second_of_day, nanoseconds, rest) = clock(rest.strip_prefix(b"time=")?)?;
+    let (year, offset_seconds, form) = (Some(year), None, Form::Fields);
     let stamp = Stamp { year, month, day, second_of_day, nanoseconds, offset_seconds, form };
     checked(stamp).map(|stamp| (stamp, rest))
 }
@@ -263,7 +303,10 @@ pub(super) fn uptime(bytes: &[u8]) -> Option<&[u8]> {
         [b':', ..] if rest.len() < bytes.len() => {
             let (_, rest) = fixed(rest.get(1..)?, 2)?;
             let (_, rest) = fixed(rest.strip_prefix(b":")?, 2)?;
-            Some(rest)
+            match rest {
+                [b'.', fraction @ ..] => Some(split_digits(fraction, 9).1),
+                _ => Some(rest),
+            }
         }
         _ => {
             let mut rest = bytes;
@@ -305,11 +348,16 @@ fn fixed(bytes: &[u8], digits: usize) -> Option<(u32, &[u8])> {
     Some((number, rest))
 }
 
+/// The number of two digits.
+fn pair(tens: u8, ones: u8) -> Option<u32> {
+    let is_number = tens.is_ascii_digit() && ones.is_ascii_digit();
+    is_number.then(|| u32::from(tens - b'0') * 10 + u32::from(ones - b'0'))
+}
+
 /// Splits off `22:14:15`, `22:14:15.003` or, of Cisco's call managers, `10:14:15 PM.003`: the second of the day, and nanoseconds.
 fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
-    let (hour, rest) = fixed(bytes, 2)?;
-    let (minute, rest) = fixed(rest.strip_prefix(b":")?, 2)?;
-    let (second, rest) = fixed(rest.strip_prefix(b":")?, 2)?;
+    let [h, hh, b':', m, mm, b':', s, ss, rest @ ..] = bytes else { return None };
+    let (hour, minute, second) = (pair(*h, *hh)?, pair(*m, *mm)?, pair(*s, *ss)?);
     // A leap second is 60, and counts as the next second.
     if hour > 23 || minute > 59 || second > 60 {
         return None;
@@ -330,7 +378,12 @@ fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
     {
         return Some((second_of_day, milliseconds * 1_000_000, rest.get(4..)?));
     }
-    let [b'.' | b',', fraction @ ..] = rest else { return Some((second_of_day, 0, rest)) };
+    let fraction = match rest {
+        [b'.', fraction @ ..] => fraction,
+        // A comma may also end the time.
+        [b',', fraction @ ..] if fraction.first().is_some_and(u8::is_ascii_digit) => fraction,
+        _ => return Some((second_of_day, 0, rest)),
+    };
     let (digits, rest) = split_digits(fraction, 9);
     let unit = 10_u32.pow(9 - digits.len() as u32);
     Some((second_of_day, number(digits)? * unit, rest))

@@ -84,18 +84,15 @@ const ABBREVIATIONS: [&[u8]; 75] = [
 impl<'a> ZoneWord<'a> {
     /// The word as a zone, if it can be nothing else: `UTC`, `+02:00`, `CEST`, `GMT-3`, `TZ-6`.
     pub(super) fn of(word: &'a [u8], listed: &[(String, Zone)]) -> Option<ZoneWord<'a>> {
-        // Most words end here: a zone begins with a capital or a sign.
-        if !matches!(word, [b'A'..=b'Z' | b'+' | b'-', ..]) || word.len() > 40 {
-            return listed
-                .iter()
-                .any(|(name, _)| name.as_bytes() == word)
-                .then_some(ZoneWord::Name(word));
-        }
         if listed.iter().any(|(name, _)| name.as_bytes() == word) {
             return Some(ZoneWord::Name(word));
         }
-        if matches!(word, b"UTC" | b"GMT" | b"Z" | b"UCT") {
+        // Most words end here: a zone begins with a capital or a sign.
+        if matches!(word, b"UTC" | b"GMT" | b"Z" | b"UCT" | b"utc" | b"gmt") {
             return Some(ZoneWord::Offset(0));
+        }
+        if !matches!(word, [b'A'..=b'Z' | b'+' | b'-', ..]) || word.len() > 40 {
+            return None;
         }
         if let Some(offset_seconds) = offset(word) {
             return Some(ZoneWord::Offset(offset_seconds));
