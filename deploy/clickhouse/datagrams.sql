@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS datagrams
     `facility_word` Nullable(String) ALIAS transform(facility, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23], ['kern', 'user', 'mail', 'daemon', 'auth', 'syslog', 'lpr', 'news', 'uucp', 'cron', 'authpriv', 'ftp', 'ntp', 'security', 'console', 'solaris_cron', 'local0', 'local1', 'local2', 'local3', 'local4', 'local5', 'local6', 'local7'], toString(facility)),
     `severity` Nullable(UInt8) COMMENT 'How bad it is: 0 is worst.' CODEC(ZSTD(1)),
     `severity_word` Nullable(String) ALIAS transform(severity, [0, 1, 2, 3, 4, 5, 6, 7], ['emerg', 'alert', 'crit', 'err', 'warning', 'notice', 'info', 'debug'], toString(severity)),
-    `syslog_time_unix_ns` Nullable(UInt64) COMMENT 'The sender\'s own time; since 1970, UTC. A time without a year (RFC 3164) has the one that is nearest to `time_unix_ns`; one without a zone is taken as UTC. [ns]' CODEC(DoubleDelta, ZSTD(1)),
+    `syslog_time_unix_ns` Nullable(UInt64) COMMENT 'The sender\'s own time; since 1970, UTC. A time without a year (RFC 3164) has the one that is nearest to `time_unix_ns`; one without a zone is read in `time_zone` of the listener or the sink. [ns]' CODEC(DoubleDelta, ZSTD(1)),
     `syslog_time` Nullable(DateTime64(9, 'UTC')) MATERIALIZED fromUnixTimestamp64Nano(toInt64(syslog_time_unix_ns)) CODEC(DoubleDelta, ZSTD(1)),
     `hostname` LowCardinality(Nullable(String)) COMMENT 'The host that the message names, which need not be `source_address`.' CODEC(ZSTD(1)),
     `app_name` LowCardinality(Nullable(String)) COMMENT 'The program; the tag of RFC 3164 without the process id.' CODEC(ZSTD(1)),

@@ -482,21 +482,30 @@ impl<T: Display> Form for List<T> {
 pub(crate) const PREFIXES: List<relay::Prefix> =
     List { of: "addresses and prefixes", parse: parsed };
 
-/// Names with text values, each pair checked by the function.
-pub(crate) struct Pairs(pub(crate) fn(&str, &str) -> Result<(), String>);
+/// Names with values, of which `parse` reads each pair.
+pub(crate) struct Pairs<T> {
+    pub(crate) of: &'static str,
+    pub(crate) example: &'static str,
+    pub(crate) parse: fn(&str, &str) -> Result<T, String>,
+}
 
-impl Form for Pairs {
-    type Value = BTreeMap<String, String>;
+/// Names with text values, each pair checked by the function.
+pub(crate) const fn pairs(parse: fn(&str, &str) -> Result<String, String>) -> Pairs<String> {
+    Pairs { of: "names with values in braces", example: "site = \"fra1\"", parse }
+}
+
+impl<T: Display> Form for Pairs<T> {
+    type Value = BTreeMap<String, T>;
 
     fn describe(&self) -> String {
-        "names with values in braces".to_owned()
+        self.of.to_owned()
     }
 
-    fn read(&self, slot: &Slot<'_>) -> Option<BTreeMap<String, String>> {
+    fn read(&self, slot: &Slot<'_>) -> Option<BTreeMap<String, T>> {
         let Value::Table(table) = slot.value else {
-            let (what, name) = (slot.value.describe(), slot.key.name);
+            let (what, name, example) = (slot.value.describe(), slot.key.name, self.example);
             slot.error(format!(
-                "{what} is not a table of names and values. Fix: write {name} = {{ site = \"fra1\" }}"
+                "{what} is not a table of names and values. Fix: write {name} = {{ {example} }}"
             ));
             return None;
         };
@@ -505,16 +514,17 @@ impl Form for Pairs {
         for Entry { line, key, item, .. } in &table.entries {
             let text = item.value.text();
             let text = text.map_err(|what| format!("{key}: {what}. Fix: write it in quotes"));
-            match text.and_then(|text| (self.0)(key, text).map(|()| text.to_owned())) {
-                Ok(text) => drop(pairs.insert(key.clone(), text)),
+            match text.and_then(|text| (self.parse)(key, text)) {
+                Ok(value) => drop(pairs.insert(key.clone(), value)),
                 Err(message) => slot.reader.error_at(*line, slot.key, message),
             }
         }
         Some(pairs)
     }
 
-    fn show(&self, value: &BTreeMap<String, String>) -> Json {
-        if value.is_empty() { Json::Null } else { serde_json::json!(value) }
+    fn show(&self, value: &BTreeMap<String, T>) -> Json {
+        let shown = |(name, value): (&String, &T)| (name.clone(), value.to_string().into());
+        if value.is_empty() { Json::Null } else { Json::Object(value.iter().map(shown).collect()) }
     }
 }
 

@@ -42,6 +42,7 @@ mod source;
 mod statsd;
 mod target;
 mod threshold;
+mod time_zone;
 mod weir_listener;
 
 pub use self::flows::{
@@ -78,6 +79,7 @@ pub use target::{
     BitRate, FileTarget, PreserveSource, Target, TargetConfig, UdpTarget, WeirTarget,
 };
 pub use threshold::{EVENTS_NAME, Level, LevelUnit, ThresholdConfig};
+pub use time_zone::{NetworkZone, TimeZone, TimeZones};
 pub use weir_listener::WeirListener;
 
 use document::Table;

@@ -14,8 +14,10 @@ use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::COLLECTOR_NAME;
 use crate::target::{self, TargetConfig};
+use crate::time_zone::{ABBREVIATIONS, NETWORKS, NetworkZone, TIME_ZONE, TimeZone};
 use crate::weir_listener::WeirListener;
 use relay::{ListenerOptions, Order, Prefix, Schedule, SocketOwner};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -62,6 +64,16 @@ keys! {
         /// Threads of files and sinks run anywhere.
         cpus => cpus: Option<CpuList> = text("processors, such as `0-3`", parsed::<CpuList>),
             unset("any that this process may use");
+        /// The zone of times in syslog messages that name none: a name of the IANA database, whose daylight saving applies, an offset, or
+        /// `local` for this host's. The offsets are read with the configuration. Only for sinks with `parse = "syslog"`.
+        time_zone => time_zone: TimeZone = TIME_ZONE, default(TimeZone::utc());
+        /// The zones of senders in some networks: `time_zones = { "10.1.0.0/16" = "Europe/Vienna" }`. The longest prefix counts, and before
+        /// the `time_zone` of the listener and of the sink.
+        time_zones => time_zones: BTreeMap<String, NetworkZone> = NETWORKS, empty("one zone for all")
+            where ListenerConfig::has_source_addresses, "its datagrams have no source address. Fix: write time_zone";
+        /// Words behind times that name a zone here: `time_zone_abbreviations = { CEST = "+02:00" }`. Besides them `UTC` and `GMT` are known;
+        /// any other word that can only be a zone leaves the time in `time_zone`.
+        time_zone_abbreviations => time_zone_abbreviations: BTreeMap<String, TimeZone> = ABBREVIATIONS, empty("none");
     }
 }
 
@@ -317,11 +329,16 @@ impl ListenerConfig {
         })
     }
 
-    /// Whether only its targets differ: on reload its socket and ring are then kept.
+    /// Whether only its targets differ, or how rows are made of its datagrams: on reload its socket and ring are then kept.
     pub fn is_same_listener(&self, other: &ListenerConfig) -> bool {
-        let without_targets =
-            |config: &ListenerConfig| ListenerConfig { targets: Vec::new(), ..config.clone() };
-        without_targets(self) == without_targets(other)
+        let alone = |config: &ListenerConfig| ListenerConfig {
+            targets: Vec::new(),
+            time_zone: TimeZone::utc(),
+            time_zones: BTreeMap::new(),
+            time_zone_abbreviations: BTreeMap::new(),
+            ..config.clone()
+        };
+        alone(self) == alone(other)
     }
 
     /// Checks what it needs of this host, and appends the addresses that it would listen on to `addrs`.

@@ -54,6 +54,7 @@ use crate::name::{NAME, name_of};
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::{COLLECTOR_NAME, FIELDS, refuse_no_field};
 use crate::threshold::EVENTS_NAME;
+use crate::time_zone::{TIME_ZONE, TimeZone};
 use ::sink::{
     BatchLimits, Connector, DeliveryOptions, Durability, QueueOptions, SpoolOptions, SpoolSync,
     WhenFull,
@@ -132,6 +133,9 @@ keys! {
         /// What is read out of each datagram: `syslog` gives its time, host, program and so on fields of their own.
         parse => parse: Parse = Choice(&[("none", Parse::None), ("syslog", Parse::Syslog)]), default(Parse::None)
             where |sink| sink.listeners().next().is_some(), "no listener is among its sources. Fix: remove the key, or add a listener's name to from";
+        /// The zone of times in syslog messages that name none, as in `[[listener]]`, whose `time_zones` count before it.
+        time_zone => time_zone: Option<TimeZone> = TIME_ZONE, unset("that of the listener")
+            where |sink| sink.parse == Parse::Syslog, "no time is read. Fix: remove the key, or add parse = \"syslog\"";
         /// A batch is complete with so many rows.
         batch_rows => batch_rows: Option<usize> = whole(1, 10_000_000), unset("what the kind of sink has");
         /// A batch is complete with so many bytes.

@@ -6,7 +6,7 @@ use crate::address::socket_path;
 use crate::document::{Table, Value};
 use crate::errors::nearest;
 use crate::form::{
-    Bool, Choice, Form, List, Pairs, Slot, Span, Text, path, show_list, size, text, whole,
+    Bool, Choice, Form, List, Slot, Span, Text, pairs, path, show_list, size, text, whole,
 };
 use crate::host::{Finding, Severity};
 use crate::keys::{Key, Section, keys};
@@ -118,7 +118,7 @@ keys! {
             unset("a hash of `/etc/machine-id`, if there is one");
         /// Names and values that stand in every record: `tags = { site = "fra1" }`. At most 16, names of
         /// up to 64 letters, digits, `_`, `-`, `.` and `/`, values of up to 256 characters.
-        tags => tags: BTreeMap<String, String> = Pairs(tag), empty("none");
+        tags => tags: BTreeMap<String, String> = pairs(tag), empty("none");
         /// The privileged helper (`weir namespace-helper`) that opens sockets in namespaces and hands them over, so that
         /// this process needs no capability.
         helper => helper: Option<PathBuf> = path("path of the helper's socket", socket_path),
@@ -269,7 +269,7 @@ const TAGS_MAX: usize = 16;
 const TAG_NAME_CHARS_MAX: usize = 64;
 const TAG_VALUE_CHARS_MAX: usize = 256;
 
-fn tag(name: &str, value: &str) -> Result<(), String> {
+fn tag(name: &str, value: &str) -> Result<String, String> {
     let shown = name.escape_debug();
     if name.is_empty() || name.len() > TAG_NAME_CHARS_MAX || !name.chars().all(is_id_char) {
         return Err(format!(
@@ -284,7 +284,7 @@ fn tag(name: &str, value: &str) -> Result<(), String> {
     }
 
     match value.chars().count() {
-        0..=TAG_VALUE_CHARS_MAX => Ok(()),
+        0..=TAG_VALUE_CHARS_MAX => Ok(value.to_owned()),
         count => Err(format!(
             "{shown}: its value has {count} characters. Fix: write at most {TAG_VALUE_CHARS_MAX}"
         )),

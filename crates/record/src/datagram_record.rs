@@ -46,7 +46,7 @@ schema! {
         severity: SyslogSeverity = 522, "", "", "How bad it is: 0 is worst.";
         syslog_time_unix_ns: fixed64 = 523, "ns", "",
             "The sender's own time; since 1970, UTC. A time without a year (RFC 3164) has the one that is nearest to \
-             `time_unix_ns`; one without a zone is taken as UTC.";
+             `time_unix_ns`; one without a zone is read in `time_zone` of the listener or the sink.";
         hostname: text = 524, "", "", "The host that the message names, which need not be `source_address`.";
         app_name: text = 525, "", "", "The program; the tag of RFC 3164 without the process id.";
         proc_id: text = 526, "", "", "The process id, or what the sender puts in its place.";

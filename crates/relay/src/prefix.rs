@@ -19,6 +19,11 @@ impl Prefix {
         source.ip_bytes().is_some_and(|ip| u128::from_be_bytes(*ip) & self.mask == self.network)
     }
 
+    /// How many of an address's 128 bits count. An IPv4 block has 96 more than it is written with.
+    pub fn length_bits(&self) -> u32 {
+        self.mask.count_ones()
+    }
+
     fn last(&self) -> u128 {
         self.network | !self.mask
     }

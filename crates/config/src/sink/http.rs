@@ -5,7 +5,7 @@ use super::credentials::Accepts;
 use super::kind::Opening;
 use super::kind::{Kind, Scheme};
 use super::{Credentials, Sink, Tls, Url, Written};
-use crate::form::{Choice, Pairs, Span};
+use crate::form::{Choice, Span, pairs};
 use crate::keys::{Values, keys};
 use crate::reader::Reader;
 use ::sink::{BatchLimits, Compression};
@@ -92,13 +92,13 @@ keys! {
         written: Written
     } {
         /// Headers of every request: `headers = { "X-Scope-OrgID" = "net" }`. Everybody sees them who sees the configuration.
-        headers => headers: BTreeMap<String, String> = Pairs(header), empty("none");
+        headers => headers: BTreeMap<String, String> = pairs(header), empty("none");
         /// Headers whose values are secrets, each with the file that holds its value: `header_files = { "X-Api-Key" = "/path" }`.
-        header_files => header_files: BTreeMap<String, String> = Pairs(header_file), empty("none");
+        header_files => header_files: BTreeMap<String, String> = pairs(header_file), empty("none");
     }
 }
 
-fn header(name: &str, value: &str) -> Result<(), String> {
+fn header(name: &str, value: &str) -> Result<String, String> {
     let is_name =
         !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c));
     if !is_name || value.chars().any(|c| c.is_control() || !c.is_ascii()) {
@@ -113,11 +113,11 @@ fn header(name: &str, value: &str) -> Result<(), String> {
         "content-type" | "content-encoding" | "content-length" | "host" | "transfer-encoding" => {
             Err(format!("{name}: it follows from `to`, `format` and `compression`. Fix: remove it"))
         }
-        _ => Ok(()),
+        _ => Ok(value.to_owned()),
     }
 }
 
-fn header_file(name: &str, path: &str) -> Result<(), String> {
+fn header_file(name: &str, path: &str) -> Result<String, String> {
     let is_secret = matches!(
         name.to_ascii_lowercase().as_str(),
         "authorization" | "proxy-authorization" | "cookie"
@@ -126,7 +126,7 @@ fn header_file(name: &str, path: &str) -> Result<(), String> {
         header(name, "")?;
     }
     match path.starts_with('/') {
-        true => Ok(()),
+        true => Ok(path.to_owned()),
         // The value may be a secret written here by mistake, so it is not repeated in a message that is logged.
         false => Err(format!(
             "{name}: it is not an absolute path. Fix: write for example /etc/weir/token"

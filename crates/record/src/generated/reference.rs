@@ -69,7 +69,13 @@ const FORMS_HEAD: &str = "
 
 What stands behind the priority `<NUMBER>`, most certain first. Everywhere a byte order mark and blanks in front, blanks twice, a line end and NULs
 at the end are accepted. A number, a level (`INFO`) and a word for a zone are not a host. A word between a time and `: %` is a zone behind a counter,
-else a host. `UTC`, `GMT` and offsets are exact; other words for zones count as UTC.
+else a host. `UTC`, `GMT`, offsets and the words in `time_zone_abbreviations` are exact; other words for zones say
+no more than none.
+
+A time without a zone is read in the zone of the sender's network (`time_zones` of the listener), else in `time_zone` of the sink, else in that of
+the listener, which is UTC unless it is set. Where clocks are put back and show an hour twice, it is the one nearer to the receive time; in the
+hour that they leave out when they are put forward, it is read as without the change. A time without a year has the one that puts it nearest to the receive
+time, in its zone.
 
 | form | looks like | sent by |
 |---|---|---|

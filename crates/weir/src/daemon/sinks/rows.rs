@@ -1,6 +1,6 @@
 //! A listener's datagrams as rows of a sink: copied out of the ring into the chunk being filled.
 
-use config::{Config, Parse, SinkConfig};
+use config::{Config, Parse, SinkConfig, TimeZones};
 use record::{DatagramRecord, Tags};
 use relay::{Datagram, Flushed, RowTarget, Taken, TargetOptions};
 use sink::ChunkWriter;
@@ -10,13 +10,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use sys::clock::Clock;
-use wire::syslog::{self, Arrival};
+use wire::syslog;
 
 /// A sink that a listener feeds, and what its rows say about the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::daemon) struct Fed {
     pub(super) sink: String,
-    parse: Parse,
+    /// In which zones its messages are read, if they are.
+    syslog: Option<TimeZones>,
     host: Option<String>,
     host_id: Option<String>,
     tags: BTreeMap<String, String>,
@@ -27,9 +28,14 @@ impl Fed {
     pub(in crate::daemon) fn by(config: &Config, listener: &str) -> Vec<Fed> {
         let is_fed = |sink: &&SinkConfig| sink.listeners().any(|name| name == listener);
         let about = config.sockets.as_ref();
+        let named = config.listeners.iter().find(|one| one.name == listener);
+        let zones = |sink: &SinkConfig| match sink.parse {
+            Parse::None => None,
+            Parse::Syslog => named.map(|listener| TimeZones::of(listener, sink)),
+        };
         let fed = |sink: &SinkConfig| Fed {
             sink: sink.name.clone(),
-            parse: sink.parse,
+            syslog: zones(sink),
             host: about.and_then(|one| one.host.clone()),
             host_id: about.and_then(|one| one.host_id.clone()),
             tags: about.map(|one| one.tags.clone()).unwrap_or_default(),
@@ -60,7 +66,7 @@ pub(super) struct Rows {
     writer: ChunkWriter,
     host: Host,
     listener: String,
-    parse: Parse,
+    syslog: Option<TimeZones>,
     sequence: u64,
     clock: Clock,
     /// Held for as long as rows may come: a retired sink waits for its release.
@@ -74,9 +80,9 @@ impl Rows {
             host_id: fed.host_id.clone(),
             tags: fed.tags.clone().into_iter().collect(),
         });
-        let (listener, parse) = (listener.to_owned(), fed.parse);
+        let (listener, syslog) = (listener.to_owned(), fed.syslog.clone());
         let clock = Clock::default();
-        Rows { writer, host, listener, parse, sequence: 0, clock, _feeding: feeding }
+        Rows { writer, host, listener, syslog, sequence: 0, clock, _feeding: feeding }
     }
 }
 
@@ -98,8 +104,8 @@ impl RowTarget for Rows {
             payload: Some(datagram.bytes),
             ..DatagramRecord::new()
         };
-        if self.parse == Parse::Syslog {
-            let arrival = Arrival::utc(datagram.received_unix_ns);
+        if let Some(zones) = &self.syslog {
+            let arrival = zones.arrival(datagram.received_unix_ns, &datagram.source);
             record.fill_syslog(&syslog::parse(datagram.bytes, arrival));
         }
 
