@@ -17,7 +17,7 @@ pub use civil::Civil;
 pub use ink::{Ink, Tint};
 pub use lines::{cut, cut_middle, folded};
 pub use people::{
-    bit_rate, date, escaped, grouped, percent, plural, short_count, short_time, size, time,
-    time_of_day, time_range,
+    bit_rate, date, escaped, grouped, percent, plural, rfc3339, short_count, short_time, size,
+    time, time_of_day, time_range,
 };
 pub use table::{Align, Table};

@@ -137,6 +137,16 @@ pub fn date(unix_ns: u64) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
+/// The date and time of `unix_ns` in UTC as in RFC 3339, to the nanosecond where it has one: `2026-11-20T17:13:55.25Z`.
+pub fn rfc3339(unix_ns: u64) -> String {
+    let Civil { year, month, day, hour, minute, second, .. } = Civil::of(unix_ns);
+    let fraction = match unix_ns % 1_000_000_000 {
+        0 => String::new(),
+        nanoseconds => format!(".{nanoseconds:09}").trim_end_matches('0').to_owned(),
+    };
+    format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
 /// The digits and the unit of a time. Minutes only begin at ten, so that times in seconds can be compared.
 fn in_unit(ns: f64, digits: i32) -> (String, &'static str) {
     let (scale, unit) = match significant(ns, digits) {

@@ -26,6 +26,7 @@ pub(crate) mod run;
 pub(crate) mod sink;
 pub(crate) mod sockets;
 pub(crate) mod stop;
+pub(crate) mod syslog;
 pub(crate) mod top;
 pub(crate) mod ui;
 pub(crate) mod verify;

@@ -27,7 +27,7 @@ mod usage;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use command::{
     completions, config, doctor, flows, r#gen, health, help, hop, lab, ledger, man, mitigate,
-    namespace_helper, relay, reload, run, sink, sockets, stop, top, ui, verify, version,
+    namespace_helper, relay, reload, run, sink, sockets, stop, syslog, top, ui, verify, version,
 };
 #[cfg(feature = "store")]
 use command::{query, query_helper, view};
@@ -63,6 +63,7 @@ enum Command {
     Mitigate(mitigate::Args),
     Sink(sink::Args),
     Sockets(sockets::Args),
+    Syslog(syslog::Args),
     Top(top::Args),
     Ui(ui::Args),
     Verify(verify::Args),
@@ -125,6 +126,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Mitigate(args) => mitigate::run(args),
         Command::Sink(args) => sink::run(args),
         Command::Sockets(args) => sockets::run(args),
+        Command::Syslog(args) => syslog::run(args),
         Command::Top(args) => top::run(args),
         Command::Ui(args) => ui::run(args),
         Command::Verify(args) => verify::run(args),

@@ -84,6 +84,7 @@ mod store_check;
 #[cfg(feature = "store")]
 mod store_faults;
 mod support;
+mod syslog_command;
 mod syslog_zones;
 mod terminal;
 mod top;
