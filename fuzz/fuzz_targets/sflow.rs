@@ -1,7 +1,10 @@
 //! Reading any bytes as an sFlow datagram must not panic. What could be read, written again, is read without a fault and is
-//! written the same.
+//! written the same. Each address in a sampled header stands where the header's layers say.
 
 #![no_main]
+
+#[path = "../../crates/wire/tests/wire/sflow/layers.rs"]
+mod layers;
 
 use libfuzzer_sys::fuzz_target;
 use wire::sflow::{Datagram, Fault, FlowRecord, Malformed, RtFlow, RtMetric, Sample, Writer};
@@ -64,7 +67,7 @@ fn packets<'a>(
         if let FlowRecord::SampledHeader(header) = record {
             let packet = header.packet();
             assert!(usize::from(packet.link_bytes) <= header.header.len());
-            assert!(packet.inner.is_none() || packet.tunnel.is_some() && packet.ip.is_some());
+            layers::check(header.protocol, header.header, &packet);
             std::hint::black_box(header.l3_bytes(&packet));
         }
     }

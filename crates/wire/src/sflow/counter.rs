@@ -259,6 +259,13 @@ impl<'a> Xdr<'a> for Lane {
     }
 }
 
+impl<'a> CounterRecord<'a> {
+    /// A structure as some agents encode it, where it is not as it should be: none is known.
+    fn of_vendor(_: &RawRecord<'a>) -> Option<Self> {
+        None
+    }
+}
+
 records! {
     /// What is known of an interface, a switch or a host.
     CounterRecord;

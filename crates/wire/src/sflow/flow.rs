@@ -347,6 +347,29 @@ records! {
     0:2210 "extended_entities" ExtendedEntities(Entities) "The data sources at both ends.";
 }
 
+impl<'a> FlowRecord<'a> {
+    /// A structure as some agents encode it, where it is not as it should be.
+    #[cold]
+    fn of_vendor(record: &RawRecord<'a>) -> Option<Self> {
+        // Huawei does not pad Ethernet addresses.
+        let (length, macs_and_type) = record.body.split_first_chunk()?;
+        let macs_and_type: &[u8; 16] = macs_and_type.try_into().ok()?;
+        let [a, b, c, d, e, f, g, h, i, j, k, l, ethertype @ ..] = *macs_and_type;
+        let frame = Ethernet {
+            length_bytes: u32::from_be_bytes(*length),
+            src: Mac([a, b, c, d, e, f]),
+            dst: Mac([g, h, i, j, k, l]),
+            ethertype: u32::from_be_bytes(ethertype),
+        };
+        match (record.format.enterprise(), record.format.format()) {
+            (0, 2) => Some(Self::SampledEthernet(frame)),
+            (0, 1021) => Some(Self::ExtendedL2TunnelEgress(frame)),
+            (0, 1022) => Some(Self::ExtendedL2TunnelIngress(frame)),
+            _ => None,
+        }
+    }
+}
+
 impl Gateway<'_> {
     /// The autonomous system that announces the destination; `None` if it is the router's own.
     #[must_use]

@@ -118,8 +118,14 @@ impl DataSource {
         if self.class == Self::INTERFACE { Some(self.index) } else { None }
     }
 
+    /// Class and index in one word. A class that does not exist is the top of an index of more than 24 bits, which some
+    /// agents send as it is.
     const fn compact(word: u32) -> Self {
-        Self { class: word >> 24, index: word & 0x00ff_ffff }
+        let class = word >> 24;
+        if class > Self::LOGICAL {
+            return Self::interface(word);
+        }
+        Self { class, index: word & 0x00ff_ffff }
     }
 }
 
@@ -205,9 +211,15 @@ impl<'a> FlowSample<'a> {
     /// The side of the port on which the packet was sampled: the one whose interface is the source.
     #[must_use]
     pub fn direction(&self) -> Direction {
-        match self.source.if_index() {
-            Some(index) if self.input == Interface::Index(index) => Direction::Ingress,
-            Some(index) if self.output == Interface::Index(index) => Direction::Egress,
+        self.source.if_index().map_or(Direction::Unknown, |index| self.direction_at(index))
+    }
+
+    /// The same for a source that is known as an interface of another index.
+    #[must_use]
+    pub fn direction_at(&self, if_index: u32) -> Direction {
+        match (self.input.if_index(), self.output.if_index()) {
+            (Some(index), _) if index == if_index => Direction::Ingress,
+            (_, Some(index)) if index == if_index => Direction::Egress,
             _ => Direction::Unknown,
         }
     }
@@ -222,10 +234,14 @@ impl<'a> FlowSample<'a> {
     fn compact(body: &'a [u8], sample: u32) -> Result<Self, Fault> {
         let mut from = Cursor::new(body);
         let [sequence, source, sampling_rate, sample_pool, drops, input, output] = from.words()?;
+        // A class and a small index, or an index that is larger than the form allows: then an end is the same.
+        let is_index = source > 0x00ff_ffff && (source == input || source == output);
+        let source =
+            if is_index { DataSource::interface(source) } else { DataSource::compact(source) };
         Ok(Self {
             form: Form::Compact,
             sequence,
-            source: DataSource::compact(source),
+            source,
             sampling_rate,
             sample_pool,
             drops,
@@ -279,6 +295,18 @@ impl<'a> CountersSample<'a> {
 }
 
 impl<'a> DroppedPacket<'a> {
+    /// Where the packet came in.
+    #[must_use]
+    pub const fn input(&self) -> Interface {
+        Interface::of(0, self.input_if_index)
+    }
+
+    /// Where it was to leave.
+    #[must_use]
+    pub const fn output(&self) -> Interface {
+        Interface::of(0, self.output_if_index)
+    }
+
     /// The packet's records. A broken one is an error among the others; after a wrong length there are no more.
     #[must_use]
     pub const fn records(&self) -> FlowRecords<'a> {

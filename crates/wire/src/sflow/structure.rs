@@ -77,10 +77,11 @@ macro_rules! records {
             #[inline]
             pub fn decode(record: &RawRecord<'a>) -> Result<Self, Fault> {
                 let from = &mut Cursor::new(record.body);
-                match (record.format.enterprise(), record.format.format()) {
+                let read = match (record.format.enterprise(), record.format.format()) {
                     $(($enterprise, $format) => $type::read(from).map(Self::$variant),)*
                     _ => Ok(Self::Unknown(*record)),
-                }
+                };
+                read.or_else(|fault| Self::of_vendor(record).ok_or(fault))
             }
 
             /// The structure's number.

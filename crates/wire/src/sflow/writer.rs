@@ -118,6 +118,8 @@ fn put_flow_records(out: &mut Vec<u8>, records: &[FlowRecord<'_>]) {
 
 fn put_source(out: &mut Vec<u8>, source: DataSource, form: Form) {
     match form {
+        // An index that is too large leaves no room for the class, which is 0.
+        Form::Compact if source.class == DataSource::INTERFACE => put_u32(out, source.index),
         Form::Compact => put_u32(out, source.class << 24 | source.index & 0x00ff_ffff),
         Form::Expanded => {
             put_u32(out, source.class);

@@ -4,8 +4,10 @@ mod broken;
 mod bytes;
 mod document;
 mod goflow2;
+mod layers;
 mod made;
 mod packet;
+mod shims;
 mod structures;
 mod traps;
 

@@ -88,13 +88,17 @@ impl Ip {
         self.fragment.is_some_and(|fragment| fragment.offset_bytes > 0)
     }
 
-    /// Parses an IP header of either version into `place`, and returns its payload. `None` if it is not IP, or incomplete.
+    /// Parses an IP header of this version into `place`, and returns its payload. `None` if it is of another, or incomplete.
     #[inline]
     pub(super) fn read<'p, 'a>(
+        version: u8,
         bytes: &'a [u8],
         place: &'p mut Option<Self>,
     ) -> Option<(&'p Self, &'a [u8])> {
-        let (ip, payload) = match bytes.first()? >> 4 {
+        if bytes.first()? >> 4 != version {
+            return None;
+        }
+        let (ip, payload) = match version {
             4 => {
                 let (ip, payload) = Self::v4(bytes)?;
                 (place.insert(ip), payload)
