@@ -115,7 +115,7 @@ enum Depth {
 
 fn parse_at<'a>(bytes: &'a [u8], arrival: Arrival<'_>, depth: Depth) -> Syslog<'a> {
     let (priority, rest) = split_priority(without_mark(without_end(bytes)));
-    let prioritized = Syslog {
+    let mut syslog = Syslog {
         facility: priority.map(|priority| priority >> 3),
         severity: priority.map(|priority| priority & 7),
         ..Syslog::default()
@@ -123,9 +123,10 @@ fn parse_at<'a>(bytes: &'a [u8], arrival: Arrival<'_>, depth: Depth) -> Syslog<'
 
     let rest = without_mark(rest);
     let line = without_blanks(rest);
-    rfc5424::parse(line, arrival, prioritized)
-        .or_else(|| rfc3164::parse(rest, line, arrival, prioritized, depth))
-        .unwrap_or(prioritized)
+    if !rfc5424::parse(line, arrival, &mut syslog) {
+        rfc3164::parse(rest, line, arrival, &mut syslog, depth);
+    }
+    syslog
 }
 
 /// Splits off `<0>` to `<191>`, without leading zeros.

@@ -52,9 +52,9 @@ pub(super) fn split_program(bytes: &[u8]) -> Option<Program<'_>> {
     let (name, rest) = bytes.split_at_checked(len)?;
     let (proc_id, rest) = match rest.strip_prefix(b"[") {
         Some(inside) => {
-            let end = inside.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b']')?;
-            let (proc_id, rest) = inside.split_at_checked(end)?;
-            (Some(graphic(proc_id)?), rest.get(1..)?)
+            let len = run(inside, NAME_MAX_BYTES, |byte| byte.is_ascii_graphic() && byte != b']');
+            let (proc_id, rest) = inside.split_at_checked(len)?;
+            (Some(ascii(proc_id)?), rest.strip_prefix(b"]")?)
         }
         None => (None, rest),
     };
@@ -65,7 +65,10 @@ pub(super) fn split_program(bytes: &[u8]) -> Option<Program<'_>> {
         _ if proc_id.is_some() && matches!(rest, [] | [b' ', ..]) => rest,
         _ => return None,
     };
-    let name = ascii(name).filter(|name| is_program(name.as_bytes()))?;
+    if !is_program(name) {
+        return None;
+    }
+    let name = ascii(name)?;
     Some((name, proc_id, rest.strip_prefix(b" ").unwrap_or(rest)))
 }
 
@@ -79,7 +82,7 @@ fn is_program(name: &[u8]) -> bool {
         return false;
     }
     if !first.is_ascii_digit() {
-        return *first != b'#' && !is_module(name);
+        return *first != b'#' && !(name.contains(&b'/') && begins_with_module(name));
     }
     let is_of_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b':');
     !name.iter().all(is_of_number) && time::uptime(name).is_none_or(|rest| !rest.is_empty())
@@ -181,6 +184,11 @@ fn split_behind_unit(bytes: &[u8]) -> Option<(&str, &[u8])> {
 fn split_module(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (version, rest) = split_digits(bytes, 2);
     if version.len() == 2 { split_bare_module(rest) } else { None }
+}
+
+/// Whether a word is a module with what Huawei may add to it: `IFNET/4/IF_STATE(l)`.
+fn begins_with_module(word: &[u8]) -> bool {
+    word.split(|byte| *byte == b'(').next().is_some_and(is_module)
 }
 
 /// Whether a word names a module, a severity and a mnemonic: `IFNET/3/LINK_UPDOWN`.

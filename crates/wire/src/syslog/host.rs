@@ -93,8 +93,10 @@ pub(super) fn read(header: Header<'_>) -> Header<'_> {
         return typed;
     }
     let rest = rest.strip_prefix(b": ").unwrap_or(rest);
-    let header = Header { hostname: Some(host), rest, ..header };
+    let program = split_program(rest);
+    let header = Header { hostname: Some(host), rest, program, ..header };
     match rest {
+        _ if program.is_some() => header,
         [b'[', ..] => event(header).unwrap_or(header),
         // A text may begin with blanks, but not a program that has a process id.
         [b' ', ..] if has_process(without_blanks(rest)) => {

@@ -7,7 +7,7 @@ use super::host;
 use super::time::{self, Stamp};
 use super::zone::ZoneWord;
 use super::{
-    Arrival, Depth, Form, Format, NAME_MAX_BYTES, Syslog, parse_at, rfc5424, run, split_name, text,
+    Arrival, Depth, Form, Format, NAME_MAX_BYTES, Syslog, parse_at, run, split_name, text,
     without_blanks,
 };
 
@@ -21,6 +21,8 @@ pub(super) struct Header<'a> {
     pub(super) msg_id: Option<&'a str>,
     pub(super) rest: &'a [u8],
     pub(super) next: Next,
+    /// The program that `rest` begins with, where it is known already.
+    pub(super) program: Option<Program<'a>>,
     /// Whether a counter, or how long the device has run, stands in front.
     pub(super) is_counted: bool,
 }
@@ -70,65 +72,55 @@ impl Time<'_> {
     }
 }
 
-/// Parses what is not RFC 5424: `line` is `bytes` without the blanks at its beginning. `None` if it begins with neither a priority nor
-/// a time: then it may be anything.
+/// Fills in what a message says that is not RFC 5424: `line` is `bytes` without the blanks at its beginning. Nothing if it begins with
+/// neither a priority nor a time: then it may be anything.
 pub(super) fn parse<'a>(
     bytes: &'a [u8],
     line: &'a [u8],
     arrival: Arrival<'_>,
-    prioritized: Syslog<'a>,
+    syslog: &mut Syslog<'a>,
     depth: Depth,
-) -> Option<Syslog<'a>> {
+) {
     let header = header(line, arrival);
-    let is_timed = header.is_some_and(|header| header.time.is_some());
-    if prioritized.facility.is_none() && !is_timed {
-        return None;
+    if syslog.facility.is_none() && header.as_ref().is_none_or(|header| header.time.is_none()) {
+        return;
     }
 
-    let prioritized = Syslog { format: Format::Rfc3164, ..prioritized };
-    if let Some(header) = header {
-        let program = match header.next {
-            Next::Text => None,
-            Next::Host | Next::Content => split_program(header.rest),
-        };
-        let is_relay = header.next == Next::Host && depth == Depth::Outer;
-        if is_relay
-            && may_be_header(program, header.rest)
-            && let Some(inner) = relayed(header, arrival, prioritized)
-        {
-            return Some(inner);
+    syslog.format = Format::Rfc3164;
+    let Some(header) = header else {
+        syslog.form = Some(Form::Text);
+        content::read(line, syslog);
+        // A text keeps the blanks at its beginning.
+        if syslog.app_name.is_none() && syslog.msg_id.is_none() {
+            syslog.message = text(bytes);
         }
-        return Some(fill(header, program, arrival, prioritized));
+        return;
+    };
+    let program = match header.next {
+        Next::Text => None,
+        Next::Host | Next::Content => header.program.or_else(|| split_program(header.rest)),
+    };
+    let is_relay = header.next == Next::Host && depth == Depth::Outer;
+    if !(is_relay && may_be_header(program, header.rest) && relayed(&header, arrival, syslog)) {
+        fill(&header, program, arrival, syslog);
     }
-
-    let mut syslog = Syslog { form: Some(Form::Text), ..prioritized };
-    content::read(line, &mut syslog);
-    // A text keeps the blanks at its beginning.
-    if syslog.app_name.is_none() && syslog.msg_id.is_none() {
-        syslog.message = text(bytes);
-    }
-    Some(syslog)
 }
 
 fn fill<'a>(
-    header: Header<'a>,
+    header: &Header<'a>,
     program: Option<Program<'a>>,
     arrival: Arrival<'_>,
-    prioritized: Syslog<'a>,
-) -> Syslog<'a> {
-    let mut syslog = Syslog {
-        form: Some(header.form),
-        time_unix_ns: header.time.and_then(|time| time.unix_ns(arrival)),
-        hostname: header.hostname,
-        ..prioritized
-    };
+    syslog: &mut Syslog<'a>,
+) {
+    syslog.form = Some(header.form);
+    syslog.time_unix_ns = header.time.and_then(|time| time.unix_ns(arrival));
+    syslog.hostname = header.hostname;
     match header.next {
         Next::Text => syslog.message = text(header.rest),
-        Next::Host | Next::Content => content::read_behind(program, header.rest, &mut syslog),
+        Next::Host | Next::Content => content::read_behind(program, header.rest, syslog),
     }
     syslog.app_name = header.app_name.or(syslog.app_name);
     syslog.msg_id = header.msg_id.or(syslog.msg_id);
-    syslog
 }
 
 /// Reads the header in front of program and text, and the host.
@@ -331,43 +323,34 @@ fn may_be_header(program: Option<Program<'_>>, rest: &[u8]) -> bool {
     }
 }
 
-/// Reads the message that a relay has put its own header in front of, if it is certain that it is one: programs write times, too.
-fn relayed<'a>(
-    outer: Header<'a>,
-    arrival: Arrival<'_>,
-    prioritized: Syslog<'a>,
-) -> Option<Syslog<'a>> {
+/// Fills in the message that a relay has put its own header in front of, if it is certain that it is one: programs write times, too.
+fn relayed<'a>(outer: &Header<'a>, arrival: Arrival<'_>, syslog: &mut Syslog<'a>) -> bool {
     let rest = without_blanks(outer.rest);
-    let with_outer = |inner: Syslog<'a>| Syslog {
-        form: Some(Form::Relayed),
-        time_unix_ns: inner
-            .time_unix_ns
-            .or_else(|| outer.time.and_then(|time| time.unix_ns(arrival))),
-        facility: prioritized.facility,
-        severity: prioritized.severity,
-        hostname: inner.hostname.or(outer.hostname),
-        ..inner
-    };
-    match rest {
-        [b'<', ..] => {
-            let inner = parse_at(rest, arrival, Depth::Inner);
-            let is_sure = inner.facility.is_some()
-                && (inner.time_unix_ns.is_some() || inner.msg_id.is_some());
-            return is_sure.then(|| with_outer(inner));
-        }
-        [b'1', b' ', ..] => {
-            let inner = rfc5424::parse(rest, arrival, prioritized);
-            if let Some(inner) = inner.filter(|inner| inner.fault.is_none()) {
-                return Some(with_outer(inner));
+    if matches!(rest, [b'<', ..] | [b'1', b' ', ..]) {
+        let mut inner = parse_at(rest, arrival, Depth::Inner);
+        let is_sure = match rest {
+            [b'<', ..] => {
+                inner.facility.is_some() && (inner.time_unix_ns.is_some() || inner.msg_id.is_some())
             }
+            _ => inner.format == Format::Rfc5424 && inner.fault.is_none(),
+        };
+        if is_sure {
+            inner.form = Some(Form::Relayed);
+            (inner.facility, inner.severity) = (syslog.facility, syslog.severity);
+            inner.hostname = inner.hostname.or(outer.hostname);
+            let outer_time = || outer.time.and_then(|time| time.unix_ns(arrival));
+            inner.time_unix_ns = inner.time_unix_ns.or_else(outer_time);
+            *syslog = inner;
+            return true;
         }
-        _ => {}
+        if rest.starts_with(b"<") {
+            return false;
+        }
     }
 
-    let inner = header(rest, arrival)?;
-    if !is_sure(&inner, &outer) {
-        return None;
-    }
+    let Some(inner) = header(rest, arrival).filter(|inner| is_sure(inner, outer)) else {
+        return false;
+    };
     // A name without a time is a program's: Arista writes `HOST PROGRAM: COUNTER: %…`.
     let (hostname, app_name) = match (inner.time, outer.hostname, inner.hostname) {
         (None, Some(host), Some(name)) if host != name => (Some(host), Some(name)),
@@ -376,7 +359,8 @@ fn relayed<'a>(
     let time = inner.time.filter(|time| time.is_set()).or(outer.time);
     let program = split_program(inner.rest);
     let inner = Header { form: Form::Relayed, hostname, app_name, time, ..inner };
-    Some(fill(inner, program, arrival, prioritized))
+    fill(&inner, program, arrival, syslog);
+    true
 }
 
 /// Whether a header behind another is a device's own, and not what a program writes in its text.

@@ -22,29 +22,29 @@ pub(super) fn claims(bytes: &[u8]) -> bool {
     }
 }
 
-/// `None` if it has another form after all.
-pub(super) fn parse<'a>(
-    bytes: &'a [u8],
-    arrival: Arrival<'_>,
-    prioritized: Syslog<'a>,
-) -> Option<Syslog<'a>> {
+/// Fills in what the message says; `false` if it has another form after all.
+pub(super) fn parse<'a>(bytes: &'a [u8], arrival: Arrival<'_>, syslog: &mut Syslog<'a>) -> bool {
     if !claims(bytes) {
-        return None;
+        return false;
     }
 
-    let rest = bytes.get(2..)?;
-    let mut syslog = prioritized;
-    read(rest, arrival, &mut syslog, Blanks::One);
+    let rest = bytes.get(2..).unwrap_or_default();
+    let prioritized = *syslog;
+    read(rest, arrival, syslog, Blanks::One);
     // An empty part is two blanks in a row where the message is clean without one of them.
     if syslog.fault.is_some() && syslog.structured_data.is_none() {
         let mut single = prioritized;
         read(without_blanks(rest), arrival, &mut single, Blanks::Any);
         if single.fault.is_none() {
-            syslog = single;
+            *syslog = single;
         }
     }
 
-    is_sure(&syslog, rest).then_some(syslog)
+    let is_sure = is_sure(syslog, rest);
+    if !is_sure {
+        *syslog = prioritized;
+    }
+    is_sure
 }
 
 /// What may stand between two parts.

@@ -49,6 +49,9 @@ impl Stamp {
 
     /// The time with the year that stands behind it or behind its zone, if it has none so far.
     pub(super) fn with_year_in(self, rest: &[u8]) -> (Stamp, &[u8]) {
+        if !matches!(rest, [b' ', b'1' | b'2', ..]) {
+            return (self, rest);
+        }
         match rest.strip_prefix(b" ").and_then(|rest| fixed(rest, 4)) {
             Some((year @ 1970..2500, rest))
                 if self.year.is_none() && matches!(rest, [b' ' | b':', ..]) =>
@@ -186,9 +189,12 @@ pub(super) fn iso(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
 /// weekday before all.
 pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     let bytes = behind_weekday(bytes);
-    let (year, rest) = match fixed(bytes, 4) {
-        Some((year, rest)) => (Some(year), rest.strip_prefix(b" ")?),
-        None => (None, bytes),
+    let (year, rest) = match bytes {
+        [b'0'..=b'9', ..] => {
+            let (year, rest) = fixed(bytes, 4)?;
+            (Some(year), rest.strip_prefix(b" ")?)
+        }
+        _ => (None, bytes),
     };
     let [a, b, c, b' ', rest @ ..] = rest else { return None };
     let month = month_of(&[*a, *b, *c])?;
