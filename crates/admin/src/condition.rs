@@ -1,7 +1,7 @@
 //! The condition of the daemon, on three pages.
 //!
 //! `/healthz` is for a supervisor that restarts what is ill, so it says only what a restart fixes. `/readyz` says whether datagrams are
-//! taken. `/health` says whether data gets through, from the sockets to where it is wanted, and so also what people have to fix,
+//! taken, and what waits for this host or for a name. `/health` says whether data gets through, from the sockets to where it is wanted, and so also what people have to fix,
 //! such as a store that is down.
 
 use crate::AdminState;
@@ -73,13 +73,24 @@ pub(crate) async fn healthz(State(state): State<Arc<AdminState>>) -> (StatusCode
     (StatusCode::OK, text)
 }
 
-pub(crate) async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
-    let phase = state.health.phase();
-    let status = match phase {
+pub(crate) async fn readyz(
+    State(state): State<Arc<AdminState>>,
+    request: Request,
+) -> (StatusCode, String) {
+    let view = state.health.view();
+    let status = match view.phase {
         Phase::Ready => StatusCode::OK,
         Phase::Starting | Phase::Draining => StatusCode::SERVICE_UNAVAILABLE,
     };
-    (status, format!("{}\n", phase.label()))
+    let mut text = format!("{}\n", view.phase.label());
+    if !view.waiting.is_empty() && !may_see_names(&state, &request) {
+        text += "something waits; what it is, is shown with the token of admin.token_file\n";
+        return (status, text);
+    }
+    for line in &view.waiting {
+        writeln!(text, "waits: {}", line.escape_debug()).expect("writing to a string cannot fail");
+    }
+    (status, text)
 }
 
 /// Whether the names of sinks and targets are for this client: whoever may see `/metrics` sees them there.
@@ -112,6 +123,9 @@ impl Condition {
         condition.add_ways(snapshot);
         let losing = health.losing.iter().map(|component| format!("{component} loses data"));
         condition.degraded.extend(losing);
+        let waiting =
+            health.waiting.iter().map(|line| format!("{}; it waits", line.escape_debug()));
+        condition.degraded.extend(waiting);
         condition
     }
 

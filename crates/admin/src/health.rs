@@ -35,6 +35,7 @@ struct State {
     phase: Phase,
     beats: BTreeMap<String, Beat>,
     losing: BTreeSet<String>,
+    waiting: Vec<String>,
     config: Config,
     ended: Option<Said>,
 }
@@ -75,6 +76,8 @@ pub(crate) struct View {
     pub(crate) beats: Vec<(String, Duration)>,
     /// Components that are losing data at the moment.
     pub(crate) losing: BTreeSet<String>,
+    /// What waits for this host or for a name, in words.
+    pub(crate) waiting: Vec<String>,
     pub(crate) heartbeat_limit: Duration,
     pub(crate) config: Config,
     /// How the daemon ended, if it has.
@@ -99,6 +102,7 @@ impl Health {
                 phase: Phase::Starting,
                 beats: BTreeMap::new(),
                 losing: BTreeSet::new(),
+                waiting: Vec::new(),
                 config: Config::default(),
                 ended: None,
             }),
@@ -141,6 +145,11 @@ impl Health {
     /// `sink/ORIGIN/NAME`. They show as degraded; the health of the process is not affected.
     pub fn set_losing(&self, components: BTreeSet<String>) {
         self.lock().losing = components;
+    }
+
+    /// Sets what waits for an address, an interface or a route of this host, or for a name, a line each. The daemon is ready without.
+    pub fn set_waiting(&self, waiting: Vec<String>) {
+        self.lock().waiting = waiting;
     }
 
     /// Records the result of a reload. Call it before [`config_applied`](Self::config_applied) or
@@ -190,6 +199,7 @@ impl Health {
             phase: state.phase,
             beats: state.beats.iter().map(|(name, beat)| (name.clone(), age(beat))).collect(),
             losing: state.losing.clone(),
+            waiting: state.waiting.clone(),
             heartbeat_limit: self.heartbeat_limit,
             config: state.config.clone(),
             ended: state.ended.clone(),

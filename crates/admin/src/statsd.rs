@@ -11,9 +11,10 @@ use ledger::Snapshot;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 
 /// Most bytes of one datagram: an Ethernet frame less the headers of IPv6, or of IPv4 with options, and UDP.
@@ -24,13 +25,21 @@ const PART_BYTES_MAX: usize = 128;
 /// Where and how to push.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `HOST:PORT`. A name is resolved at the first push and after each failure.
+    /// Looks up the addresses of the StatsD server, at the first push, after each failure and at each `resolve_interval`. It may
+    /// take long.
+    pub resolve: fn(&str) -> io::Result<Vec<SocketAddr>>,
+    /// What `resolve` is given: `HOST:PORT`.
     pub to: String,
+    /// How long an answer of `resolve` is good. A server whose name has another address by then gives no error: nobody answers UDP.
+    pub resolve_interval: Duration,
     /// The prefix of every name.
     pub prefix: String,
     /// Time between pushes.
     pub interval: Duration,
 }
+
+/// How long a push waits for an answer about a name that had one before.
+const LOOK_UP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Longest time for the last push, which delays the process's exit.
 const LAST_PUSH_LIMIT: Duration = Duration::from_secs(1);
@@ -70,9 +79,14 @@ pub async fn push(options: Options, state: Arc<AdminState>, shutdown: impl Futur
 }
 
 struct Pusher {
-    to: String,
+    options: Options,
     encoder: Encoder,
     counts: Arc<Counts>,
+    /// The last good answer about the server's name, empty if there was none.
+    addresses: Vec<SocketAddr>,
+    /// When to look the name up again.
+    resolve_due: Instant,
+    /// That of the last push.
     socket: Option<UdpSocket>,
     /// The last datagram that the kernel accepted.
     last: Option<Packet>,
@@ -80,26 +94,34 @@ struct Pusher {
 
 impl Pusher {
     fn new(options: Options, counts: Arc<Counts>) -> Pusher {
-        let encoder = Encoder::new(&options.prefix);
-        Pusher { to: options.to, encoder, counts, socket: None, last: None }
+        Pusher {
+            encoder: Encoder::new(&options.prefix),
+            options,
+            counts,
+            addresses: Vec::new(),
+            resolve_due: Instant::now(),
+            socket: None,
+            last: None,
+        }
     }
 
     async fn push(&mut self, snapshot: &Snapshot) {
         if self.try_push(snapshot).await.is_err() {
             self.counts.failures.fetch_add(1, Ordering::Relaxed);
             self.socket = None;
+            self.resolve_due = Instant::now();
         }
     }
 
     async fn try_push(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let socket = match self.socket.take() {
-            Some(socket) => socket,
-            None => connect(&self.to).await?,
-        };
-
-        if socket.take_error()?.is_some() {
+        if let Some(former) = self.socket.take()
+            && former.take_error()?.is_some()
+        {
             self.last_was_refused();
         }
+        self.look_up().await?;
+        // A connected socket keeps the source address that it got. This host may have another one by now.
+        let socket = connect(&self.addresses).await?;
 
         for packet in self.encoder.encode(snapshot) {
             if let Err(error) = socket.send(&packet.bytes).await {
@@ -126,9 +148,32 @@ impl Pusher {
     }
 }
 
-async fn connect(to: &str) -> io::Result<UdpSocket> {
+impl Pusher {
+    /// Looks the name up if that is due. While the resolver fails or does not answer, the last good addresses stay.
+    async fn look_up(&mut self) -> io::Result<()> {
+        if !self.addresses.is_empty() && Instant::now() < self.resolve_due {
+            return Ok(());
+        }
+        let (resolve, to) = (self.options.resolve, self.options.to.clone());
+        let answer = tokio::task::spawn_blocking(move || resolve(&to));
+        let answer = match self.addresses.is_empty() {
+            true => Ok(answer.await),
+            false => tokio::time::timeout(LOOK_UP_LIMIT, answer).await,
+        };
+        self.resolve_due = Instant::now() + self.options.resolve_interval;
+        match answer {
+            Ok(Ok(Ok(addresses))) => self.addresses = addresses,
+            Ok(Ok(Err(error))) if self.addresses.is_empty() => return Err(error),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Connects to the first address to which there is a route.
+async fn connect(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in tokio::net::lookup_host(to).await? {
+    for address in addresses {
         let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).await?;
         match socket.connect(address).await {
@@ -276,187 +321,4 @@ fn pack(lines: Vec<Line>) -> Vec<Packet> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ledger::{Amount, Gauge, HopBuilder, HopKind, Reason};
-
-    fn amount(count: u64) -> Amount {
-        Amount { count, bytes: count * 10 }
-    }
-
-    fn snapshot(listener: &str, sent: u64, dropped: u64) -> Snapshot {
-        let hop = HopBuilder::new(HopKind::Target, listener, Some("old"), amount(0))
-            .gauge(Gauge::Up, 1)
-            .delivered(amount(sent))
-            .dropped(Reason::QueueFull, amount(dropped))
-            .finish(amount(sent + dropped));
-        Snapshot { hops: vec![hop], ..Snapshot::default() }
-    }
-
-    fn lines(packets: &[Packet]) -> Vec<String> {
-        let text = |packet: &Packet| String::from_utf8(packet.bytes.clone()).unwrap();
-        packets
-            .iter()
-            .flat_map(|p| text(p).lines().map(str::to_owned).collect::<Vec<_>>())
-            .collect()
-    }
-
-    fn counters(packets: &[Packet]) -> Vec<String> {
-        lines(packets).into_iter().filter(|line| line.contains("|c")).collect()
-    }
-
-    #[test]
-    fn counters_are_differences_and_only_what_moved() {
-        let mut encoder = Encoder::new("weir");
-        let packets = encoder.encode(&snapshot("syslog", 5, 0));
-        assert_eq!(
-            counters(&packets),
-            [
-                "weir.relay.target_offered_datagrams.syslog.old:5|c",
-                "weir.relay.target_sent_bytes.syslog.old:50|c",
-                "weir.relay.target_sent_datagrams.syslog.old:5|c",
-            ]
-        );
-        assert!(lines(&packets).contains(&"weir.relay.target_up.syslog.old:1|g".to_owned()));
-        packets.iter().for_each(|packet| encoder.sent(packet));
-        assert!(counters(&encoder.encode(&snapshot("syslog", 5, 0))).is_empty());
-        let packets = encoder.encode(&snapshot("syslog", 5, 2));
-        assert_eq!(
-            counters(&packets),
-            [
-                "weir.relay.target_dropped_datagrams.syslog.old.queue_full:2|c",
-                "weir.relay.target_offered_datagrams.syslog.old:2|c",
-                "weir.relay.target_unsent_datagrams.syslog.old:2|c",
-            ]
-        );
-    }
-
-    #[test]
-    fn what_a_store_refused_or_never_answered_goes_out() {
-        let sink = ledger::SinkCounters::default();
-        sink.reject(ledger::RejectClass::Schema, amount(2));
-        sink.uncertain(amount(3));
-        let hop = HopBuilder::new(HopKind::Sink, "sockets", Some("s"), amount(0));
-        let hops = vec![hop.left_sink(&sink).finish(amount(5))];
-        let snapshot = Snapshot { hops, ..Snapshot::default() };
-        assert_eq!(
-            counters(&Encoder::new("weir").encode(&snapshot)),
-            [
-                "weir.sink.offered_records.sockets.s:5|c",
-                "weir.sink.rejected_records.sockets.s.schema:2|c",
-                "weir.sink.uncertain_records.sockets.s:3|c",
-            ]
-        );
-    }
-
-    #[test]
-    fn what_was_not_sent_is_in_the_next_push() {
-        let mut encoder = Encoder::new("weir");
-        encoder.encode(&snapshot("l", 5, 0));
-        let packets = encoder.encode(&snapshot("l", 7, 0));
-        assert!(counters(&packets).contains(&"weir.relay.target_sent_datagrams.l.old:7|c".into()));
-        packets.iter().for_each(|packet| encoder.sent(packet));
-        packets.iter().for_each(|packet| encoder.take_back(packet));
-        assert_eq!(encoder.encode(&snapshot("l", 7, 0)), packets);
-    }
-
-    #[test]
-    fn names_cannot_break_the_protocol() {
-        let encoder = Encoder::new("my site.weir.");
-        let hostile = "a.b:1|c\n#@é";
-        let expected = "my_site.weir.relay.target_sent_datagrams.a_b_1_c____.old:5|c";
-        assert!(counters(&encoder.encode(&snapshot(hostile, 5, 0))).contains(&expected.into()));
-    }
-
-    #[test]
-    fn names_that_become_equal_are_added_up() {
-        let encoder = Encoder::new("weir");
-        let mut both = snapshot("a.b", 5, 0);
-        both.hops.extend(snapshot("a_b", 6, 0).hops);
-        let expected = "weir.relay.target_sent_datagrams.a_b.old:11|c";
-        assert!(counters(&encoder.encode(&both)).contains(&expected.into()));
-    }
-
-    #[test]
-    fn a_negative_gauge_is_not_taken_as_a_difference() {
-        let broken = HopBuilder::new(HopKind::Receive, "l", None, amount(0))
-            .delivered(amount(3))
-            .finish(amount(1));
-        let snapshot = Snapshot { hops: vec![broken], ..Snapshot::default() };
-        let lines = lines(&Encoder::new("weir").encode(&snapshot));
-        let at =
-            lines.iter().position(|line| line == "weir.ledger.residual.receive.l:0|g").unwrap();
-        assert_eq!(lines[at + 1], "weir.ledger.residual.receive.l:-2|g");
-    }
-
-    #[test]
-    fn datagrams_fit_into_a_frame_and_hold_every_line_once() {
-        let long = "x".repeat(500);
-        let mut many = Snapshot::default();
-        for at in 0..100 {
-            many.hops.extend(snapshot(&format!("{at}{long}"), 5, 1).hops);
-        }
-        let packets = Encoder::new(&long).encode(&many);
-        assert!(packets.iter().all(|packet| packet.bytes.len() <= DATAGRAM_BYTES_MAX));
-        assert_eq!(counters(&packets).len(), 100 * 5);
-    }
-
-    #[test]
-    fn counts_survive_a_server_that_is_down() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = server.local_addr().unwrap();
-        drop(server);
-        let counts = Arc::new(Counts::default());
-        let options = Options {
-            to: address.to_string(),
-            prefix: "weir".into(),
-            interval: Duration::from_secs(1),
-        };
-        let mut pusher = Pusher::new(options, Arc::clone(&counts));
-        runtime.block_on(async {
-            for sent in 1..=4 {
-                pusher.push(&snapshot("l", sent, 0)).await;
-            }
-        });
-        assert!(counts.failures.load(Ordering::Relaxed) > 0);
-        let server = std::net::UdpSocket::bind(address).unwrap();
-        server.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        runtime.block_on(pusher.push(&snapshot("l", 5, 0)));
-        let mut buf = [0; 2048];
-        let len = server.recv(&mut buf).unwrap();
-        let text = std::str::from_utf8(&buf[..len]).unwrap();
-        assert!(text.contains("weir.relay.target_sent_datagrams.l.old:5|c"), "{text}");
-    }
-
-    struct Idle;
-
-    impl ledger::Meter for Idle {
-        fn read(&self, hops: &mut Vec<ledger::HopSnapshot>) {
-            hops.extend(snapshot("l", 5, 0).hops);
-        }
-    }
-
-    #[test]
-    fn the_last_push_is_at_the_shutdown() {
-        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        server.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let options = Options {
-            to: server.local_addr().unwrap().to_string(),
-            prefix: "site".into(),
-            interval: Duration::from_secs(3600),
-        };
-        let ledger = Arc::new(ledger::Ledger::new("1".into()));
-        let health = Arc::new(crate::Health::new(Duration::from_secs(5)));
-        let state = Arc::new(AdminState::new(ledger, health, [127, 0, 0, 1].into()));
-        state.ledger.register(Arc::new(Idle));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(push(options, Arc::clone(&state), async {}));
-        let mut buf = [0; 2048];
-        let len = server.recv(&mut buf).unwrap();
-        let text = std::str::from_utf8(&buf[..len]).unwrap();
-        assert!(text.contains("site.relay.target_sent_datagrams.l.old:5|c"), "{text}");
-        assert!(!text.contains("http"), "only the relay's own figures: {text}");
-        assert_eq!(state.statsd.pushes.load(Ordering::Relaxed), 1);
-    }
-}
+mod tests;

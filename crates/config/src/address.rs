@@ -9,6 +9,9 @@ use std::str::FromStr;
 /// Longest path of a unix socket in bytes (unix(7): `sun_path` without its final NUL).
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
+/// The name of this host's loopback. Of its addresses, the one of IPv4 comes first.
+pub(crate) const LOCALHOST: &str = "localhost";
+
 /// A host: a literal address, or a name that is resolved on use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
@@ -36,7 +39,7 @@ impl HostPort {
     /// The address, if it is known without resolving names: a literal, or `localhost`.
     pub(crate) fn known(&self) -> Option<SocketAddr> {
         match &self.host {
-            Host::Name(name) if name == "localhost" => {
+            Host::Name(name) if name == LOCALHOST => {
                 Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port))
             }
             _ => self.literal(),

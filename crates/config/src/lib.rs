@@ -43,6 +43,7 @@ mod statsd;
 mod target;
 mod threshold;
 mod time_zone;
+mod unix_listener;
 mod weir_listener;
 
 pub use self::flows::{
@@ -80,6 +81,7 @@ pub use target::{
 };
 pub use threshold::{EVENTS_NAME, Level, LevelUnit, ThresholdConfig};
 pub use time_zone::{NetworkZone, TimeZone, TimeZones};
+pub use unix_listener::{FileMode, UnixListener};
 pub use weir_listener::WeirListener;
 
 use document::Table;
@@ -334,6 +336,10 @@ pub fn resolve(addr: &HostPort) -> std::io::Result<Vec<SocketAddr>> {
 
     let mut found: Vec<_> = (name.as_str(), addr.port).to_socket_addrs()?.collect();
     found.dedup();
+    if name == address::LOCALHOST {
+        // Most programs of one family have this one; and `HostPort::known` says so without asking.
+        found.sort_by_key(SocketAddr::is_ipv6);
+    }
     match found.is_empty() {
         false => Ok(found),
         true => Err(Error::new(ErrorKind::NotFound, "the name has no address")),

@@ -3,24 +3,27 @@
 use crate::address::{Host, HostPort, ListenAddress};
 use crate::document::Table;
 use crate::flows::FLOWS_NAME;
-use crate::form::{Choice, Kind, OrAuto, OrOff, PREFIXES, Span, parsed, size, text, whole};
+use crate::form::{
+    Bool, Choice, Kind, List, OrAuto, OrOff, PREFIXES, Span, parsed, size, text, whole,
+};
 use crate::host::{
     Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
 };
 use crate::keys::{Section, Values, keys};
 use crate::loops::would_loop;
-use crate::name::{NAME, interface, name_of};
+use crate::name::{NAME, interface as interface_name, name_of};
 use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::COLLECTOR_NAME;
 use crate::target::{self, TargetConfig};
 use crate::time_zone::{ABBREVIATIONS, NETWORKS, NetworkZone, TIME_ZONE, TimeZone};
+use crate::unix_listener::UnixListener;
 use crate::weir_listener::WeirListener;
 use relay::{ListenerOptions, Order, Prefix, Schedule, SocketOwner};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use sys::cpus::CpuList;
 use sys::socket::{Balance, ListenOptions, MEMBERS_MAX};
@@ -28,7 +31,7 @@ use sys::socket::{Balance, ListenOptions, MEMBERS_MAX};
 pub(crate) const SECTION: Section = Section {
     path: "listener",
     header: "[[listener]]",
-    tables: &[ListenerConfig::TABLE, UdpListener::TABLE, WeirListener::TABLE],
+    tables: &[ListenerConfig::TABLE, UdpListener::TABLE, UnixListener::TABLE, WeirListener::TABLE],
     subsections: &["target"],
 };
 
@@ -134,10 +137,21 @@ keys! {
         trust_header_from => trust_header_from: Vec<Prefix> = PREFIXES, empty("nobody");
         /// Interface by which a multicast group is joined.
         multicast_interface => multicast_interface: Option<String> =
-            text("interface name, or its IPv4 address", interface),
+            text("interface name, or its IPv4 address", interface_name),
             unset("the kernel chooses by its routes");
+        /// The only senders to the group whose datagrams are wanted (source-specific multicast, RFC 4607). In 232.0.0.0/8 and ff3x::/32
+        /// routers bring no others.
+        multicast_sources => multicast_sources: Vec<IpAddr> = SOURCES, empty("all");
+        /// Interface, or VRF, by which alone datagrams arrive (`SO_BINDTODEVICE`). Kernels before 5.7 want `CAP_NET_RAW`.
+        interface => interface: Option<String> = text("interface name", interface_name), unset("all of them");
+        /// Whether the address is bound although this host does not have it yet, as on the standby of a pair (`IP_FREEBIND`). Without,
+        /// the listener waits until it has.
+        freebind => freebind: bool = Bool, default(false);
     }
 }
+
+/// Senders to a multicast group.
+const SOURCES: List<IpAddr> = List { of: "IP addresses", parse: parsed };
 
 /// Whether datagrams received on several sockets are forwarded in the order of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,8 +175,8 @@ pub enum ReceiveMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     Udp(UdpListener),
-    /// A unix datagram socket at this path.
-    Unix(PathBuf),
+    /// A unix datagram socket.
+    Unix(UnixListener),
     /// A UDP port that receives repaired links from other Weirs.
     Weir(WeirListener),
     /// The lines of standard input, each a datagram.
@@ -176,7 +190,7 @@ const LISTEN: Kind<Listen> = Kind {
     read: |slot| match slot.parse(str::parse)? {
         ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
         ListenAddress::Stdin => Some(Listen::Stdin),
-        ListenAddress::Unix(path) => Some(Listen::Unix(path)),
+        ListenAddress::Unix(path) => UnixListener::read(slot.reader, path).map(Listen::Unix),
         ListenAddress::Weir(addr) => WeirListener::read(slot.reader, addr).map(Listen::Weir),
     },
 };
@@ -186,7 +200,7 @@ impl Listen {
     pub fn address(&self) -> ListenAddress {
         match self {
             Listen::Udp(udp) => ListenAddress::Udp(udp.addr.clone()),
-            Listen::Unix(path) => ListenAddress::Unix(path.clone()),
+            Listen::Unix(unix) => ListenAddress::Unix(unix.path.clone()),
             Listen::Weir(weir) => ListenAddress::Weir(weir.addr.clone()),
             Listen::Stdin => ListenAddress::Stdin,
         }
@@ -195,7 +209,8 @@ impl Listen {
     fn values(&self) -> Values {
         match self {
             Listen::Udp(udp) => udp.values(),
-            Listen::Unix(_) | Listen::Stdin => Vec::new(),
+            Listen::Unix(unix) => unix.values(),
+            Listen::Stdin => Vec::new(),
             Listen::Weir(weir) => weir.values(),
         }
     }
@@ -212,7 +227,7 @@ impl Listen {
     /// Whether the two cannot be bound at the same time.
     fn is_same_socket(&self, other: &Listen) -> bool {
         if let (Listen::Unix(this), Listen::Unix(other)) = (self, other) {
-            return is_same_file(this, other);
+            return is_same_file(&this.path, &other.path);
         }
         if (self, other) == (&Listen::Stdin, &Listen::Stdin) {
             return true;
@@ -271,7 +286,7 @@ impl ListenerConfig {
     /// The unix socket that it listens on.
     pub fn unix_path(&self) -> Option<&Path> {
         match &self.listen {
-            Listen::Unix(path) => Some(path),
+            Listen::Unix(unix) => Some(&unix.path),
             Listen::Udp(_) | Listen::Weir(_) | Listen::Stdin => None,
         }
     }
@@ -348,11 +363,11 @@ impl ListenerConfig {
         let addr = match &self.listen {
             Listen::Udp(udp) => &udp.addr,
             Listen::Weir(weir) => &weir.addr,
-            Listen::Unix(path) => return findings.push(unix_listener(&what, path)),
+            Listen::Unix(unix) => return findings.push(unix_listener(&what, &unix.path)),
             Listen::Stdin => return,
         };
 
-        match resolved(&what, addr, Severity::Error) {
+        match resolved(&what, addr, Severity::Warning) {
             Ok(found) => {
                 let why = "only an address of this host, or a multicast group, can be listened on";
                 findings.extend(found.iter().filter_map(|at| not_ours(&what, "", at.ip(), why)));
@@ -371,6 +386,9 @@ impl UdpListener {
     pub fn listen_options(&self) -> ListenOptions {
         ListenOptions {
             multicast_interface: self.multicast_interface.clone(),
+            multicast_sources: self.multicast_sources.clone(),
+            interface: self.interface.clone(),
+            is_free: self.freebind,
             ..ListenOptions::default()
         }
     }
@@ -412,6 +430,31 @@ impl UdpListener {
         };
 
         reader.error(&UdpListener::multicast_interface, message);
+    }
+}
+
+impl UdpListener {
+    /// Refuses senders where there is no group, and those of the other family.
+    fn check_sources(&self, reader: &Reader<'_>) {
+        let group = match self.addr.host {
+            Host::Ip(ip) if ip.is_multicast() => Some(ip),
+            _ => None,
+        };
+        let message = match (group, self.multicast_sources.first()) {
+            (_, None) => return,
+            (None, Some(_)) => format!(
+                "udp://{} is not a multicast group. Fix: write allow_sources instead",
+                self.addr
+            ),
+            (Some(group), Some(_)) => {
+                let is_other = |source: &&IpAddr| source.is_ipv4() != group.is_ipv4();
+                let Some(other) = self.multicast_sources.iter().find(is_other) else { return };
+                format!(
+                    "{other} cannot send to {group}, which is of the other family. Fix: remove it"
+                )
+            }
+        };
+        reader.error(&UdpListener::multicast_sources, message);
     }
 }
 
@@ -465,6 +508,7 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
     match &listener.listen {
         Listen::Udp(udp) => {
             udp.check_interface(&reader);
+            udp.check_sources(&reader);
             udp.check_sockets(&reader);
             if udp.has_group() && listener.gather.is_some() {
                 let message =

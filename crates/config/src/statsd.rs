@@ -28,6 +28,9 @@ keys! {
         interval => interval: Duration =
             Span(Duration::from_millis(100), Duration::from_secs(3_600)),
             default(Duration::from_secs(10));
+        /// How often a host name is resolved again.
+        resolve_interval => resolve_interval: Duration =
+            Span(Duration::from_secs(1), Duration::from_secs(86_400)), default(Duration::from_secs(30));
     }
 }
 

@@ -168,6 +168,8 @@ figures! {
             "Datagrams that were to keep their source port and left from another one, with their source address: this host has the port in use or may not use it (below 1024), or no descriptor was left.";
         SenderTurnover = "sender_turnover", Count,
             "Sockets of senders that were closed to make room for other senders' (`source_sockets`). No datagram is lost by one.";
+        SocketRenewals = "socket_renewals", Count,
+            "Times that an open socket was replaced by a new one, or joined its group anew: an address, a route, an interface or a name of this host's has changed, the receiver's socket file has, or rebind_interval has passed.";
         FileTailsMended = "file_tails_mended", Count,
             "Files found to end in a part of a record, which was cut off, or in a line without a line feed, which got one.";
         FilesSetAside = "files_set_aside", Count,

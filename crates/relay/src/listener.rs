@@ -109,6 +109,12 @@ impl Listener {
         self.meter.counted_drops().kernel
     }
 
+    /// Counts that the socket has joined its group anew, or that this listener took the place of one whose socket heard nothing any
+    /// more.
+    pub fn note_renewal(&self) {
+        self.meter.socket_renewals.add(1);
+    }
+
     /// The schedule in use: inline or threaded.
     pub fn schedule(&self) -> Schedule {
         if self.worker_count_max == 0 { Schedule::Inline } else { Schedule::Threaded }

@@ -43,6 +43,8 @@ pub(crate) struct ListenerMeter {
     pub(crate) batches: EventCounter,
     pub(crate) empty_datagrams: EventCounter,
     pub(crate) receive_errors: EventCounter,
+    /// Times that the socket joined its group anew or took the place of another one. Written by the thread that controls the listener.
+    pub(crate) socket_renewals: EventCounter,
     /// What was taken from the members' rings, if there are several sockets.
     pub(crate) merged: Tally,
     /// Datagrams that left after a younger one.
@@ -138,6 +140,7 @@ impl ListenerMeter {
             batches: EventCounter::default(),
             empty_datagrams: EventCounter::default(),
             receive_errors: EventCounter::default(),
+            socket_renewals: EventCounter::default(),
             merged: Tally::default(),
             overtaken: EventCounter::default(),
             link: LinkFigures::default(),
@@ -263,6 +266,7 @@ impl ListenerMeter {
             .event(Event::Batches, calls.batches)
             .event(Event::EmptyDatagrams, calls.empty_datagrams)
             .event(Event::ReceiveErrors, calls.receive_errors)
+            .event(Event::SocketRenewals, self.socket_renewals.load())
             .finish(read())
     }
 
@@ -361,6 +365,8 @@ pub(crate) struct TargetMeter {
     pub(crate) without_port: EventCounter,
     /// Sockets of senders that were closed to make room for others.
     pub(crate) sender_turnover: EventCounter,
+    /// Open sockets that were replaced by new ones.
+    pub(crate) socket_renewals: EventCounter,
     pub(crate) retries: EventCounter,
     oldest_age_ms: EventCounter,
     ring_held_ppm: EventCounter,
@@ -408,6 +414,7 @@ impl TargetMeter {
             without_source: EventCounter::default(),
             without_port: EventCounter::default(),
             sender_turnover: EventCounter::default(),
+            socket_renewals: EventCounter::default(),
             retries: EventCounter::default(),
             oldest_age_ms: EventCounter::default(),
             ring_held_ppm: EventCounter::default(),
@@ -553,6 +560,7 @@ impl TargetMeter {
                 .event(Event::WithoutSource, self.without_source.load())
                 .event(Event::WithoutPort, self.without_port.load())
                 .event(Event::SenderTurnover, self.sender_turnover.load())
+                .event(Event::SocketRenewals, self.socket_renewals.load())
                 .event(Event::Retries, self.retries.load())
                 .event(Event::FileTailsMended, self.tails_mended.load())
                 .event(Event::FilesSetAside, self.files_set_aside.load())

@@ -210,8 +210,11 @@ pub enum TargetKind {
     },
     /// A unix datagram socket, reconnected as its owner comes and goes.
     Unix { peer: UnixPeer },
-    /// Another Weir, over a repaired link: a connected, non-blocking socket.
-    Link { socket: OwnedFd, options: Box<LinkOptions> },
+    /// Another Weir, over a repaired link: a connected, non-blocking socket. `None` while there is no address or no route: what is
+    /// to be sent waits in the ring, and expires.
+    Link { socket: Option<OwnedFd>, options: Box<LinkOptions> },
+    /// Another socket for a link that continues.
+    LinkSocket(OwnedFd),
     /// A file.
     File(FileOptions),
     /// A sink that copies datagrams out of the ring. It has a thread of its own, and sources are recorded for it.
@@ -242,7 +245,7 @@ impl TargetKind {
         match self {
             TargetKind::File(file) => file.format == FileFormat::Pcap,
             TargetKind::Udp { source_address, .. } => *source_address != SourceAddress::Own,
-            TargetKind::Rows(_) | TargetKind::Link { .. } => true,
+            TargetKind::Rows(_) | TargetKind::Link { .. } | TargetKind::LinkSocket(_) => true,
             TargetKind::Unix { .. }
             | TargetKind::Null
             | TargetKind::Unresolved
@@ -254,7 +257,7 @@ impl TargetKind {
         match self {
             TargetKind::File(_) => Class::File,
             TargetKind::Rows(_) => Class::Rows,
-            TargetKind::Link { .. } => Class::Link,
+            TargetKind::Link { .. } | TargetKind::LinkSocket(_) => Class::Link,
             TargetKind::Udp { .. }
             | TargetKind::Unix { .. }
             | TargetKind::Null

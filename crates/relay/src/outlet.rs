@@ -49,7 +49,10 @@ impl SocketOutlet {
             TargetKind::Null => SocketOutlet::Null,
             TargetKind::Unresolved => SocketOutlet::Unresolved,
             TargetKind::NoRoute => SocketOutlet::NoRoute,
-            TargetKind::File(_) | TargetKind::Rows(_) | TargetKind::Link { .. } => return None,
+            TargetKind::File(_)
+            | TargetKind::Rows(_)
+            | TargetKind::Link { .. }
+            | TargetKind::LinkSocket(_) => return None,
         })
     }
 }
@@ -97,8 +100,10 @@ impl Outlet for SocketOutlet {
     }
 
     fn take_returned(&mut self, meter: &TargetMeter, now_ns: u64) {
-        if let SocketOutlet::Udp(udp) = self {
-            udp.take_returned(meter, now_ns);
+        match self {
+            SocketOutlet::Udp(udp) => udp.take_returned(meter, now_ns),
+            SocketOutlet::Unix(unix) => meter.socket_renewals.add(unix.take_renewals()),
+            SocketOutlet::Null | SocketOutlet::Unresolved | SocketOutlet::NoRoute => {}
         }
     }
 
@@ -134,6 +139,10 @@ impl Outlet for SocketOutlet {
             SocketOutlet::Unix(unix) => unix.socket(),
             SocketOutlet::Null | SocketOutlet::Unresolved | SocketOutlet::NoRoute => None,
         }
+    }
+
+    fn has_socket(&self) -> bool {
+        matches!(self, SocketOutlet::Udp(_) | SocketOutlet::Unix(_))
     }
 
     fn reports_all(&self) -> bool {

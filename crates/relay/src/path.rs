@@ -33,6 +33,7 @@ struct Inbox {
     waiting: Mutex<Vec<mpsc::Sender<()>>>,
     event: EventFd,
     is_closed: AtomicBool,
+    changes: AtomicU64,
 }
 
 /// A path that the thread has not seen yet.
@@ -99,6 +100,7 @@ impl Paths {
             waiting: Mutex::default(),
             event: EventFd::new()?,
             is_closed: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
         });
         let keeper = Keeper::open(Arc::clone(&inbox))?;
         thread::Builder::new().name("paths".to_owned()).spawn(move || keeper.run())?;
@@ -125,6 +127,12 @@ impl Paths {
 }
 
 impl Paths {
+    /// How often this host's routes, addresses, devices or queues have changed; changes within a tenth of a second count as one.
+    /// What an open socket depends on may have changed with each.
+    pub fn changes(&self) -> u64 {
+        self.0.inbox.changes.load(Ordering::Relaxed)
+    }
+
     /// Updates the drop counts of receivers on this host, and waits for that, for at most `patience`.
     pub fn refresh(&self, patience: Duration) {
         let (sender, done) = mpsc::channel();

@@ -64,8 +64,8 @@ pub(crate) trait Pump: Send {
 /// What a target waits for in addition to the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attends<'a> {
-    /// Readable when something has arrived.
-    pub(crate) socket: BorrowedFd<'a>,
+    /// Readable when something has arrived. `None` while no socket is open.
+    pub(crate) socket: Option<BorrowedFd<'a>>,
     /// When the target next has to act without outside input, on the monotonic clock.
     pub(crate) due_ns: u64,
 }
@@ -247,7 +247,9 @@ impl Targets {
         }
         // After those: the next pump checks them, whatever woke the thread.
         for attends in self.entries.iter().filter_map(|entry| entry.target.attends()) {
-            set.add(attends.socket, Interest::Readable);
+            if let Some(socket) = attends.socket {
+                set.add(socket, Interest::Readable);
+            }
         }
     }
 

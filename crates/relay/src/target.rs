@@ -66,6 +66,11 @@ pub(crate) trait Outlet {
     /// The descriptor to wait for after [`Errno::AGAIN`].
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Whether a socket is open, or will be as soon as its receiver is there.
+    fn has_socket(&self) -> bool {
+        self.socket().is_some()
+    }
+
     /// Whether every datagram that does not arrive is returned, because the target is on this host.
     fn reports_all(&self) -> bool;
 
@@ -213,7 +218,10 @@ impl<O: Outlet + Send> Pump for Target<O> {
         self.outlet.give_up_outstanding();
         self.settle(monotonic_ns());
 
+        let had_socket = self.outlet.has_socket();
         let replaced = self.outlet.replace(destination);
+        let is_renewal = had_socket && replaced == Replaced::Yes && self.outlet.has_socket();
+        self.meter.socket_renewals.add(is_renewal.into());
         if let (Replaced::Yes, Some(gate)) = (replaced, gate) {
             // The old gate's decisions stand: no datagram is decided about twice.
             self.gate = gate;

@@ -12,6 +12,7 @@ pub(crate) use held::Held;
 
 use crate::batch::{Attempt, Failure, Fate, Outcome, Parts, Sent};
 use crate::destination::Destination;
+use crate::host::HostChanges;
 use ledger::{Reason, Trouble};
 use std::collections::VecDeque;
 use std::io;
@@ -21,6 +22,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::poll::{Interest, PollSet};
+use sys::socket::{LocalAddress, local_address};
 
 /// Timeout of one attempt to connect to one address.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,6 +78,9 @@ pub(crate) struct ByteStream {
     held: VecDeque<Held>,
     done: Vec<Outcome>,
     set: PollSet,
+    host: HostChanges,
+    /// The changes of this host that were looked at.
+    host_seen: u64,
 }
 
 enum State {
@@ -94,7 +99,12 @@ struct Connected {
 }
 
 impl ByteStream {
-    pub(crate) fn new(address: String, header: Vec<u8>, connect: Connect) -> ByteStream {
+    pub(crate) fn new(
+        address: String,
+        header: Vec<u8>,
+        host: HostChanges,
+        connect: Connect,
+    ) -> ByteStream {
         ByteStream {
             address,
             connect,
@@ -103,6 +113,8 @@ impl ByteStream {
             held: VecDeque::new(),
             done: Vec::new(),
             set: PollSet::default(),
+            host,
+            host_seen: 0,
         }
     }
 
@@ -153,6 +165,9 @@ impl ByteStream {
     /// Writes what can be written, and checks what has arrived.
     fn drive(&mut self) {
         let State::Connected(connected) = &mut self.state else { return };
+        if self.host.has_changed(&mut self.host_seen) && has_lost_its_address(connected.link.fd()) {
+            return self.lost(&io::ErrorKind::AddrNotAvailable.into());
+        }
         let written = connected.write(&self.header, &mut self.held);
         // Check this before whether the connection is alive: a unix socket whose other end has closed forgets what was not read.
         let confirmed = connected.link.confirmed();
@@ -171,6 +186,9 @@ impl ByteStream {
 
     fn lost(&mut self, error: &io::Error) {
         let what = match error.kind() {
+            io::ErrorKind::AddrNotAvailable => {
+                format!("{}: this host has lost the connection's address", self.address)
+            }
             io::ErrorKind::UnexpectedEof => format!("{}: the other end has closed", self.address),
             _ => format!("{}: the connection was lost: {error}", self.address),
         };
@@ -253,6 +271,12 @@ impl Connected {
         }
         Ok(())
     }
+}
+
+/// Whether the connection's address on this host is gone. It can then receive no acknowledgment.
+fn has_lost_its_address(connection: BorrowedFd<'_>) -> bool {
+    let Some(LocalAddress::Inet(addr)) = local_address(connection) else { return false };
+    sys::route::is_own(addr).is_ok_and(|is_own| !is_own)
 }
 
 fn failed(sent: Sent, trouble: Trouble) -> Fate {

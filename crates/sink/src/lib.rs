@@ -58,6 +58,7 @@ mod error;
 mod fanout;
 mod file;
 mod frames;
+mod host;
 mod http;
 mod kafka;
 #[cfg(feature = "nats")]
@@ -98,6 +99,7 @@ pub use error::Error;
 pub use fanout::{ChunkWriter, Fanout};
 pub use file::{FileOptions, PathTemplate, file, files};
 pub use frames::StreamFraming;
+pub use host::HostChanges;
 pub use http::{Compression, HttpOptions};
 #[cfg(feature = "http")]
 pub use http::{http, otlp};

@@ -7,6 +7,7 @@
 use crate::batch::{Attempt, BatchId, Fate, Outcome, Parts};
 use crate::datagrams::DatagramEncoder;
 use crate::destination::{Connector, Destination, Form, OwnFigures};
+use crate::host::HostChanges;
 use ledger::{Event, Gauge, Reason};
 use record::FieldSet;
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use sys::poll::{Interest, PollSet};
 use sys::send::{BATCH, Message, send_messages};
-use sys::socket::{SendOptions, connect_udp, path_mtu_bytes};
+use sys::socket::{LocalAddress, SendOptions, connect_udp, local_address, path_mtu_bytes};
 use sys::{Errno, errqueue};
 
 /// Time between attempts to open a socket.
@@ -73,6 +74,8 @@ pub struct UdpOptions {
     pub remote: Remote,
     /// How the socket is opened.
     pub send: SendOptions,
+    /// When to look whether a new socket would have another source address.
+    pub host: HostChanges,
 }
 
 /// Most bytes of UDP payload that one datagram may have at present: the socket's thread learns it from the kernel, and the
@@ -136,6 +139,9 @@ struct Udp {
     done: Vec<Outcome>,
     returned_datagrams: u64,
     last_errno: Errno,
+    /// The changes of this host that were looked at.
+    host_seen: u64,
+    renewals: u64,
 }
 
 /// Datagrams of one batch, and which of them are still to be sent.
@@ -171,6 +177,8 @@ impl Udp {
             done: Vec::new(),
             returned_datagrams: 0,
             last_errno: Errno(0),
+            host_seen: 0,
+            renewals: 0,
         };
 
         // An error occurs again with the first payload, and is counted then.
@@ -187,8 +195,13 @@ impl Udp {
         let remote = self.options.remote.address();
         if remote != self.connected {
             // The name has another address: datagrams go there from now on, without delay.
+            self.renewals += u64::from(self.socket.is_some());
             (self.connected, self.socket, self.closed.0) = (remote, None, None);
             self.limit.0.store(DatagramLimit::safe(remote), Ordering::Relaxed);
+        }
+        if self.options.host.has_changed(&mut self.host_seen) {
+            self.closed.0 = None;
+            self.renew();
         }
         if self.socket.is_some() {
             return Ok(());
@@ -215,6 +228,24 @@ impl Udp {
                 self.closed = (Some(now + OPEN_INTERVAL), reason);
                 Err(reason)
             }
+        }
+    }
+
+    /// Replaces the socket if a new one would have another source address: the old one keeps its own although this host may have
+    /// lost it.
+    fn renew(&mut self) {
+        let (Some(socket), Some(remote)) = (&self.socket, self.connected) else { return };
+        let Ok(renewed) = connect_udp(remote, &self.options.send) else { return };
+        let source = |socket: &OwnedFd| match local_address(socket.as_fd()) {
+            Some(LocalAddress::Inet(addr)) => Some(addr.ip()),
+            _ => None,
+        };
+        if source(socket) != source(&renewed) {
+            // What the old one reported so far.
+            self.collect_returned();
+            self.is_local = sys::route::egress(remote.ip()).is_ok_and(|egress| egress.is_local);
+            self.socket = Some(renewed);
+            self.renewals += 1;
         }
     }
 
@@ -403,7 +434,10 @@ impl Destination for Udp {
         if self.returned_at.is_some_and(|at| at.elapsed() < DOWN_TIME) {
             gauges.push((Gauge::Up, 0));
         }
-        let events = vec![(Event::ReturnedDatagrams, self.returned_datagrams)];
+        let events = vec![
+            (Event::ReturnedDatagrams, self.returned_datagrams),
+            (Event::SocketRenewals, self.renewals),
+        ];
         OwnFigures { events, gauges, trouble: None }
     }
 

@@ -74,6 +74,20 @@ pub fn egress(dst: IpAddr) -> io::Result<Egress> {
     Routes::open()?.egress(&Ends { dst: SocketAddr::new(dst, 0), src: None })
 }
 
+/// Whether this is an address of this host. Waits for no lock.
+///
+/// # Errors
+/// Any error of the netlink socket.
+pub fn is_own(addr: SocketAddr) -> io::Result<bool> {
+    match Routes::open()?.route(&Ends { dst: addr, src: None }) {
+        Ok(egress) => Ok(egress.is_local),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
 /// A netlink socket for many queries. A query may wait for the kernel's lock over its tables (RTNL), which others may hold
 /// for seconds, so do not use it on a thread that moves data.
 pub struct Routes(Asker);
@@ -135,6 +149,26 @@ impl Routes {
         Ok(egress)
     }
 
+    /// Queries the interface that has an address of this host. `None` when none has.
+    ///
+    /// # Errors
+    /// Any error of the netlink socket.
+    pub fn interface_of(&mut self, addr: Ipv4Addr) -> io::Result<Option<u32>> {
+        // struct ifaddrmsg (linux/if_addr.h): family, prefix length, flags and scope (a byte each), then the index.
+        let mut question = [0; IFADDRMSG_BYTES];
+        question[0] = libc::AF_INET as u8;
+        let mut found = None;
+        self.0.ask((RTM_GETADDR, NLM_F_DUMP), &question, |kind, body| {
+            if kind == RTM_NEWADDR
+                && body.len() >= IFADDRMSG_BYTES
+                && attribute(&body[IFADDRMSG_BYTES..], IFA_LOCAL) == Some(&addr.octets())
+            {
+                found = body[4..8].try_into().ok().map(u32::from_ne_bytes);
+            }
+        })?;
+        Ok(found)
+    }
+
     /// Queries what the kernel knows about a neighbor.
     ///
     /// # Errors
@@ -190,6 +224,10 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     v4().or_else(|_| v6()).ok()
 }
 
+const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
+const IFA_LOCAL: u16 = 2;
+const IFADDRMSG_BYTES: usize = 8;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 const RTM_NEWQDISC: u16 = 36;
@@ -260,6 +298,21 @@ mod tests {
     #[test]
     fn the_broadcast_address_of_loopback_is_known_as_one() {
         assert!(egress("127.255.255.255".parse().unwrap()).unwrap().is_broadcast);
+    }
+
+    #[test]
+    fn the_interface_of_an_address_is_found() {
+        let mut routes = Routes::open().unwrap();
+        let lo = crate::socket::interface_index("lo").unwrap();
+        assert_eq!(routes.interface_of(Ipv4Addr::LOCALHOST).unwrap(), Some(lo));
+        assert_eq!(routes.interface_of(Ipv4Addr::new(192, 0, 2, 1)).unwrap(), None);
+    }
+
+    #[test]
+    fn an_address_is_this_host_s_own_or_not() {
+        assert!(is_own("127.0.0.1:1".parse().unwrap()).unwrap());
+        assert!(!is_own("192.0.2.1:1".parse().unwrap()).unwrap());
+        assert!(!is_own("[2001:db8::1]:1".parse().unwrap()).unwrap());
     }
 
     #[test]

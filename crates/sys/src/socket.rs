@@ -3,6 +3,7 @@
 mod connect;
 mod group;
 mod listen;
+mod membership;
 
 pub use connect::{SEND_BUFFER_BYTES, SendOptions, connect_udp, connect_unix, connect_unix_stream};
 pub use group::{
@@ -13,6 +14,7 @@ pub use listen::{
     ListenOptions, interface_index, listen_udp, listen_unix, listen_unix_stream, share_address,
     share_socket_file,
 };
+pub use membership::{Followed, Membership};
 
 use crate::Errno;
 use crate::errno::check;
@@ -72,6 +74,17 @@ pub fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<us
         set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, half)?;
     }
     receive_buffer(socket)
+}
+
+/// The largest request that this process may make without a capability (`net.core.rmem_max`), in bytes: half of what a socket is
+/// granted that asks for all there is. In a container the sysctl itself may not be there to be read (Linux before 6.10).
+///
+/// # Errors
+/// Any of `socket(2)` or `setsockopt(2)`.
+pub fn receive_buffer_max() -> io::Result<usize> {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, Type::DGRAM.cloexec(), None)?;
+    socket.set_recv_buffer_size(i32::MAX as usize / 2)?;
+    Ok(socket.recv_buffer_size()? / 2)
 }
 
 /// How long a receive call on an empty socket polls the device before it sleeps, if the device has queues that can be polled
@@ -329,6 +342,14 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_socket_shows_the_limit_of_receive_buffers() {
+        let max = receive_buffer_max().unwrap();
+        if let Ok(text) = std::fs::read_to_string("/proc/sys/net/core/rmem_max") {
+            assert_eq!(text.trim().parse(), Ok(max));
+        }
+    }
 
     #[test]
     fn drops_are_counted_after_refusing() {

@@ -18,6 +18,7 @@ mod http;
 mod inherited;
 mod link;
 mod listeners;
+mod listening;
 mod mitigation;
 mod names;
 mod open;
@@ -27,11 +28,13 @@ mod progress;
 mod query;
 mod receive;
 mod reload;
+mod renewals;
 mod rest;
 mod service;
 mod sinks;
 mod stop;
 mod troubles;
+mod waiting;
 mod ways;
 
 #[cfg(feature = "store")]
@@ -56,16 +59,18 @@ use drops::Drops;
 use files::Files;
 use flow_pages::Exported;
 use flows::Flows;
+use follow::Look;
 use followers::{Followers, Why};
 use http::{Bound, Http, Shown, ShownFlows};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
-use listeners::{Running, Targets, open_listeners, open_targets};
+use listeners::{Running, Targets, open_listeners, open_targets, refuse_mistakes};
 use mitigation::Mitigations;
 use names::Names;
 use pipes::Pipes;
 use progress::{Progress, Rates};
 use relay::{Listener, SocketOwner};
+use renewals::Renewals;
 use rest::Site;
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -82,6 +87,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 use troubles::Troubles;
+use waiting::Waiting;
 use ways::Ways;
 
 /// Time between two checks of the ledger and of everything else that changes without an event.
@@ -89,7 +95,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a start or a reload waits for names to resolve. A target whose name takes longer starts without an address.
 const NAMES_WAIT: Duration = Duration::from_secs(1);
 /// How often the name of a listener's address is resolved again.
-const LISTENER_RESOLVE_INTERVAL: Duration = Duration::from_secs(3_600);
+const LISTENER_RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Time between two attempts to open targets that have an address but could not be opened.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 /// A data loop that has not turned for this long is stuck.
@@ -139,6 +145,7 @@ pub(crate) struct Daemon {
     ways: Ways,
     events: Receiver<Event>,
     running: Vec<Running>,
+    waiting: Vec<Waiting>,
     retiring: Vec<Retiring>,
     sinks: Sinks,
     followers: Followers,
@@ -173,6 +180,7 @@ pub(crate) struct Daemon {
     violations: u64,
     troubles: Troubles,
     files: Files,
+    renewals: Renewals,
     pipes: Pipes,
 }
 
@@ -214,9 +222,19 @@ impl Daemon {
         let mitigations = Mitigations::start(&config)?;
         let flows = Flows::start(&config, sinks.of_flows(&mitigations), &ledger)?;
 
-        let mut running = Vec::new();
-        let targets = open_targets(&config.listeners, &names, &ways, &sockets)?;
+        let (mut running, mut waiting) = (Vec::new(), Vec::new());
+        let mut targets = open_targets(&config.listeners, &names, &ways, &sockets)?;
+        if matches!(source, Source::ReadOnce) {
+            refuse_mistakes(&sockets, &mut targets)?;
+        }
         for ((listener, socket), mut targets) in config.listeners.iter().zip(sockets).zip(targets) {
+            let socket = match socket {
+                Ok(socket) => socket,
+                Err((trouble, _)) => {
+                    waiting.push(Waiting::new(listener.clone(), trouble, &ledger));
+                    continue;
+                }
+            };
             targets.feed(&config, &listener.name, &mut sinks, flows.shared());
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
@@ -232,6 +250,7 @@ impl Daemon {
             ways,
             events,
             running,
+            waiting,
             retiring: Vec::new(),
             sinks,
             followers,
@@ -260,6 +279,7 @@ impl Daemon {
             violations: 0,
             troubles: Troubles::default(),
             files: Files::default(),
+            renewals: Renewals::default(),
             pipes: Pipes::default(),
         };
 
@@ -341,7 +361,8 @@ impl Daemon {
             Ok(Event::Signal(SIGUSR1)) => self.say_ledger(),
             Ok(Event::Signal(_) | Event::InputEnded) => return false,
             Ok(Event::Name) => {
-                self.follow_names(Instant::now());
+                self.follow(Look::Names, Instant::now());
+                self.follow_listeners(Instant::now());
                 self.sinks.follow_names(&self.names);
             }
             // `names` holds a sender for as long as the daemon lives, so the channel never disconnects.
@@ -350,9 +371,19 @@ impl Daemon {
 
         let now = Instant::now();
         self.observe(now);
-        if now >= self.reopen_due {
+        let is_due = now >= self.reopen_due;
+        if is_due {
             self.reopen_due = now + REOPEN_INTERVAL;
-            self.follow_names(now);
+        }
+        match self.ways.take_change() {
+            Some(true) => self.follow_host(now),
+            // Without events, every so often.
+            None if is_due => self.follow_host(now),
+            _ if is_due => {
+                self.follow(Look::Names, now);
+                self.follow_listeners(now);
+            }
+            _ => {}
         }
 
         self.finish_retired();
@@ -362,6 +393,14 @@ impl Daemon {
         self.mitigations.turn();
         self.sinks.turn(now, &self.ledger);
         self.pipes.output.is_none()
+    }
+
+    /// This host's addresses, routes or interfaces have changed.
+    fn follow_host(&mut self, now: Instant) {
+        self.names.look_again();
+        self.follow_listeners(now);
+        self.follow(Look::Host, now);
+        self.sinks.follow_host();
     }
 
     /// Checks the ledger, and reports the result to the health page, the service manager and the screen.
@@ -374,9 +413,16 @@ impl Daemon {
             self.troubles.look(now, &snapshot).iter().for_each(troubles::Line::log);
         }
         self.files.look(&snapshot).iter().for_each(|line| tracing::warn!("{line}"));
+        let is_logged = |listener: &str, target: &str| {
+            let of = self.running.iter().filter(|one| one.config.name == listener);
+            of.into_iter().any(|one| one.anchors.contains_key(target))
+        };
+        let renewals = self.renewals.look(&snapshot, is_logged);
+        renewals.iter().for_each(|line| tracing::info!("{line}"));
         self.drops.note(self.running.iter().map(|one| &one.listener));
         self.flows.look(&self.config, &snapshot);
         self.health.set_losing(self.troubles.losing());
+        self.health.set_waiting(self.waits());
 
         let listeners = self.running.iter().map(|one| &one.listener);
         let listeners = listeners.map(|listener| (listener.name(), listener.heartbeat()));
@@ -506,7 +552,7 @@ fn watched_names(config: &Config) -> BTreeMap<String, Duration> {
     let targets = config.listeners.iter().flat_map(|listener| &listener.targets);
     let targets = targets.filter_map(|target| match &target.to {
         Target::Udp(udp) => Some((&udp.addr, udp.resolve_interval)),
-        Target::Weir(weir) => Some((&weir.addr, LISTENER_RESOLVE_INTERVAL)),
+        Target::Weir(weir) => Some((&weir.addr, weir.resolve_interval)),
         _ => None,
     });
     let sinks = config.sinks.iter().filter_map(|sink| sink.to.receiver());

@@ -102,7 +102,8 @@ fn reason(wanted: Wanted<'_>, error: &io::Error) -> Option<(Failure, String)> {
     })
 }
 
-fn is_no_device(error: &io::Error) -> bool {
+/// Whether there is no interface of a name.
+pub(crate) fn is_no_device(error: &io::Error) -> bool {
     error.raw_os_error() == Some(sys::Errno::NODEV.0)
 }
 

@@ -143,6 +143,7 @@ families! {
     ReceiveBatches Counter "weir_relay_receive_batches_total" = Receive Event::Batches ["origin"];
     EmptyDatagrams Counter "weir_relay_empty_datagrams_total" = Receive Event::EmptyDatagrams ["origin"];
     ReceiveErrors Counter "weir_relay_receive_errors_total" = Receive Event::ReceiveErrors ["origin"];
+    SocketRenewals Counter "weir_relay_socket_renewals_total" = Receive Event::SocketRenewals ["origin"];
     Overtaken Counter "weir_relay_overtaken_datagrams_total" = Receive Event::Overtaken ["origin"];
     LinkReceived Counter "weir_relay_link_packets_total" = Receive Event::Packets ["origin"];
     LinkForged Counter "weir_relay_link_forged_packets_total" = Receive Event::ForgedPackets ["origin"];
@@ -180,6 +181,7 @@ families! {
     TargetWithoutSource Counter "weir_relay_target_without_source_datagrams_total" = Target Event::WithoutSource ["origin", "target"];
     TargetWithoutPort Counter "weir_relay_target_without_port_datagrams_total" = Target Event::WithoutPort ["origin", "target"];
     TargetSenderTurnover Counter "weir_relay_target_sender_turnover_total" = Target Event::SenderTurnover ["origin", "target"];
+    TargetSocketRenewals Counter "weir_relay_target_socket_renewals_total" = Target Event::SocketRenewals ["origin", "target"];
     TargetTailsMended Counter "weir_relay_target_file_tails_mended_total" = Target Event::FileTailsMended ["origin", "target"];
     TargetFilesSetAside Counter "weir_relay_target_files_set_aside_total" = Target Event::FilesSetAside ["origin", "target"];
     TargetUncertain Counter "weir_relay_target_uncertain_datagrams_total" = Target Uncertain ["origin", "target"]
@@ -294,6 +296,7 @@ families! {
     SinkAttempts Counter "weir_sink_attempts_total" = Sink Event::Attempts ["origin", "sink"];
     SinkRetries Counter "weir_sink_retries_total" = Sink Event::Retries ["origin", "sink"];
     SinkErrors Counter "weir_sink_errors_total" = Sink Event::Errors ["origin", "sink"];
+    SinkSocketRenewals Counter "weir_sink_socket_renewals_total" = Sink Event::SocketRenewals ["origin", "sink"];
     SinkConnects Counter "weir_sink_connects_total" = Sink Event::Connects ["origin", "sink"];
     SinkPanics Counter "weir_sink_panics_total" = Sink Event::Panics ["origin", "sink"];
 

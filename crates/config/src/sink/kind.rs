@@ -7,7 +7,7 @@ use crate::host::Finding;
 use crate::keys::Values;
 use crate::mistyped;
 use crate::reader::Reader;
-use ::sink::{BatchLimits, Connector, Content, Durability, Remote};
+use ::sink::{BatchLimits, Connector, Content, Durability, HostChanges, Remote};
 use ledger::Ledger;
 use record::{Encoding, FieldSet};
 use std::fmt;
@@ -101,6 +101,8 @@ pub struct Opening {
     pub durability: Durability,
     /// The address of its receiver, which may change over time.
     pub remote: Remote,
+    /// The changes of this host.
+    pub host: HostChanges,
 }
 
 /// A file or a stream in front of which there is a spool: a row waits up to a second for a sync, so many batches are in flight.

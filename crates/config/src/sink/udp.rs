@@ -25,7 +25,8 @@ pub struct UdpSink {
 
 impl Kind for UdpSink {
     fn open(&self, given: &Opening) -> io::Result<Connector> {
-        let options = UdpOptions { remote: given.remote.clone(), send: SendOptions::default() };
+        let (remote, host) = (given.remote.clone(), given.host.clone());
+        let options = UdpOptions { remote, send: SendOptions::default(), host };
         Ok(::sink::udp(options, given.fields.unwrap_or(FieldSet::ALL)))
     }
 

@@ -3,11 +3,11 @@
 use super::{Target, TargetConfig};
 use crate::address::{Host, HostPort};
 use crate::document::{TRUTH_VALUE, Value};
-use crate::form::{Bool, Choice, Form, Slot, Span, size, text, whole};
+use crate::form::{Bool, Choice, Form, OrOff, Slot, Span, size, text, whole};
 use crate::host::{Finding, Severity, interface as interface_there, not_ours, udp_receiver};
 use crate::keys::keys;
 use crate::listener::{ListenerConfig, overlap};
-use crate::name::interface;
+use crate::name::interface as interface_name;
 use crate::reader::{Placed, Reader, Report};
 use relay::{Gso, Header, SenderSockets, SourceAddress};
 use serde_json::Value as Json;
@@ -58,8 +58,21 @@ keys! {
         /// Whether runs of datagrams of equal length leave in one system call message. `auto` does
         /// so where the way out takes it and cannot lose a part of it unseen.
         gso => gso: Gso = Choice(&[("auto", Gso::Auto), ("off", Gso::Off)]), default(Gso::Auto);
+        /// Interface, or VRF, by which alone the datagrams leave, whatever the routes of others say (`SO_BINDTODEVICE`). Kernels before 5.7
+        /// want `CAP_NET_RAW`.
+        interface => interface: Option<String> = text("interface name", interface_name), unset("chosen by route");
+        /// Whether `source_address` may be one that this host does not have yet, as on the standby of a pair (`IP_FREEBIND`).
+        freebind => freebind: bool = Bool, default(false)
+            where |target| target.source_address.is_some(),
+            "there is no source_address to bind. Fix: remove the key";
+        /// How often a new socket takes the place of the open one, with another source port, so that a load balancer or the address
+        /// translation on the way chooses anew. The next socket is open before the old one is closed.
+        rebind_interval => rebind_interval: Option<Duration> =
+            OrOff(Span(Duration::from_secs(1), Duration::from_secs(86_400))), default(None)
+            where |target| target.source_port.is_none(),
+            "source_port is fixed. Fix: remove one of the two keys";
         /// Interface by which datagrams to a multicast group leave.
-        multicast_interface => multicast_interface: Option<String> = text("interface name", interface),
+        multicast_interface => multicast_interface: Option<String> = text("interface name", interface_name),
             unset("the kernel chooses by its routes");
         /// How often a host name is resolved again. A changed address opens the next socket before
         /// the old one is closed.
@@ -132,6 +145,10 @@ impl UdpTarget {
             dscp: self.dscp,
             send_buffer_bytes: self.send_buffer_bytes,
             multicast_interface: self.multicast_interface.clone(),
+            interface: self.interface.clone(),
+            is_free: self.freebind,
+            // "Fragmentation needed" goes to the sender whose address the datagram carries.
+            is_fragmented_by_routers: self.keeps_source(),
             is_transparent: self.keeps_source(),
             is_answered: false,
         }
@@ -174,7 +191,9 @@ impl UdpTarget {
         let why = "datagrams can leave from an address of this host only";
         let source = self.source_address;
         findings.extend(source.and_then(|ip| not_ours(what, "source_address ", ip, why)));
-        findings.extend(interface_there(what, self.multicast_interface.as_deref()));
+        for name in [&self.multicast_interface, &self.interface] {
+            findings.extend(interface_there(what, name.as_deref()));
+        }
         let may = (1 << CAP_NET_RAW) | (1 << CAP_NET_ADMIN);
         if self.keeps_source() && effective_capabilities().unwrap_or_default() & may == 0 {
             let message = "preserve_source needs CAP_NET_RAW, which this process does not have";

@@ -41,6 +41,9 @@ keys! {
         /// File that is kept so that what was on its way when this process is killed has a name when it starts again. For this target
         /// alone, best on a file system in memory. It does not outlive a restart of the machine.
         state => state: Option<PathBuf> = path("path", secret_path), unset("none");
+        /// How often a host name is resolved again. The link goes on at a changed address.
+        resolve_interval => resolve_interval: Duration =
+            Span(Duration::from_secs(1), Duration::from_secs(86_400)), default(Duration::from_secs(30));
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct LinkTarget {
     reader: Reader,
     gate: Gate,
     meter: Arc<TargetMeter>,
-    socket: OwnedFd,
+    socket: Option<OwnedFd>,
     near: Near,
     deadline_ns: u64,
     /// Everything in the ring that was examined so far.
@@ -114,7 +114,7 @@ pub(crate) struct LinkTarget {
 
 impl LinkTarget {
     pub(crate) fn new(
-        socket: OwnedFd,
+        socket: Option<OwnedFd>,
         options: LinkOptions,
         reader: Reader,
         gate: Gate,
@@ -145,9 +145,10 @@ impl LinkTarget {
 
     /// Reads what the other end sent.
     fn hear(&mut self, now_ns: u64) {
+        let Some(socket) = &self.socket else { return };
         for _ in 0..ANSWER_BATCHES_MAX {
             // An error concerns an earlier send: missing packets are resent, and silence is noticed.
-            if self.answers.receive(self.socket.as_fd(), Wait::No).is_err() {
+            if self.answers.receive(socket.as_fd(), Wait::No).is_err() {
                 return;
             }
             for datagram in self.answers.datagrams() {
@@ -165,7 +166,8 @@ impl LinkTarget {
         self.looked_to = self.reader.end();
         self.state.open(&mut self.near, now_ns);
         let has_state = !matches!(self.state, State::Awaited { .. });
-        if has_state && self.near.hello(now_ns, realtime_ns(), &mut self.sealed.bytes) {
+        let may_begin = has_state && self.socket.is_some();
+        if may_begin && self.near.hello(now_ns, realtime_ns(), &mut self.sealed.bytes) {
             self.sealed.note_end();
         }
 
@@ -190,10 +192,12 @@ impl LinkTarget {
 
     /// Sends the sealed packets. Returns whether all have left; those lost to an error will be repaired.
     fn send(&mut self) -> bool {
+        // Nothing is sealed before there is a socket.
+        let Some(socket) = &self.socket else { return true };
         while !self.sealed.is_empty() {
             let (message, until) = self.sealed.message(self.sealed.sent, self.runs);
             self.meter.send_calls.add(1);
-            match send_messages(self.socket.as_fd(), &[message]) {
+            match send_messages(socket.as_fd(), &[message]) {
                 Ok(_) => self.sealed.sent = until,
                 Err(Errno::AGAIN) => return false,
                 Err(Errno::INTR) => {}
@@ -473,11 +477,11 @@ impl Pump for LinkTarget {
     }
 
     fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+        self.socket.as_ref().map(AsFd::as_fd)
     }
 
     fn attends(&self) -> Option<Attends<'_>> {
-        Some(Attends { socket: self.socket.as_fd(), due_ns: self.due_ns })
+        Some(Attends { socket: self.blocked_on(), due_ns: self.due_ns })
     }
 
     fn keep_house(&mut self, now_ns: u64) {
@@ -532,8 +536,14 @@ impl Pump for LinkTarget {
         self.end();
     }
 
-    fn replace(&mut self, _destination: TargetKind, _gate: Option<Gate>) -> Replaced {
-        Replaced::No
+    /// Takes the new socket only: key, options and everything that is on its way stay.
+    fn replace(&mut self, destination: TargetKind, _gate: Option<Gate>) -> Replaced {
+        let TargetKind::LinkSocket(socket) = destination else { return Replaced::No };
+        // What the old socket has received is the last that it is good for.
+        self.hear(monotonic_ns());
+        let former = self.socket.replace(socket);
+        self.meter.socket_renewals.add(former.is_some().into());
+        Replaced::Yes
     }
 
     fn stop_at(&mut self, end: u64) {

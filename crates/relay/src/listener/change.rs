@@ -36,7 +36,7 @@ pub enum TargetChange {
     /// one joined. Later datagrams that it had already taken go to both.
     Change(TargetOptions, TargetKind),
     /// Send to another destination from the next datagram on, with the same options. The new socket is open before the old one is
-    /// closed. Neither may be a file or a sink.
+    /// closed. Neither may be a file or a sink. A link takes the socket alone, and continues.
     Redirect(String, TargetKind),
     /// Remove a target. It sends what the ring holds for it now, for the grace period, and counts the rest as `target_removed`.
     Remove(String),
@@ -125,7 +125,8 @@ impl Listener {
             }
             TargetChange::Redirect(name, destination) => {
                 let target = self.target(&name)?;
-                if target.class != Class::Socket || destination.class() != Class::Socket {
+                let has_socket = matches!(target.class, Class::Socket | Class::Link);
+                if !has_socket || destination.class() != target.class {
                     return Err(self.not_replaceable(&name));
                 }
                 self.begin_replace(target, Change { destination, gate: None }, Self::command)

@@ -307,7 +307,12 @@ fn a_growth_that_fails_leaves_the_one_socket_read_and_counted() {
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let received = || ledger.snapshot().hop(ledger::HopKind::Receive, "l", None).unwrap().received;
 
-    let mut open = || Ok((sys::socket::Joining::open(addr)?, crate::Receive::Single));
+    let mut open = || {
+        Ok((
+            sys::socket::Joining::open(addr, &sys::socket::ListenOptions::default())?,
+            crate::Receive::Single,
+        ))
+    };
     let ring_bytes = std::mem::replace(&mut listener.options.ring_bytes, usize::MAX / 4);
     for sent in 1..=100 {
         let failed = listener.set_sockets(4, &mut open, &mut || ());

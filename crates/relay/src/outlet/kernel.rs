@@ -52,12 +52,17 @@ pub(crate) trait UdpKernel {
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 }
 
+/// The packet that every IPv6 path takes, in bytes: what [`SendOptions`](sys::socket::SendOptions) limits packets of others to.
+const IPV6_PACKET_BYTES_MIN: usize = 1_280;
+
 /// The sockets of a target.
 pub(crate) struct Sockets {
     /// The one with this host's address.
     own: OwnedFd,
     /// Those with the senders' addresses, if their ports are kept.
     senders: Option<Senders>,
+    /// The datagrams carry the addresses of their senders, so no report about the path comes back here.
+    is_for_others: bool,
 }
 
 impl Sockets {
@@ -66,7 +71,9 @@ impl Sockets {
             SourceAddress::KeptWithPort(how) => Some(Senders::new(how.clone())),
             SourceAddress::Own | SourceAddress::Kept | SourceAddress::Said(_) => None,
         };
-        Sockets { own, senders }
+        let is_for_others =
+            matches!(source_address, SourceAddress::Kept | SourceAddress::KeptWithPort(_));
+        Sockets { own, senders, is_for_others }
     }
 }
 
@@ -115,6 +122,9 @@ impl UdpKernel for Sockets {
         // IPv4 header without options, or IPv6 header, and the UDP header.
         let is_v6 = inet_address(&self.own).is_some_and(|addr| addr.is_ipv6());
         let header_bytes = if is_v6 { 48 } else { 28 };
+        if is_v6 && self.is_for_others {
+            return IPV6_PACKET_BYTES_MIN - header_bytes;
+        }
         path_mtu_bytes(self.own.as_fd())
             .map_or(0, |mtu| (mtu as usize).saturating_sub(header_bytes))
     }

@@ -1,8 +1,10 @@
 //! The other end of a unix target. A thread of its own connects to it, because a path may lead to a file system that hangs.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -14,11 +16,12 @@ use sys::socket::connect_unix;
 /// socket down for reading is found, and refuses.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum sleep of the idle thread, which is woken when it is needed.
-const SLEEP_MAX: Duration = Duration::from_secs(10);
+/// Time between two looks at which socket is at the path: a receiver may bind another one there while its old one lives on, which
+/// takes datagrams and gives no error.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The receiver at the path of a unix datagram socket, which comes and goes. Its thread connects until there is a socket, and
-/// again when that one is dead. The thread ends when this handle is dropped.
+/// again when that one is dead, or when another one is at the path. The thread ends when this handle is dropped.
 pub struct UnixPeer(Arc<Shared>);
 
 struct Shared {
@@ -62,7 +65,7 @@ impl UnixPeer {
         Ok(UnixPeer(shared))
     }
 
-    /// A connected socket, if there is one. Does not wait and does not request one.
+    /// A connected socket that was not taken before, if there is one. Does not wait and does not request one.
     pub(super) fn take(&self) -> Option<OwnedFd> {
         if !self.0.is_connected.load(Ordering::Acquire) {
             return None;
@@ -108,27 +111,39 @@ impl Shared {
     fn run(&self) {
         let mut set = PollSet::default();
         let mut connected_at: Option<Instant> = None;
+        // The socket file that the newest connection leads to.
+        let mut file = None;
         while !self.is_closed.load(Ordering::Acquire) {
             let is_early = connected_at.is_some_and(|at| at.elapsed() < CONNECT_INTERVAL);
-            let is_connected =
-                self.is_wanted.load(Ordering::Acquire) && !is_early && self.connect();
-            if is_connected {
+            let is_wanted = self.is_wanted.load(Ordering::Acquire);
+            let is_due = is_wanted || self.has_other_file(file);
+            if is_due && !is_early && self.connect(&mut file) {
                 connected_at = Some(Instant::now());
             }
-            let is_waiting = self.is_wanted.load(Ordering::Acquire) && !is_connected;
+            let is_waiting = self.is_wanted.load(Ordering::Acquire);
 
             set.clear();
             set.add(self.wake.as_fd(), Interest::Readable);
             // An interrupted wait is just a short one.
-            let _ = set.wait(if is_waiting { CONNECT_INTERVAL } else { SLEEP_MAX });
+            let _ = set.wait(if is_waiting { CONNECT_INTERVAL } else { LOOK_INTERVAL });
             self.wake.clear();
         }
     }
 
-    fn connect(&self) -> bool {
+    /// Whether a socket is at the path that is not the one connected to. A path without one says nothing: the receiver that was
+    /// there may live on.
+    fn has_other_file(&self, file: Option<SocketFile>) -> bool {
+        let now = socket_file(&self.path);
+        now.is_some() && now != file
+    }
+
+    fn connect(&self, file: &mut Option<SocketFile>) -> bool {
+        // Before the connection: if the file is replaced in between, the next look finds another one.
+        let before = socket_file(&self.path);
         let socket = connect_unix(&self.path);
         self.is_absent.store(socket.is_err(), Ordering::Relaxed);
         let Ok(socket) = socket else { return false };
+        *file = before;
         *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
         // The order matters: once visible, a socket may be taken, found dead and requested again, all before the next line.
         self.is_wanted.store(false, Ordering::Relaxed);
@@ -136,6 +151,15 @@ impl Shared {
         self.is_connected.store(true, Ordering::Release);
         true
     }
+}
+
+/// Device and inode of a socket's file.
+type SocketFile = (u64, u64);
+
+/// The socket file at a path now; `None` if there is none.
+fn socket_file(path: &Path) -> Option<SocketFile> {
+    let meta = fs::metadata(path).ok()?;
+    meta.file_type().is_socket().then(|| (meta.dev(), meta.ino()))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -156,5 +180,21 @@ mod tests {
             peer.renew();
         }
         assert!(begin.elapsed() >= 4 * CONNECT_INTERVAL, "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn a_receiver_that_is_replaced_while_its_socket_lives_is_followed() {
+        let dir = TempDir::new();
+        let path = dir.file("out.sock");
+        let _first = UnixDatagram::bind(&path).unwrap();
+        let peer = UnixPeer::follow(path.clone()).unwrap();
+        wait_for("a socket", || peer.take());
+        assert!(peer.take().is_none(), "the same file");
+
+        fs::remove_file(&path).unwrap();
+        let second = UnixDatagram::bind(&path).unwrap();
+        let socket = UnixDatagram::from(wait_for("a socket to the second", || peer.take()));
+        socket.send(b"x").unwrap();
+        assert_eq!(second.recv(&mut [0; 8]).unwrap(), 1);
     }
 }

@@ -14,13 +14,15 @@ const ABSENCE_MAX_NS: u64 = 1_000_000_000;
 pub(crate) struct UnixOutlet {
     peer: UnixPeer,
     socket: Option<OwnedFd>,
+    /// Sockets that were followed by another one, and are not counted yet.
+    renewals: u64,
     /// When a stop began to wait for this target.
     drains_since_ns: Option<u64>,
 }
 
 impl UnixOutlet {
     pub(crate) fn new(peer: UnixPeer) -> UnixOutlet {
-        UnixOutlet { peer, socket: None, drains_since_ns: None }
+        UnixOutlet { peer, socket: None, renewals: 0, drains_since_ns: None }
     }
 
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
@@ -28,8 +30,9 @@ impl UnixOutlet {
     }
 
     pub(crate) fn send(&mut self, messages: &[Message<'_>]) -> Result<usize, Errno> {
-        if self.socket.is_none() {
-            self.socket = self.peer.take();
+        // One atomic load unless another receiver is at the path.
+        if let Some(newer) = self.peer.take() {
+            self.renewals += u64::from(self.socket.replace(newer).is_some());
         }
         let Some(socket) = &self.socket else { return Err(Errno::AGAIN) };
 
@@ -42,6 +45,10 @@ impl UnixOutlet {
         }
 
         result
+    }
+
+    pub(crate) fn take_renewals(&mut self) -> u64 {
+        std::mem::take(&mut self.renewals)
     }
 
     pub(crate) fn begin_drain(&mut self, now_ns: u64) {

@@ -80,6 +80,8 @@ impl Keeper {
             self.answer_looks();
             if self.ask_at.is_some_and(|at| at <= Instant::now()) {
                 self.ask_at = None;
+                // First: the queries may wait for the kernel's tables.
+                self.inbox.changes.fetch_add(1, Ordering::Relaxed);
                 self.ask_again();
             }
             self.ask_receivers();

@@ -224,7 +224,7 @@ fn so_it_is_for_each_of_several_sockets_that_come_and_go() {
     let mut relay = Relay::start("127.0.0.1:0", counted, |_| {});
     let addr = relay.addr;
     let mut open = || {
-        let joining = Joining::open(addr)?;
+        let joining = Joining::open(addr, &sys::socket::ListenOptions::default())?;
         let socket = joining.socket()?;
         sys::socket::set_receive_buffer(socket.as_fd(), BUFFER_BYTES)?;
         Ok((joining, counted(&socket)))

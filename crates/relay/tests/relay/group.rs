@@ -38,7 +38,7 @@ struct Arrived {
 }
 
 fn open_more(addr: SocketAddr) -> std::io::Result<(Joining, Receive)> {
-    let joining = Joining::open(addr)?;
+    let joining = Joining::open(addr, &sys::socket::ListenOptions::default())?;
     sys::socket::set_receive_buffer(joining.socket()?.as_fd(), 64 << 20)?;
     Ok((joining, Receive::Single))
 }

@@ -90,7 +90,7 @@ pub(crate) fn link_to(to: SocketAddr, deadline: Duration) -> TargetKind {
     let options = LinkOptions { key, identity, sender, deadline, state: None };
     let answered = SendOptions { is_answered: true, ..Default::default() };
     let socket = connect_udp(to, &answered).unwrap();
-    TargetKind::Link { socket, options: Box::new(options) }
+    TargetKind::Link { socket: Some(socket), options: Box::new(options) }
 }
 
 /// A Weir that sends to another one.

@@ -4,7 +4,7 @@ use crate::support::{Source, Watch, check_law, fields, file_options, hop, option
 use ledger::{HopSnapshot, Reason};
 use record::{Delimited, Encoding, FieldSet, PollTotals, Record, SocketRecord, decode_record};
 use sink::receive::{Receiver, ReceiverOptions};
-use sink::{ChunkWriter, Connector, Content, Fanout, Sink, SinkOptions, UdpOptions};
+use sink::{ChunkWriter, Connector, Content, Fanout, HostChanges, Sink, SinkOptions, UdpOptions};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,8 +56,14 @@ fn every_sink_gets_everything_in_its_own_form_and_the_law_holds_meanwhile() {
     let mut receiver =
         Receiver::open(&ReceiverOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let Some(LocalAddress::Inet(remote)) = local_address(receiver.socket()) else { panic!() };
-    let udp =
-        sink::udp(UdpOptions { remote: remote.into(), send: SendOptions::default() }, chosen());
+    let udp = sink::udp(
+        UdpOptions {
+            remote: remote.into(),
+            send: SendOptions::default(),
+            host: HostChanges::default(),
+        },
+        chosen(),
+    );
 
     let mut sinks = vec![
         open("null", sink::null(Content::Records(Encoding::Protobuf, chosen()))),

@@ -4,8 +4,8 @@ use crate::support::{Source, Watch, check_law, dropped, hop, options};
 use crate::wire::Wire;
 use ledger::{Event, Gauge, Reason};
 use record::{FieldSet, PollTotals, SocketRecord};
-use sink::UdpOptions;
 use sink::receive::{Received, Receiver, ReceiverOptions, StreamReport};
+use sink::{HostChanges, UdpOptions};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -14,7 +14,11 @@ use sys::socket::{LocalAddress, SendOptions, local_address, mem_info};
 use testkit::{DEADLINE, free_port, run, skip, wait_for};
 
 fn source_to(remote: SocketAddr) -> Source {
-    let udp = UdpOptions { remote: remote.into(), send: SendOptions::default() };
+    let udp = UdpOptions {
+        remote: remote.into(),
+        send: SendOptions::default(),
+        host: HostChanges::default(),
+    };
     Source::to_one(options("udp", sink::udp(udp, FieldSet::ALL)))
 }
 

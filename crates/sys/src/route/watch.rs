@@ -7,8 +7,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Multicast groups of rtnetlink (include/uapi/linux/rtnetlink.h, `enum rtnetlink_groups`): links, neighbors, queues,
-/// and the addresses and routes of both families.
-const GROUPS: [u32; 7] = [1, 3, 4, 5, 7, 9, 11];
+/// and the addresses, routes and routing rules of both families.
+const GROUPS: [u32; 9] = [1, 3, 4, 5, 7, 8, 9, 11, 19];
+
+/// Next hops that routes share, which change without the routes. Kernels before 5.3 have neither.
+const NEXT_HOPS: u32 = 32;
 
 /// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub enum Change {
     Neighbour(NextHop, Neighbour),
     /// A neighbor's entry is gone, and with it the packets that waited for it.
     Forgotten(NextHop),
-    /// A route, an address, a device or a queue has changed: query again.
+    /// A route, a routing rule, an address, a device or a queue has changed: query again.
     Routes,
     /// Events were lost, because they came faster than they were read.
     Lost,
@@ -42,6 +45,7 @@ impl Watch {
         for group in GROUPS {
             socket.join_group(group)?;
         }
+        let _ = socket.join_group(NEXT_HOPS);
         Ok(Watch { socket, buffer: vec![0; DUMP_BUFFER_BYTES] })
     }
 

@@ -1,5 +1,6 @@
 //! Sockets for sending.
 
+use super::listen::bind_to_interface;
 use super::{interface_index, refuse_new_datagrams, set, set_int};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
@@ -30,6 +31,12 @@ pub struct SendOptions {
     pub send_buffer_bytes: Option<usize>,
     /// Interface for outgoing multicast datagrams.
     pub multicast_interface: Option<String>,
+    /// The only interface, or VRF, by which datagrams may leave (`SO_BINDTODEVICE`, socket(7)).
+    pub interface: Option<String>,
+    /// Whether the datagrams may leave from a source address that this host does not have yet (`IP_FREEBIND`, ip(7)).
+    pub is_free: bool,
+    /// Whether routers may fragment datagrams, as they must where "fragmentation needed" would reach another host than this one.
+    pub is_fragmented_by_routers: bool,
     /// Whether datagrams may have source addresses that are not this host's
     /// ([`send_messages_from`](crate::send::send_messages_from)). Needs `CAP_NET_ADMIN` or `CAP_NET_RAW` (ip(7),
     /// `IP_TRANSPARENT`).
@@ -76,6 +83,16 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
         set_int(fd, level, name, 1)?;
     }
 
+    if let Some(name) = &options.interface {
+        bind_to_interface(&socket, name)?;
+    }
+    if options.is_free {
+        match remote {
+            SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+            SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+        }
+    }
+
     if options.source_address.is_some() || options.source_port.is_some() {
         // The socket of a replaced target, or of another listener, may still hold the same fixed port.
         socket.set_reuse_address(options.source_port.is_some())?;
@@ -88,6 +105,9 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
     }
 
     apply_send_options(&socket, remote, options)?;
+    if options.is_fragmented_by_routers {
+        leave_fragmentation_to_routers(fd, remote)?;
+    }
     socket.connect(&remote.into())?;
     let socket = OwnedFd::from(socket);
     if !options.is_answered {
@@ -95,6 +115,23 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
     }
     Ok(socket)
 }
+
+/// Over IPv4, clears the bit that forbids fragments. Over IPv6 no router fragments, so this host sends nothing longer than what every
+/// path takes (RFC 8200 section 5).
+fn leave_fragmentation_to_routers(fd: i32, remote: SocketAddr) -> io::Result<()> {
+    match remote {
+        SocketAddr::V4(_) => {
+            set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
+        }
+        SocketAddr::V6(_) => {
+            set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT)?;
+            set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU, IPV6_PACKET_BYTES_MIN)
+        }
+    }
+}
+
+/// The packet that every IPv6 path takes, in bytes.
+const IPV6_PACKET_BYTES_MIN: i32 = 1_280;
 
 fn apply_send_options(
     socket: &Socket,

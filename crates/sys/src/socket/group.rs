@@ -32,12 +32,12 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Opens a socket for the address of another one, which must allow it ([`share_port`]).
+    /// Opens a socket for the address of another one with the same options, which must allow it ([`share_port`]).
     ///
     /// # Errors
     /// Any of `socket(2)` or `setsockopt(2)`.
-    pub fn open(addr: SocketAddr) -> io::Result<Joining> {
-        let socket = new_listener(addr, &ListenOptions::default())?;
+    pub fn open(addr: SocketAddr, options: &ListenOptions) -> io::Result<Joining> {
+        let socket = new_listener(addr, options)?;
         set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         Ok(Joining { socket, addr })
     }
@@ -186,13 +186,13 @@ mod tests {
         else {
             unreachable!()
         };
-        let stranger = Joining::open(addr).unwrap().bind();
+        let stranger = Joining::open(addr, &ListenOptions::default()).unwrap().bind();
         assert_eq!(stranger.unwrap_err().kind(), io::ErrorKind::AddrInUse, "nobody was let in");
 
         share_port(first.as_fd()).unwrap();
         let mut sockets = vec![first];
         for _ in 1..count {
-            let joining = Joining::open(addr).unwrap();
+            let joining = Joining::open(addr, &ListenOptions::default()).unwrap();
             sockets.push(joining.socket().unwrap());
             joining.bind().unwrap();
         }

@@ -1,13 +1,14 @@
 //! Sockets for receiving.
 
+use super::membership::Membership;
 use super::{connect_unix, set_int};
 use crate::errno::check;
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::ffi::CString;
 use std::fs::{OpenOptions, Permissions};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -18,6 +19,12 @@ pub struct ListenOptions {
     /// Interface on which to join the group when the address is a multicast one: a name (`eth0`) or, for IPv4, its address.
     /// Without it the kernel chooses by its routes.
     pub multicast_interface: Option<String>,
+    /// The only senders to a group whose datagrams are wanted (source-specific multicast, RFC 4607). Empty for all.
+    pub multicast_sources: Vec<IpAddr>,
+    /// The only interface, or VRF, by which datagrams may arrive (`SO_BINDTODEVICE`, socket(7)).
+    pub interface: Option<String>,
+    /// Whether an address is bound that this host does not have yet (`IP_FREEBIND`, ip(7)).
+    pub is_free: bool,
     /// Whether another socket of this process, which receives nothing any more, is bound to the address and
     /// [shares](share_address) it.
     pub shares_address: bool,
@@ -37,13 +44,14 @@ pub fn share_address(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Any of `socket(2)`, `bind(2)`, or of joining the group.
 pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let socket = new_listener(addr, options)?;
-    socket.bind(&with_scope(addr, options.multicast_interface.as_deref())?.into())?;
+    let scope = options.multicast_interface.as_deref().or(options.interface.as_deref());
+    socket.bind(&with_scope(addr, scope)?.into())?;
     // The kernel checks both sockets when the second one is bound (net/ipv4/udp.c, udp_lib_lport_inuse): nobody can join
     // later.
     socket.set_reuse_address(addr.ip().is_multicast())?;
 
-    if addr.ip().is_multicast() {
-        join_group(&socket, addr.ip(), options.multicast_interface.as_deref())?;
+    if let Some(mut membership) = Membership::wanted(addr, options) {
+        membership.join(socket.as_fd())?;
     }
 
     Ok(socket.into())
@@ -57,6 +65,16 @@ pub(super) fn new_listener(addr: SocketAddr, options: &ListenOptions) -> io::Res
     if addr.is_ipv6() {
         // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or a configuration could not name both.
         socket.set_only_v6(true)?;
+    }
+
+    if let Some(name) = &options.interface {
+        bind_to_interface(&socket, name)?;
+    }
+    if options.is_free {
+        match addr {
+            SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+            SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+        }
     }
 
     // Several programs on a host may listen to one group (ip(7), SO_REUSEADDR); a unicast port is never shared with another
@@ -89,23 +107,11 @@ fn with_scope(addr: SocketAddr, interface: Option<&str>) -> io::Result<SocketAdd
     }
 }
 
-fn join_group(socket: &Socket, group: IpAddr, interface: Option<&str>) -> io::Result<()> {
-    match group {
-        IpAddr::V4(group) => {
-            let by = match interface {
-                None => InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
-                Some(text) => match text.parse::<Ipv4Addr>() {
-                    Ok(addr) => InterfaceIndexOrAddress::Address(addr),
-                    Err(_) => InterfaceIndexOrAddress::Index(interface_index(text)?),
-                },
-            };
-            socket.join_multicast_v4_n(&group, &by)
-        }
-        IpAddr::V6(group) => {
-            let index = interface.map_or(Ok(0), interface_index)?;
-            socket.join_multicast_v6(&group, index)
-        }
-    }
+/// Makes a socket use an interface, or the interfaces of a VRF, alone. The socket keeps the interface's index: one that is made
+/// again under the name needs another socket.
+pub(super) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
+    // Linux before 5.7 needs CAP_NET_RAW.
+    socket.bind_device(Some(name.as_bytes()))
 }
 
 /// The index of a network interface.
@@ -121,12 +127,16 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// Opens a unix datagram socket at a path. Replaces a socket file that nobody listens on any more, and nothing else.
+/// Opens a unix datagram socket at a path. Replaces a socket file that nobody listens on any more, and nothing else. Only the owner
+/// can send until [`share_socket_file`] changes that.
 ///
 /// # Errors
 /// `EADDRINUSE` when another process listens there or the path is not a socket; any of `socket(2)`, `bind(2)`.
 pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::UNIX, Type::DGRAM.cloexec(), None)?;
+    // As for a stream.
+    // SAFETY: fchmod takes integers.
+    check(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
     let addr = SockAddr::unix(path)?;
     match socket.bind(&addr) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale_socket(path) => {
@@ -173,12 +183,16 @@ fn is_stale_stream(path: &Path) -> bool {
     is_socket && connect().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Sets the mode of a unix socket file that this process has just bound, and its group if given: who may connect. If another
+/// Sets the mode of a unix socket file that this process has just bound, and its owner and group if given: who may connect. If another
 /// user with write access to the directory has replaced the file meanwhile, the replacement is not touched.
 ///
 /// # Errors
 /// `EPERM` when the path is no longer a socket of this user with a single link; any of `open(2)`, `fchownat(2)`, `chmod(2)`.
-pub fn share_socket_file(path: &Path, mode: u32, gid: Option<u32>) -> io::Result<()> {
+pub fn share_socket_file(
+    path: &Path,
+    mode: u32,
+    (uid, gid): (Option<u32>, Option<u32>),
+) -> io::Result<()> {
     // This neither follows a link nor opens the socket: it only pins down which file is meant.
     let file =
         OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
@@ -191,16 +205,19 @@ pub fn share_socket_file(path: &Path, mode: u32, gid: Option<u32>) -> io::Result
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }
 
-    if let Some(gid) = gid {
+    // fchmod(2) refuses such a descriptor; its name in /proc leads to exactly that file (open(2), O_PATH). First, because only the
+    // owner may.
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::set_permissions(name, Permissions::from_mode(mode))?;
+
+    if uid.is_some() || gid.is_some() {
+        let (uid, gid) = (uid.unwrap_or(u32::MAX), gid.unwrap_or(u32::MAX));
         // SAFETY: the path is an empty C string that is static; the rest are integers.
         check(unsafe {
-            libc::fchownat(file.as_raw_fd(), c"".as_ptr(), u32::MAX, gid, libc::AT_EMPTY_PATH)
+            libc::fchownat(file.as_raw_fd(), c"".as_ptr(), uid, gid, libc::AT_EMPTY_PATH)
         })?;
     }
-
-    // fchmod(2) refuses such a descriptor; its name in /proc leads to exactly that file (open(2), O_PATH).
-    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-    std::fs::set_permissions(name, Permissions::from_mode(mode))
+    Ok(())
 }
 
 fn is_stale_socket(path: &Path) -> bool {

@@ -9,7 +9,7 @@ use record::{
     Chunk, ChunkBuilder, DatagramRecord, FieldSet, RecordKind, SCHEMA_VERSION, SocketRecord, Tags,
 };
 use serde_json::json;
-use sink::{Remote, Step};
+use sink::{HostChanges, Remote, Step};
 use sockets::attribution::{Host, HostOptions};
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -115,7 +115,8 @@ fn check(
     let fields = sockets.map(|sockets| sockets.fields_of(sink).with(&identity()));
     let takes_flows = sink.from.contains(&Source::Flows);
     let (name, durability) = (sink.name.clone(), sink.durability());
-    let opening = Opening { name, fields, takes_flows, ledger: None, durability, remote };
+    let host = HostChanges::default();
+    let opening = Opening { name, fields, takes_flows, ledger: None, durability, remote, host };
     let connector = sink.to.open_to_check(&opening)?;
     Ok(sink::check(connector, test_row(config, sink, id), timeout))
 }

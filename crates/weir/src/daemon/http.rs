@@ -198,7 +198,7 @@ impl Bound {
         // Access is checked when a client connects. The mode only keeps everybody else out of the queue when no users are
         // configured.
         let mode = if wanted.socket_users.is_empty() { 0o600 } else { 0o666 };
-        share_socket_file(path, mode, None).map_err(|error| cannot_listen(path, &error))?;
+        share_socket_file(path, mode, (None, None)).map_err(|error| cannot_listen(path, &error))?;
         Ok(Bound { tcp, local: Some(local), rest, grpc, access })
     }
 
@@ -344,7 +344,12 @@ impl Http {
         let grpc = grpc_state(&bound, &state);
 
         let push = push.map(|config| statsd::Options {
+            resolve: |text| {
+                let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+                config::resolve(&text.parse().map_err(wrong)?)
+            },
             to: config.to.to_string(),
+            resolve_interval: config.resolve_interval,
             prefix: config.prefix.clone(),
             interval: config.interval,
         });

@@ -1,7 +1,7 @@
 //! Links to other Weirs: keys from files, sockets, options.
 
 use super::names::Names;
-use super::open::{CannotSend, cannot_send, check_loop};
+use super::open::{Anchor, CannotSend, OpenTarget, cannot_send, check_loop, way_out};
 use super::ways::Ways;
 use crate::exit::Failure;
 use config::{ListenerConfig, TargetConfig, WeirTarget};
@@ -10,6 +10,7 @@ use relay::{LinkListenOptions, LinkOptions, TargetKind};
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use sys::route::Ends;
 use sys::socket::{self, SendOptions};
@@ -26,10 +27,10 @@ pub(crate) fn listen_options(config: &ListenerConfig) -> anyhow::Result<Option<L
     Ok(Some(LinkListenOptions { keys, receiver: weir.receiver_options(), state }))
 }
 
-/// Opens the link to another Weir, for a target of the listener `origin`.
+/// Opens the link to another Weir, for a target of the listener `origin`. Without an address or a route it waits for one.
 ///
 /// # Errors
-/// The key cannot be read, the name does not resolve, or it is an address that we listen on.
+/// The key cannot be read, or it is an address that we listen on.
 pub(crate) fn target(
     config: &TargetConfig,
     weir: &WeirTarget,
@@ -37,39 +38,57 @@ pub(crate) fn target(
     names: &Names,
     ways: &Ways,
     listen_addrs: &[SocketAddr],
-) -> anyhow::Result<(TargetKind, SocketAddr)> {
+) -> anyhow::Result<OpenTarget> {
     let what = format!("target {}", config.name);
     let key = read_key(&what, &weir.key_file)?;
-    let addr = names.addresses(&weir.addr).first().copied().ok_or_else(|| {
-        Failure::Unavailable.error(format!(
-            "{what}: the name in {} does not resolve: {}. Fix: write the address itself",
-            config.to,
-            names.error(&weir.addr)
-        ))
-    })?;
-    let (path, _) = ways.follow(Ends { dst: addr, src: None });
-    check_loop(config, addr, &path, listen_addrs)?;
-
-    let options = SendOptions { is_answered: true, ..SendOptions::default() };
-    let socket = socket::connect_udp(addr, &options).map_err(|error| {
-        match cannot_send(config, None, addr, error) {
-            CannotSend::Never(error) => error,
-            CannotSend::NoRoute(error) => Failure::Unavailable.error(format!(
-                "{what}: {addr} cannot be reached ({error}). Fix: add a route, until `ip route get {}` prints one",
-                addr.ip()
-            )),
-        }
-    })?;
-
     let host = sys::process::host_name().unwrap_or_default();
-    let options = LinkOptions {
+    let options = Box::new(LinkOptions {
         key,
         identity: Identity { host, listener: origin.to_owned() },
         sender: weir.sender_options(),
         deadline: weir.deadline,
         state: checked_state(&what, weir.state.as_deref())?,
+    });
+
+    let waits = |why: String, fix: String| {
+        tracing::warn!(
+            "{what}: {why}; what it gets waits for its deadline, and expires. Fix: {fix}"
+        );
     };
-    Ok((TargetKind::Link { socket, options: Box::new(options) }, addr))
+    let socket = match names.addresses(&weir.addr).first().copied() {
+        None => {
+            let why = format!("{} has no address: {}", weir.addr, names.error(&weir.addr));
+            waits(why, "correct the name, or the resolver".to_owned());
+            None
+        }
+        Some(addr) => match socket(config, addr, ways, listen_addrs) {
+            Ok(opened) => Some(opened),
+            Err(CannotSend::NoRoute(error)) => {
+                waits(format!("{addr} cannot be reached ({error})"), way_out(addr, &error));
+                None
+            }
+            Err(CannotSend::Never(error)) => return Err(error),
+        },
+    };
+    let (socket, anchor) = socket.unzip();
+    Ok(OpenTarget { destination: TargetKind::Link { socket, options }, anchor, absent: None })
+}
+
+/// Opens the socket of a link to the Weir at this address.
+pub(crate) fn socket(
+    config: &TargetConfig,
+    addr: SocketAddr,
+    ways: &Ways,
+    listen_addrs: &[SocketAddr],
+) -> Result<(OwnedFd, Anchor), CannotSend> {
+    let (path, _) = ways.follow(Ends { dst: addr, src: None });
+    check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
+
+    let options = SendOptions { is_answered: true, ..SendOptions::default() };
+    let socket = socket::connect_udp(addr, &options)
+        .map_err(|error| cannot_send(config, None, addr, error))?;
+    let anchor = Anchor::of(socket.as_fd(), addr, &options);
+    Ok((socket, anchor))
 }
 
 /// The state file that outlives the process, if configured, checked for use.

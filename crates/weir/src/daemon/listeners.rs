@@ -3,13 +3,15 @@
 use super::drops::Drops;
 use super::flows::{self, Shared};
 use super::inherited::Inherited;
+use super::listening::Hearing;
 use super::names::Names;
-use super::open::{self, OpenSocket, SocketFile};
+use super::open::{self, Anchor, Awaited, CannotListen, OpenSocket, SocketFile};
 use super::sinks::{Fed, Sinks};
 use super::ways::Ways;
 use super::{NAMES_WAIT, has_name};
+use crate::exit::Failure;
 use config::{Config, ListenerConfig};
-use ledger::Ledger;
+use ledger::{Ledger, Trouble};
 use relay::{ListenSocket, Listener, ListenerOptions, SocketOwner, TargetKind, TargetOptions};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,13 +28,18 @@ pub(crate) struct Running {
     /// The helper that counts what the kernel drops of aggregated datagrams, where this process may not.
     pub(super) helper: Option<PathBuf>,
     pub(super) file: Option<SocketFile>,
-    /// The address each UDP target's socket is connected to; `None` while no socket is open.
-    pub(super) addresses: BTreeMap<String, Option<SocketAddr>>,
+    /// What the open socket of each target depends on.
+    pub(super) anchors: BTreeMap<String, Anchor>,
+    /// What its own socket depends on.
+    pub(super) hearing: Hearing,
     /// The sinks it feeds.
     pub(super) fed: Vec<Fed>,
     /// The analysis it feeds, if any.
     pub(super) tapped: Option<Arc<Shared>>,
 }
+
+/// The socket of a listener, or why it has to wait.
+pub(super) type Opened = Result<OpenSocket, (Trouble, Awaited)>;
 
 /// Opens the sockets of all listeners, or takes over the ones that a service manager passed in. Also returns the socket to
 /// write lines of standard input to, if a listener reads them.
@@ -40,33 +47,51 @@ pub(super) fn open_listeners(
     config: &Config,
     inherited: &mut Inherited,
     names: &Names,
-) -> anyhow::Result<(Vec<OpenSocket>, Option<UnixDatagram>)> {
+) -> anyhow::Result<(Vec<Opened>, Option<UnixDatagram>)> {
     let listeners = &config.listeners;
     let helper = config.daemon.helper.as_deref();
     if listeners.iter().any(has_name) {
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
     }
 
-    let sockets = listeners
-        .iter()
-        .map(|listener| open::listener(listener, open::Place::Free, inherited, names, helper));
+    let sockets = listeners.iter().map(|listener| {
+        match open::listener(listener, open::Place::Free, inherited, names, helper) {
+            Ok(socket) => Ok(Ok(socket)),
+            Err(CannotListen::Waits(trouble, awaited)) => Ok(Err((trouble, awaited))),
+            Err(CannotListen::Never(error)) => Err(error),
+        }
+    });
     let mut sockets = sockets.collect::<anyhow::Result<Vec<_>>>()?;
 
     inherited.expect_none(listeners)?;
-    let input = sockets.iter_mut().find_map(|one| one.input.take());
+    let input = sockets.iter_mut().flatten().find_map(|one| one.input.take());
     Ok((sockets, input))
 }
 
-/// Opens the targets of all listeners. `sockets` are the listeners' own sockets, to detect loops.
+/// Refuses a command line whose listeners or targets name what this host does not have: somebody waits for its answer, and most
+/// often has mistyped it. A file may be read while a host is still starting.
+pub(super) fn refuse_mistakes(sockets: &[Opened], targets: &mut [Targets]) -> anyhow::Result<()> {
+    let is_mistaken = |one: &Opened| matches!(one, Err((_, Awaited::Address)));
+    if let Some(Err((trouble, _))) = sockets.first().filter(|_| sockets.iter().all(is_mistaken)) {
+        let Trouble { what, fix } = trouble;
+        return Err(Failure::Unavailable.error(format!("{what}. Fix: {fix}")));
+    }
+    targets.iter_mut().find_map(|one| one.absent.take()).map_or(Ok(()), Err)
+}
+
+/// Opens the targets of all listeners that have a socket. `sockets` are the listeners' own sockets, to detect loops.
 pub(super) fn open_targets(
     listeners: &[ListenerConfig],
     names: &Names,
     ways: &Ways,
-    sockets: &[OpenSocket],
+    sockets: &[Opened],
 ) -> anyhow::Result<Vec<Targets>> {
-    let listen_addrs: Vec<_> = sockets.iter().filter_map(OpenSocket::address).collect();
-    let open = |listener: &ListenerConfig| Targets::open(listener, names, ways, &listen_addrs);
-    listeners.iter().map(open).collect()
+    let listen_addrs: Vec<_> = sockets.iter().flatten().filter_map(OpenSocket::address).collect();
+    let open = |(listener, socket): (&ListenerConfig, &Opened)| match socket {
+        Ok(_) => Targets::open(listener, names, ways, &listen_addrs),
+        Err(_) => Ok(Targets::default()),
+    };
+    listeners.iter().zip(sockets).map(open).collect()
 }
 
 impl Running {
@@ -80,11 +105,13 @@ impl Running {
         let OpenSocket { socket, owner, receive, helper, file, link, input: _ } = socket;
         let options = ListenerOptions { link, ..config.listener_options(owner) };
         let before = drops.counted(socket.as_fd(), owner);
-        let Targets { destinations, addresses, fed, tapped } = targets;
+        let Targets { destinations, anchors, fed, tapped, absent: _ } = targets;
         let socket = ListenSocket::new(socket, receive);
         let listener =
             Listener::start_counting_from(options, socket, before, destinations, ledger)?;
-        let mut running = Running { config, listener, helper, file, addresses, fed, tapped };
+        let hearing = Hearing::default();
+        let mut running = Running { config, listener, helper, file, anchors, hearing, fed, tapped };
+        running.hearing = Hearing::of(&running);
         running.set_sockets(running.config.sockets(), &mut || {})?;
         Ok(running)
     }
@@ -127,9 +154,11 @@ impl Running {
 #[derive(Default)]
 pub(super) struct Targets {
     pub(super) destinations: Vec<(TargetOptions, TargetKind)>,
-    pub(super) addresses: BTreeMap<String, Option<SocketAddr>>,
+    pub(super) anchors: BTreeMap<String, Anchor>,
     pub(super) fed: Vec<Fed>,
     pub(super) tapped: Option<Arc<Shared>>,
+    /// What this host does not have that a target is to send by.
+    pub(super) absent: Option<anyhow::Error>,
 }
 
 impl Targets {
@@ -142,7 +171,9 @@ impl Targets {
         let mut targets = Targets::default();
         for config in &listener.targets {
             let opened = open::target(config, &listener.name, names, ways, listen_addrs)?;
-            targets.addresses.insert(config.name.clone(), opened.address);
+            let anchor = opened.anchor.map(|anchor| (config.name.clone(), anchor));
+            targets.anchors.extend(anchor);
+            targets.absent = targets.absent.or(opened.absent);
             targets.destinations.push((config.target_options(), opened.destination));
         }
         Ok(targets)

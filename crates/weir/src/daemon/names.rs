@@ -82,6 +82,18 @@ impl Names {
         Ok(())
     }
 
+    /// Looks up at once, after a change of this host, what had no answer or has the name of an interface in it (`fe80::1%eth0`).
+    pub(crate) fn look_again(&self) {
+        let mut state = self.shared.lock();
+        for (name, entry) in &mut state.entries {
+            if entry.error.is_some() || name.contains('%') {
+                entry.due = Instant::now();
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
     /// Waits until every name has been looked up once, or until the deadline.
     pub(crate) fn wait_for_answers(&self, deadline: Instant) {
         let mut state = self.shared.lock();

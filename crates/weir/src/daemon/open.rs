@@ -5,24 +5,28 @@ use super::link;
 use super::names::Names;
 use super::receive;
 use super::ways::Ways;
+use crate::allowed::number_of;
 use crate::exit::Failure;
-use crate::refused::{Wanted, mkdir, own_folder, refused};
+use crate::refused::{Wanted, is_no_device, mkdir, own_folder, refused};
 use config::{
-    HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpTarget, would_loop,
+    HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpListener, UdpTarget,
+    UnixListener, would_loop,
 };
+use ledger::Trouble;
 use relay::{
     Gso, LinkListenOptions, Path as Way, Receive, SocketOwner, SourceAddress, TargetKind, UnixPeer,
 };
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::route::{Egress, Ends};
-use sys::socket::{self, Joining, ListenOptions, LocalAddress};
+use sys::socket::{self, Joining, ListenOptions, LocalAddress, SendOptions, interface_index};
 
 /// A listener's bound socket.
 pub(crate) struct OpenSocket {
@@ -86,17 +90,51 @@ pub(crate) enum Place {
     LeftByFormer,
 }
 
+/// Why a listener cannot listen.
+pub(crate) enum CannotListen {
+    /// This host does not have its address or its interface, or its name has no address. That may change.
+    Waits(Trouble, Awaited),
+    /// The error will not go away by itself.
+    Never(anyhow::Error),
+}
+
+/// What a listener waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Awaited {
+    Interface,
+    /// An address of this host, or one of its name.
+    Address,
+}
+
+impl From<anyhow::Error> for CannotListen {
+    fn from(error: anyhow::Error) -> CannotListen {
+        CannotListen::Never(error)
+    }
+}
+
+impl CannotListen {
+    /// What is wrong, and what helps.
+    pub(crate) fn into_trouble(self) -> Trouble {
+        let message = match self {
+            CannotListen::Waits(trouble, _) => return trouble,
+            CannotListen::Never(error) => format!("{error:#}"),
+        };
+        let (what, fix) = message.split_once(". Fix: ").unwrap_or((&message, "see the log"));
+        Trouble { what: what.to_owned(), fix: fix.to_owned() }
+    }
+}
+
 /// Opens a listener's socket, or finds it among the inherited ones.
 ///
 /// # Errors
-/// The address is not available; the message says what to do.
+/// The address is not available, now or ever; the message says what to do.
 pub(crate) fn listener(
     config: &ListenerConfig,
     place: Place,
     inherited: &mut Inherited,
     names: &Names,
     helper: Option<&Path>,
-) -> anyhow::Result<OpenSocket> {
+) -> Result<OpenSocket, CannotListen> {
     let at = place_of(&config.listen, names)?;
     refuse_cpus(config)?;
     let link = link::listen_options(config)?;
@@ -104,7 +142,7 @@ pub(crate) fn listener(
         if config.sockets() > 1 {
             // Put it back for a corrected file: nobody else could get the port.
             inherited.put_back(socket);
-            return Err(stays_alone(config));
+            return Err(stays_alone(config).into());
         }
         if config.listen.port().is_some() {
             enlarge_receive_buffer(socket.as_fd(), config.receive_buffer_bytes());
@@ -129,7 +167,16 @@ pub(crate) fn listener(
             LocalAddress::Unix(path) => Wanted::Unix(path),
         };
         let listener = named(&config.listen, "listener", &config.name);
-        refused(format_args!("cannot listen on {listener}"), wanted, &error)
+        let refused = refused(format_args!("cannot listen on {listener}"), wanted, &error);
+        let awaited = match error.kind() {
+            io::ErrorKind::AddrNotAvailable => Some(Awaited::Address),
+            _ => is_no_device(&error).then_some(Awaited::Interface),
+        };
+        let error = CannotListen::Never(refused);
+        match awaited {
+            Some(awaited) => CannotListen::Waits(error.into_trouble(), awaited),
+            None => error,
+        }
     };
     let mut input = None;
     let (socket, file) = match (&config.listen, &at) {
@@ -153,7 +200,13 @@ pub(crate) fn listener(
             set_receive_buffer(socket.as_fd(), weir.receive_buffer_bytes);
             (socket, None)
         }
-        (Listen::Unix(path), _) | (_, LocalAddress::Unix(path)) => {
+        (Listen::Unix(unix), _) => {
+            let socket = socket::listen_unix(&unix.path).map_err(wrong)?;
+            let file = SocketFile::of(&unix.path);
+            share(&config.name, unix).inspect_err(|_| file.iter().for_each(SocketFile::remove))?;
+            (socket, file)
+        }
+        (Listen::Udp(_) | Listen::Weir(_), LocalAddress::Unix(path)) => {
             (socket::listen_unix(path).map_err(wrong)?, SocketFile::of(path))
         }
     };
@@ -169,23 +222,50 @@ pub(crate) fn listener(
     })
 }
 
+/// Lets those send to a unix listener's socket who may.
+fn share(name: &str, unix: &UnixListener) -> anyhow::Result<()> {
+    let number = |file: &str, key: &str, wanted: &Option<String>| {
+        let Some(wanted) = wanted else { return Ok(None) };
+        let number = wanted.parse().ok().or_else(|| number_of(file, wanted));
+        number.map(Some).ok_or_else(|| {
+            Failure::Config.error(format!(
+                "listener {name}: {key} {wanted} is not in {file}. Fix: write a name that is, or its number"
+            ))
+        })
+    };
+    let uid = number("/etc/passwd", "owner", &unix.owner)?;
+    let gid = number("/etc/group", "group", &unix.group)?;
+    socket::share_socket_file(&unix.path, unix.mode.0, (uid, gid)).map_err(|error| {
+        let failure = match error.kind() {
+            io::ErrorKind::PermissionDenied => Failure::Permission,
+            _ => Failure::Io,
+        };
+        failure.error(format!(
+            "listener {name}: mode, owner and group of {} cannot be set: {error}. Fix: remove owner, name a group of this user's \
+             (`id`), or AmbientCapabilities=CAP_CHOWN in the unit",
+            unix.path.display()
+        ))
+    })
+}
+
 /// The address that a listener's socket should bind.
-fn place_of(listen: &Listen, names: &Names) -> anyhow::Result<LocalAddress> {
+fn place_of(listen: &Listen, names: &Names) -> Result<LocalAddress, CannotListen> {
     Ok(match listen {
         // An unnamed socket, so that nobody else can send to it.
         Listen::Stdin => LocalAddress::Unix(PathBuf::new()),
-        Listen::Unix(path) => LocalAddress::Unix(path.clone()),
+        Listen::Unix(unix) => LocalAddress::Unix(unix.path.clone()),
         Listen::Udp(udp) => LocalAddress::Inet(own_address(&udp.addr, names)?),
         Listen::Weir(weir) => LocalAddress::Inet(own_address(&weir.addr, names)?),
     })
 }
 
-fn own_address(host_port: &HostPort, names: &Names) -> anyhow::Result<SocketAddr> {
+fn own_address(host_port: &HostPort, names: &Names) -> Result<SocketAddr, CannotListen> {
     names.addresses(host_port).first().copied().ok_or_else(|| {
-        Failure::Unavailable.error(format!(
-            "cannot listen on {host_port}: {}. Fix: write the address itself",
-            names.error(host_port)
-        ))
+        let trouble = Trouble {
+            what: format!("cannot listen on {host_port}: {}", names.error(host_port)),
+            fix: "write the address itself".to_owned(),
+        };
+        CannotListen::Waits(trouble, Awaited::Address)
     })
 }
 
@@ -199,7 +279,8 @@ pub(crate) fn joining(
     first: BorrowedFd<'_>,
     helper: Option<&Path>,
 ) -> io::Result<(Joining, Receive)> {
-    let joining = Joining::open(at)?;
+    let options = config.udp().map(UdpListener::listen_options).unwrap_or_default();
+    let joining = Joining::open(at, &options)?;
     let socket = joining.socket()?;
     if let Some(udp) = config.udp() {
         set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
@@ -258,10 +339,10 @@ pub(crate) fn enlarge_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) {
     }
 }
 
-/// `net.core.rmem_max`; 0 if it cannot be read.
+/// `net.core.rmem_max`, from a socket where the sysctl cannot be read; 0 if that fails too.
 pub(crate) fn rmem_max() -> usize {
     let text = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+    text.trim().parse().ok().or_else(|| socket::receive_buffer_max().ok()).unwrap_or(0)
 }
 
 /// An address with the name in brackets, unless the name is the address itself.
@@ -273,13 +354,62 @@ fn named(address: &impl ToString, kind: &str, name: &str) -> String {
 /// A target's opened destination.
 pub(crate) struct OpenTarget {
     pub(crate) destination: TargetKind,
-    /// The address its socket is connected to; `None` for other kinds, and while no address is known.
-    pub(crate) address: Option<SocketAddr>,
+    /// What its socket depends on; `None` for other kinds, and while no socket is open.
+    pub(crate) anchor: Option<Anchor>,
+    /// What this host does not have that the target is to send by, if it waits for that.
+    pub(crate) absent: Option<anyhow::Error>,
 }
 
 impl OpenTarget {
-    fn without_address(destination: TargetKind) -> OpenTarget {
-        OpenTarget { destination, address: None }
+    pub(crate) fn without_socket(destination: TargetKind) -> OpenTarget {
+        OpenTarget { destination, anchor: None, absent: None }
+    }
+}
+
+/// What a connected UDP socket took from this host when it was opened, and keeps although this host changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Anchor {
+    /// The address that it is connected to.
+    pub(crate) remote: SocketAddr,
+    /// The address that its datagrams leave from.
+    pub(crate) source: Option<IpAddr>,
+    /// Index of the interface that its options name; 0 if they name none.
+    interface_index: u32,
+    pub(crate) opened: Instant,
+}
+
+impl Anchor {
+    pub(crate) fn of(socket: BorrowedFd<'_>, remote: SocketAddr, options: &SendOptions) -> Anchor {
+        let interface = options.multicast_interface.as_deref().or(options.interface.as_deref());
+        Anchor {
+            opened: Instant::now(),
+            remote,
+            source: udp_address(socket).map(|addr| addr.ip()),
+            interface_index: interface.map_or(0, |name| interface_index(name).unwrap_or(0)),
+        }
+    }
+
+    /// Whether a socket with the other anchor would serve as well.
+    pub(crate) fn is_like(&self, other: &Anchor) -> bool {
+        (self.remote, self.source, self.interface_index)
+            == (other.remote, other.source, other.interface_index)
+    }
+
+    /// In words, what a socket with this anchor has other than one with `former`.
+    pub(crate) fn differences(&self, former: Option<&Anchor>) -> String {
+        let Some(former) = former else {
+            return format!("sending to {}, before nowhere", self.remote);
+        };
+        if former.remote != self.remote {
+            return format!("sending to {}, before {}", self.remote, former.remote);
+        }
+        let shown = |source: Option<IpAddr>| source.map_or("?".to_owned(), |ip| ip.to_string());
+        match former.source == self.source {
+            true => "sending by the interface that has its name now".to_owned(),
+            false => {
+                format!("sending from {}, before {}", shown(self.source), shown(former.source))
+            }
+        }
     }
 }
 
@@ -312,7 +442,7 @@ pub(crate) fn target(
                             udp.addr
                         );
                     }
-                    Ok(OpenTarget::without_address(TargetKind::Unresolved))
+                    Ok(OpenTarget::without_socket(TargetKind::Unresolved))
                 }
             };
         }
@@ -322,14 +452,12 @@ pub(crate) fn target(
             TargetKind::File(file.file_options())
         }
         Target::Weir(weir) => {
-            let (destination, addr) =
-                link::target(config, weir, origin, names, ways, listen_addrs)?;
-            return Ok(OpenTarget { destination, address: Some(addr) });
+            return link::target(config, weir, origin, names, ways, listen_addrs);
         }
         Target::Null => TargetKind::Null,
     };
 
-    Ok(OpenTarget::without_address(destination))
+    Ok(OpenTarget::without_socket(destination))
 }
 
 /// The first address of the family that the fixed source address, if any, requires.
@@ -346,40 +474,70 @@ fn udp_or_nowhere(
     ways: &Ways,
     listen_addrs: &[SocketAddr],
 ) -> anyhow::Result<OpenTarget> {
-    match udp(config, target, addr, ways, listen_addrs) {
+    let open = |(socket, anchor): (OwnedFd, Anchor)| {
+        let destination = udp(config, target, (socket, anchor), ways, listen_addrs)?;
+        Ok(OpenTarget { destination, anchor: Some(anchor), absent: None })
+    };
+    match connect(config, target, addr).and_then(open) {
         Ok(open) => Ok(open),
         Err(CannotSend::NoRoute(error)) => {
             tracing::warn!(
                 "target {}: {addr} cannot be reached ({error}); what it gets is dropped as network_unreachable until it \
-                 can. Fix: add a route, until `ip route get {}` prints one",
+                 can. Fix: {}",
                 config.name,
-                addr.ip()
+                way_out(addr, &error)
             );
-            Ok(OpenTarget::without_address(TargetKind::NoRoute))
+            let is_absent = error.kind() == io::ErrorKind::AddrNotAvailable;
+            let absent = is_absent.then(|| why_never(config, Some(target), addr, &error));
+            Ok(OpenTarget { absent, ..OpenTarget::without_socket(TargetKind::NoRoute) })
         }
         Err(CannotSend::Never(error)) => Err(error),
     }
 }
 
+/// What makes a send to this address possible, after this error.
+pub(crate) fn way_out(addr: SocketAddr, error: &io::Error) -> String {
+    if is_no_device(error) {
+        return "make the interface, until `ip link` lists it".to_owned();
+    }
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            "add the source address, until `ip address` lists it".to_owned()
+        }
+        _ => format!("add a route, until `ip route get {}` prints one", addr.ip()),
+    }
+}
+
 /// Why a UDP target was not opened.
 pub(crate) enum CannotSend {
-    /// There is no route at the moment.
+    /// There is no route at the moment, or an address or interface of this host that it is to use is not there.
     NoRoute(io::Error),
     /// The error will not go away by itself.
     Never(anyhow::Error),
 }
 
-/// Opens a UDP target at this address.
-pub(crate) fn udp(
+/// Opens the socket of a UDP target at this address.
+pub(crate) fn connect(
     config: &TargetConfig,
     target: &UdpTarget,
     addr: SocketAddr,
+) -> Result<(OwnedFd, Anchor), CannotSend> {
+    let options = target.send_options();
+    let socket = socket::connect_udp(addr, &options)
+        .map_err(|error| cannot_send(config, Some(target), addr, error))?;
+    let anchor = Anchor::of(socket.as_fd(), addr, &options);
+    Ok((socket, anchor))
+}
+
+/// A UDP target with this socket, whose path is followed.
+pub(crate) fn udp(
+    config: &TargetConfig,
+    target: &UdpTarget,
+    (socket, anchor): (OwnedFd, Anchor),
     ways: &Ways,
     listen_addrs: &[SocketAddr],
-) -> Result<OpenTarget, CannotSend> {
-    let socket = socket::connect_udp(addr, &target.send_options())
-        .map_err(|error| cannot_send(config, Some(target), addr, error))?;
-
+) -> Result<TargetKind, CannotSend> {
+    let addr = anchor.remote;
     let ends = Ends { dst: addr, src: udp_address(socket.as_fd()) };
     let (path, egress) = ways.follow(ends);
     check_loop(config, addr, &path, listen_addrs).map_err(CannotSend::Never)?;
@@ -393,8 +551,7 @@ pub(crate) fn udp(
         // sender without a descriptor loses its own port, and that is counted.
         let _ = sys::process::raise_open_files_limit();
     }
-    let destination = TargetKind::Udp { socket, gso: target.gso, source_address, path };
-    Ok(OpenTarget { destination, address: Some(addr) })
+    Ok(TargetKind::Udp { socket, gso: target.gso, source_address, path })
 }
 
 fn say_why_no_runs(config: &TargetConfig, egress: &io::Result<Egress>) {
@@ -459,23 +616,34 @@ pub(crate) fn cannot_send(
     addr: SocketAddr,
     error: io::Error,
 ) -> CannotSend {
-    if matches!(
-        error.kind(),
-        io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkDown
-    ) {
+    // An address or an interface of this host may come later, as a route may.
+    let is_absent = error.kind() == io::ErrorKind::AddrNotAvailable || is_no_device(&error);
+    if is_absent
+        || matches!(
+            error.kind(),
+            io::ErrorKind::NetworkUnreachable
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkDown
+        )
+    {
         return CannotSend::NoRoute(error);
     }
+    CannotSend::Never(why_never(config, target, addr, &error))
+}
 
+fn why_never(
+    config: &TargetConfig,
+    target: Option<&UdpTarget>,
+    addr: SocketAddr,
+    error: &io::Error,
+) -> anyhow::Error {
     let wanted = match target {
         None => Wanted::SendUdp(None, None),
         Some(target) if target.keeps_source() => Wanted::SendFromAny(target.source_port),
         Some(target) => Wanted::SendUdp(target.source_address, target.source_port),
     };
     let target = named(&config.to, "target", &config.name);
-    let what = format_args!("cannot send to {target} at {addr}");
-    CannotSend::Never(refused(what, wanted, &error))
+    refused(format_args!("cannot send to {target} at {addr}"), wanted, error)
 }
 
 /// Owner writes, group reads.

@@ -9,7 +9,7 @@ mod apply;
 use super::flows::{self, Flowing, Shared};
 use super::http::{Bound, rest_address, served_flows, served_store, sockets_elsewhere};
 use super::mitigation;
-use super::open::{self, OpenSocket, OpenTarget, Place};
+use super::open::{self, CannotListen, OpenSocket, OpenTarget, Place};
 use super::sinks::{Fed, Sinks};
 use super::{
     Daemon, NAMES_WAIT, Prepared, Running, Source, Targets, collector, sinks, warn_of_memory,
@@ -21,6 +21,7 @@ use config::{
     Config, FlowsConfig, Host, Listen, ListenerConfig, LoadError, SocketsConfig, TargetConfig,
     memory,
 };
+use ledger::Trouble;
 use relay::{SocketOwner, TargetKind};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -30,7 +31,7 @@ use sys::socket::share_address;
 
 /// Most listeners that a reload took out of service and that are still draining. Each keeps its ring and its threads, and one
 /// whose file target hangs on a disk keeps them for as long as the disk hangs.
-const RETIRING_MAX: usize = 8;
+pub(super) const RETIRING_MAX: usize = 8;
 
 /// Everything that a new configuration needs, already opened.
 struct Plan {
@@ -61,6 +62,8 @@ enum Fate {
     Renew { at: usize, targets: Targets },
     /// Is new.
     Open { socket: Box<OpenSocket>, targets: Targets },
+    /// Has to wait.
+    Wait(Trouble),
 }
 
 /// What happens to one target of a listener that continues.
@@ -150,12 +153,18 @@ impl Daemon {
 
         // Sockets first: the check for target loops needs the listeners' addresses.
         let matches = match_listeners(&self.running, &config.listeners);
+        let mut waits = Vec::new();
         for (listener, at) in config.listeners.iter().zip(&matches) {
             open::refuse_cpus(listener)?;
-            opened.push(match at {
-                Some(_) => None,
-                None => Some(self.open_listener(listener, config.daemon.helper.as_deref())?),
-            });
+            let helper = config.daemon.helper.as_deref();
+            let socket = at.is_none().then(|| self.open_listener(listener, helper)).transpose();
+            let (socket, trouble) = match socket {
+                Ok(socket) => (socket, None),
+                Err(CannotListen::Waits(trouble, _)) => (None, Some(trouble)),
+                Err(CannotListen::Never(error)) => return Err(error),
+            };
+            opened.push(socket);
+            waits.push(trouble);
         }
 
         self.refuse_what_does_not_fit(config, &matches)?;
@@ -173,8 +182,12 @@ impl Daemon {
         let analysis = flowing.as_ref().map(Flowing::shared).or(self.flows.shared());
 
         let mut ways = Vec::new();
-        for (listener, at) in config.listeners.iter().zip(&matches) {
+        for ((listener, at), trouble) in config.listeners.iter().zip(&matches).zip(waits) {
             self.keep_alive(&[]);
+            if let Some(trouble) = trouble {
+                ways.push(Ways::Wait(trouble));
+                continue;
+            }
             ways.push(match at.map(|at| &self.running[at]) {
                 Some(one) if is_same(&one.config, listener) => {
                     let mut steps = self.steps(one, listener, &listen_addrs)?;
@@ -220,6 +233,7 @@ impl Daemon {
             (Ways::All(targets), None, Some(socket)) => {
                 Some(Fate::Open { socket: Box::new(socket), targets })
             }
+            (Ways::Wait(trouble), ..) => Some(Fate::Wait(trouble)),
             _ => None,
         });
         let (config, fates) = (config.clone(), fates.collect());
@@ -228,15 +242,15 @@ impl Daemon {
 
     /// Opens the socket of a new listener. If a draining listener is still bound to the address, both share it: the old one has
     /// left the port or receives nothing more.
-    fn open_listener(
+    pub(super) fn open_listener(
         &mut self,
         wanted: &ListenerConfig,
         helper: Option<&Path>,
-    ) -> anyhow::Result<OpenSocket> {
+    ) -> Result<OpenSocket, CannotListen> {
         let was_there = |one: &&super::Retiring| one.listen == wanted.listen.address();
         let former: Vec<_> = self.retiring.iter().filter(was_there).collect();
         for socket in former.iter().flat_map(|one| one.listener.sockets()) {
-            share_address(socket)?;
+            share_address(socket).map_err(anyhow::Error::from)?;
         }
         let place = if former.is_empty() { Place::Free } else { Place::LeftByFormer };
         open::listener(wanted, place, &mut self.inherited, &self.names, helper)
@@ -306,10 +320,9 @@ impl Daemon {
             self.keep_alive(&[]);
             let earlier = one.config.targets.iter().find(|earlier| earlier.name == target.name);
             if earlier == Some(target) {
-                let address = one.addresses.get(&target.name).copied().flatten();
-                address.map_or(Ok(()), |addr| {
-                    open::refuse_loop(target, addr, &self.ways, listen_addrs)
-                })?;
+                if let Some(anchor) = one.anchors.get(&target.name) {
+                    open::refuse_loop(target, anchor.remote, &self.ways, listen_addrs)?;
+                }
                 continue;
             }
 
@@ -374,6 +387,7 @@ fn collects_the_same(old: Option<&SocketsConfig>, new: Option<&SocketsConfig>) -
 enum Ways {
     Steps(Vec<Step>),
     All(Targets),
+    Wait(Trouble),
 }
 
 /// For each wanted listener, the index of the running one that owns its socket; one with the same name is preferred.
@@ -396,15 +410,24 @@ fn match_listeners(running: &[Running], wanted: &[ListenerConfig]) -> Vec<Option
     matches
 }
 
-/// Whether a running listener's socket is the wanted one. A multicast group on another interface needs another socket.
+/// Whether a running listener's socket is the wanted one. A group on another interface, or other options of the bind, need another.
 fn has_its_socket(one: &Running, wanted: &ListenerConfig) -> bool {
     let interface = |config: &ListenerConfig| {
         let udp =
             config.udp().filter(|udp| matches!(&udp.addr.host, Host::Ip(ip) if ip.is_multicast()));
         udp.and_then(|udp| udp.multicast_interface.clone())
     };
+    let bound_by = |config: &ListenerConfig| {
+        config.udp().map(|udp| (udp.interface.clone(), udp.freebind, udp.multicast_sources.clone()))
+    };
+    let is_same_file = match (&one.config.listen, &wanted.listen) {
+        (Listen::Unix(one), Listen::Unix(wanted)) => one == wanted,
+        _ => true,
+    };
     one.config.listen.address() == wanted.listen.address()
         && interface(&one.config) == interface(wanted)
+        && bound_by(&one.config) == bound_by(wanted)
+        && is_same_file
 }
 
 /// Whether a listener can continue as it is: its targets, its receive buffer and its number of sockets can change while it

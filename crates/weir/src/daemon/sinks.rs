@@ -19,7 +19,7 @@ use ledger::{Amount, Ledger, Meter, Trouble};
 use record::FieldSet;
 use relay::TargetKind;
 use rows::Rows;
-use sink::{Connector, Fanout, Remote, SinkEnd, SinkOptions};
+use sink::{Connector, Fanout, HostChanges, Remote, SinkEnd, SinkOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -49,6 +49,8 @@ pub(super) struct Sinks {
     listeners: BTreeMap<(String, String), Feed>,
     /// For sinks that record the ledger.
     ledger: Option<Arc<Ledger>>,
+    /// What sinks are told about this host.
+    host: HostChanges,
 }
 
 /// What one listener feeds to one sink.
@@ -180,7 +182,7 @@ impl Sinks {
                     Fate::Open(Box::new(open_one(
                         wanted,
                         fields,
-                        (names, self.ledger.as_ref()),
+                        (names, self.ledger.as_ref(), &self.host),
                         last,
                     )?))
                 }
@@ -359,6 +361,11 @@ impl Sinks {
         }
     }
 
+    /// This host's addresses, routes or interfaces have changed: sinks look at what they hold open.
+    pub(super) fn follow_host(&self) {
+        self.host.note();
+    }
+
     /// Stops all input. What is queued may leave until the deadline.
     pub(super) fn close(&mut self, deadline: Instant) {
         for mut one in std::mem::take(&mut self.running) {
@@ -420,7 +427,7 @@ impl Draining {
 fn open_one(
     wanted: &SinkConfig,
     fields: Option<FieldSet>,
-    (names, ledger): (&Names, Option<&Arc<Ledger>>),
+    (names, ledger, host): (&Names, Option<&Arc<Ledger>>, &HostChanges),
     last: LastLedger,
 ) -> anyhow::Result<Opened> {
     match &wanted.to {
@@ -459,6 +466,7 @@ fn open_one(
         ledger: ledger.cloned(),
         durability,
         remote: remote_addr,
+        host: host.clone(),
     };
     let connector = wanted.to.open(&opening).with_context(|| format!("sink {}", wanted.name))?;
     Ok(Opened { config: wanted.clone(), fields, remote, connector })

@@ -14,24 +14,34 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REFRESH_PATIENCE: Duration = Duration::from_millis(200);
 
 /// The thread that asks the kernel, or the error if there is none.
-pub(crate) struct Ways(Result<Paths, Errno>);
+pub(crate) struct Ways {
+    paths: Result<Paths, Errno>,
+    /// How many changes of this host were handled.
+    changes: u64,
+}
 
 impl Ways {
     /// Starts the thread. Without it no route is known, and each target logs that when it is opened.
     pub(crate) fn start() -> Ways {
-        Ways(Paths::start().map_err(|error| Errno::from(&error)))
+        Ways { paths: Paths::start().map_err(|error| Errno::from(&error)), changes: 0 }
+    }
+
+    /// Whether this host's addresses, routes or interfaces have changed since the last call. `None` where the kernel does not say.
+    pub(crate) fn take_change(&mut self) -> Option<bool> {
+        let changes = self.paths.as_ref().ok()?.changes();
+        Some(std::mem::replace(&mut self.changes, changes) != changes)
     }
 
     /// Refreshes what is known of receivers on this host, for the last ledger.
     pub(crate) fn refresh(&self) {
-        if let Ok(paths) = &self.0 {
+        if let Ok(paths) = &self.paths {
             paths.refresh(REFRESH_PATIENCE);
         }
     }
 
     /// The path between two ends, and what is known of it now.
     pub(crate) fn follow(&self, ends: Ends) -> (Path, io::Result<Egress>) {
-        match &self.0 {
+        match &self.paths {
             Ok(paths) => paths.follow(ends, PATIENCE),
             Err(errno) => (Path::unknown(), Err((*errno).into())),
         }

@@ -33,6 +33,7 @@ mod gen_verify_command;
 mod grpc;
 mod health_command;
 mod help_command;
+mod hosts;
 #[cfg(feature = "lab")]
 mod lab_command;
 #[cfg(feature = "lab")]

@@ -247,7 +247,7 @@ fn what_is_put_in_the_place_of_a_socket_is_not_touched() {
     let _listener = sys::socket::listen_unix_stream(&socket).unwrap();
     fs::hard_link(&socket, &hard).unwrap();
     for path in [&secret, &link, &hard, &dir.file("missing")] {
-        let result = sys::socket::share_socket_file(path, 0o666, None);
+        let result = sys::socket::share_socket_file(path, 0o666, (None, None));
         assert!(result.is_err(), "{}", path.display());
     }
     for path in [&secret, &socket] {
@@ -255,6 +255,6 @@ fn what_is_put_in_the_place_of_a_socket_is_not_touched() {
         assert_eq!(mode, 0o600, "{}", path.display());
     }
     fs::remove_file(&hard).unwrap();
-    sys::socket::share_socket_file(&socket, 0o640, None).unwrap();
+    sys::socket::share_socket_file(&socket, 0o640, (None, None)).unwrap();
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o640);
 }

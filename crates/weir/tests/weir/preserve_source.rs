@@ -5,7 +5,7 @@ use crate::support::{Ended, Namespace, Weir, hop};
 use ledger::{Event, HopKind};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use testkit::{DEADLINE, Netns, need_root_netns};
+use testkit::{DEADLINE, Netns, need_root_netns, run};
 
 /// Datagrams on their way at a time: fewer than any socket's buffer holds.
 const WINDOW: usize = 50;
@@ -334,5 +334,44 @@ fn without_the_capability_it_says_which_and_how() {
     assert_eq!(output.status.code(), Some(77), "{said}");
     for part in ["CAP_NET_RAW", "setcap cap_net_raw=+ep", "AmbientCapabilities=CAP_NET_RAW"] {
         assert!(said.contains(part), "{said}");
+    }
+}
+
+/// A router behind the relay that can pass on 1,400 bytes tells the senders of longer datagrams, not the relay, which could never
+/// learn of it.
+#[test]
+fn a_narrow_path_loses_nothing_of_what_other_hosts_would_be_told() {
+    let Some(rig) = Rig::new() else { return };
+    let (router, end) = (&rig.collector, Namespace::new());
+    Netns::connect(router, "on", &end, "off");
+    for (at, link, n) in [(&**router, "on", 1), (&*end, "off", 2)] {
+        at.ip(&format!("link set {link} mtu 1400"));
+        at.ip(&format!("address add 10.79.0.{n}/24 dev {link}"));
+        at.ip(&format!("address add fd79::{n}/64 dev {link} nodad"));
+    }
+    let forward = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"];
+    run(router.command("sysctl").args(["-q", "-w"]).args(forward));
+    rig.relay.ip("route add 10.79.0.0/24 via 10.78.0.2");
+    rig.relay.ip("-6 route add fd79::/64 via fd78::2");
+    end.ip("route add default via 10.79.0.1");
+    end.ip("-6 route add default via fd79::1");
+
+    for kept in [keeping, keeping_ports] {
+        let cases = [
+            ("10.77.0.1:0?name=in", "10.79.0.2", "10.1.0.1"),
+            ("[fd77::1]:0?name=in", "fd79::2", "fd01::1"),
+        ];
+        for (listen, to, from) in cases {
+            let receiver = end.inside(|| UdpSocket::bind((to, 0)).unwrap());
+            receiver.set_read_timeout(Some(DEADLINE)).unwrap();
+            let weir = rig.relay(listen, &[kept(&receiver)]);
+            let sender = rig.sender(from.parse().unwrap(), &weir);
+            for number in 0..20 {
+                send(&sender, number, 1_420);
+                let (source, said, seen) = take_any(&receiver);
+                assert_eq!((source.ip(), seen), (said.ip(), number));
+            }
+            check_all_kept(&weir.stop(), 20);
+        }
     }
 }

@@ -244,6 +244,11 @@ impl Weir {
         Weir::start_at(&Place::Here, command)
     }
 
+    /// As [`start`](Self::start), by a command that starts it in a namespace.
+    pub(crate) fn run_at(place: &Place, command: Command) -> Weir {
+        Weir::start_at(place, command)
+    }
+
     fn start_at(place: &Place, mut command: Command) -> Weir {
         crate::before_start();
         command.args(["--json", "--admin", "127.0.0.1:0"]);

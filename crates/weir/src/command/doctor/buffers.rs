@@ -4,7 +4,7 @@ use super::process::setcap;
 use super::{Finding, Host, Severity, udp_listeners, udp_targets};
 use config::{Config, Listen, RECEIVE_BUFFER_BYTES, Target};
 use sys::process::CAP_NET_ADMIN;
-use sys::socket::charged_bytes;
+use sys::socket::{charged_bytes, receive_buffer_max};
 use text::size;
 
 /// The datagram size in which capacities are given.
@@ -29,13 +29,16 @@ pub(super) fn examine(host: &Host, config: Option<&Config>, findings: &mut Vec<F
 }
 
 fn receive_buffers(host: &Host, config: Option<&Config>, findings: &mut Vec<Finding>) {
-    let Some(rmem_max) = host.sysctl("net.core.rmem_max") else {
-        findings.push(
-            Finding::new(Severity::Advice, "net.core.rmem_max", "cannot be read here")
-                .because("it bounds receive buffers; the start of the relay says what was granted"),
-        );
-        return;
-    };
+    let rmem_max = host.sysctl("net.core.rmem_max").or_else(|| {
+        let granted = receive_buffer_max().ok()? as u64;
+        let value = format!("cannot be read here; a socket is granted {}", size(2 * granted));
+        let finding = Finding::new(Severity::Advice, "net.core.rmem_max", value);
+        findings.push(finding.because(
+            "it bounds receive buffers, and a container has it from its host: set it there",
+        ));
+        Some(granted)
+    });
+    let Some(rmem_max) = rmem_max else { return };
 
     let raise = |asked: u64| format!("sudo sysctl -w net.core.rmem_max={}", asked.div_ceil(2));
 

@@ -108,7 +108,7 @@ fn is_abandoned(path: &Path) -> bool {
 /// which the usual umask leaves to the owner.
 fn share(path: &Path, args: &Args) -> anyhow::Result<()> {
     let gid = args.group.as_deref().map(gid_of).transpose()?;
-    share_socket_file(path, args.mode, gid).with_context(|| {
+    share_socket_file(path, args.mode, (None, gid)).with_context(|| {
         let group =
             args.group.as_ref().map_or(String::new(), |group| format!(" and group {group}"));
         format!("cannot give {} mode {:o}{group}", path.display(), args.mode)

@@ -1,7 +1,8 @@
 //! The second half of a reload: apply the differences.
 
 use super::super::{
-    Daemon, Retiring, Running, Targets, Why, arrange, fingerprint, flows, link, open, watched_names,
+    Daemon, Retiring, Running, Targets, Waiting, Why, arrange, fingerprint, flows, link, open,
+    watched_names,
 };
 use super::{Admin, Fate, NextCollector, Plan, Step};
 use crate::exit::Failure;
@@ -55,6 +56,9 @@ impl Daemon {
         self.flows.apply(flowing, (&self.config, &config), &self.ledger);
 
         let mut former: Vec<_> = self.running.drain(..).map(Some).collect();
+        for waiting in std::mem::take(&mut self.waiting) {
+            waiting.end(&self.ledger);
+        }
 
         let mut entering = Vec::new();
         for (listener, fate) in config.listeners.iter().zip(fates) {
@@ -65,6 +69,10 @@ impl Daemon {
                 Fate::Renew { at, targets } => former[at].take().map_or(Entering::Failed, |one| {
                     Entering::Ready(self.renew(one, listener, targets, grace, &mut report))
                 }),
+                Fate::Wait(trouble) => {
+                    self.waiting.push(Waiting::new(listener.clone(), trouble, &self.ledger));
+                    continue;
+                }
                 Fate::Open { socket, targets } => {
                     match Running::start(
                         listener.clone(),
@@ -191,7 +199,7 @@ impl Daemon {
         let options = ListenerOptions { link, ..wanted.listener_options(one.owner()) };
         let deadline = Instant::now() + grace;
 
-        let Targets { destinations, addresses, fed, tapped } = targets;
+        let Targets { destinations, anchors, fed, tapped, absent: _ } = targets;
         match one.listener.hand_over(options, destinations, deadline) {
             Ok(listener) => {
                 if one.config.name != wanted.name {
@@ -206,7 +214,8 @@ impl Daemon {
                     listener,
                     helper: one.helper,
                     file: one.file,
-                    addresses,
+                    anchors,
+                    hearing: one.hearing,
                     fed,
                     tapped,
                 }
@@ -219,7 +228,7 @@ impl Daemon {
     }
 
     /// Takes a listener out of service. What it has already received is still sent.
-    fn close(&mut self, one: Running, grace: Duration) {
+    pub(in crate::daemon) fn close(&mut self, one: Running, grace: Duration) {
         if one.owner() == SocketOwner::ServiceManager
             && let Ok(socket) = one.listener.socket().try_clone_to_owned()
         {
@@ -288,18 +297,19 @@ fn adjust_socket(one: &Running, wanted: &ListenerConfig) {
 fn keep(mut one: Running, wanted: &ListenerConfig, steps: Vec<Step>, grace: Duration) -> Entering {
     adjust_socket(&one, wanted);
 
-    let (addresses, fed, tapped) = (&mut one.addresses, &mut one.fed, &mut one.tapped);
+    let (anchors, fed, tapped) = (&mut one.anchors, &mut one.fed, &mut one.tapped);
     let step = |step| match step {
         Step::Change(target, opened) => {
-            addresses.insert(target.name.clone(), opened.address);
+            anchors.remove(&target.name);
+            anchors.extend(opened.anchor.map(|anchor| (target.name.clone(), anchor)));
             TargetChange::Change(target.target_options(), opened.destination)
         }
         Step::Add(target, opened) => {
-            addresses.insert(target.name.clone(), opened.address);
+            anchors.extend(opened.anchor.map(|anchor| (target.name.clone(), anchor)));
             TargetChange::Add(target.target_options(), opened.destination)
         }
         Step::Remove(name) => {
-            addresses.remove(&name);
+            anchors.remove(&name);
             fed.retain(|one| one.name() != name);
             TargetChange::Remove(name)
         }

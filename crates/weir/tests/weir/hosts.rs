@@ -1,0 +1,217 @@
+//! The host changes while Weir runs: addresses, routes and interfaces come and go, and sockets follow.
+
+mod matrix;
+
+use crate::support::{Namespace, Weir, hop};
+use ledger::{Event, HopKind};
+use std::net::{IpAddr, UdpSocket};
+use testkit::{Netns, need_root_netns, sender, wait_for};
+
+/// A relay's host with two wires to a receiver's host.
+struct Rig {
+    relay: Namespace,
+    far: Namespace,
+}
+
+impl Rig {
+    fn new() -> Option<Rig> {
+        if !need_root_netns() {
+            return None;
+        }
+        let rig = Rig { relay: Namespace::new(), far: Namespace::new() };
+        for n in [1, 2] {
+            Netns::connect(&rig.relay, &format!("v{n}"), &rig.far, &format!("w{n}"));
+            rig.far.ip(&format!("address add 10.9.{n}.9/24 dev w{n}"));
+            rig.far.ip(&format!("address add fd09:{n}::9/64 dev w{n} nodad"));
+        }
+        rig.far.ip("address add 10.9.9.9/32 dev lo");
+        rig.far.ip("address add fd09:9::9/128 dev lo nodad");
+        // Whatever address the relay has, answers lead to it.
+        for n in [1, 2] {
+            rig.add(n, 1);
+        }
+        rig.route(1);
+        Some(rig)
+    }
+
+    fn add(&self, n: u32, host: u32) {
+        self.relay.ip(&format!("address add 10.9.{n}.{host}/24 dev v{n}"));
+        self.relay.ip(&format!("address add fd09:{n}::{host}/64 dev v{n} nodad"));
+    }
+
+    fn remove(&self, n: u32, host: u32) {
+        self.relay.ip(&format!("address del 10.9.{n}.{host}/24 dev v{n}"));
+        self.relay.ip(&format!("address del fd09:{n}::{host}/64 dev v{n}"));
+    }
+
+    /// Leads to the receiver's own addresses by wire `n`.
+    fn route(&self, n: u32) {
+        self.relay.ip(&format!("route replace 10.9.9.9 via 10.9.{n}.9"));
+        self.relay.ip(&format!("-6 route replace fd09:9::9 via fd09:{n}::9"));
+    }
+
+    fn readyz(&self, weir: &Weir) -> String {
+        let admin = weir.admin;
+        self.relay.inside(|| testkit::get(admin, "/readyz", "*/*"))
+    }
+
+    fn receiver(&self, ip: &str) -> UdpSocket {
+        let receiver = self.far.inside(|| UdpSocket::bind((ip, 0)).unwrap());
+        receiver.set_nonblocking(true).unwrap();
+        receiver
+    }
+}
+
+/// Waits until a datagram arrives from this address, while more are sent.
+fn expect_from(client: &UdpSocket, receiver: &UdpSocket, ip: &str) {
+    let ip: IpAddr = ip.parse().unwrap();
+    let mut last = None;
+    wait_for(
+        || format!("a datagram from {ip}"),
+        || {
+            // Refused as long as nobody listens.
+            let _ = client.send(b"x");
+            while let Ok((_, from)) = receiver.recv_from(&mut [0; 64]) {
+                last = Some(from.ip());
+            }
+            (last == Some(ip)).then_some(())
+        },
+    );
+}
+
+fn client_of(rig: &Rig, weir: &Weir) -> UdpSocket {
+    let at = weir.address();
+    rig.relay.inside(|| sender(at))
+}
+
+#[test]
+fn a_target_leaves_from_the_address_that_the_host_has_now() {
+    let Some(rig) = Rig::new() else { return };
+    let receivers = ["10.9.9.9", "fd09:9::9"].map(|ip| rig.receiver(ip));
+    let to = |at: usize| format!("{}?name=t{at}", receivers[at].local_addr().unwrap());
+    let weir = Weir::tee(rig.relay.place(), &[to(0), to(1)], &[]);
+    let client = client_of(&rig, &weir);
+    let expect = |v4: &str, v6: &str| {
+        expect_from(&client, &receivers[0], v4);
+        expect_from(&client, &receivers[1], v6);
+    };
+    expect("10.9.1.1", "fd09:1::1");
+
+    // Another address by DHCP.
+    rig.remove(1, 1);
+    rig.add(1, 77);
+    rig.route(1);
+    expect("10.9.1.77", "fd09:1::77");
+
+    // The route moves to the other interface, and the address stays.
+    rig.route(2);
+    expect("10.9.2.1", "fd09:2::1");
+
+    // The interface is deleted, and made again with another address.
+    rig.relay.ip("link del v2");
+    rig.relay.ip("route replace 10.9.9.9 via 10.9.1.9");
+    rig.relay.ip("-6 route replace fd09:9::9 via fd09:1::9");
+    expect("10.9.1.77", "fd09:1::77");
+
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    for name in ["t0", "t1"] {
+        let target = hop(&ended.ledger, HopKind::Target, name);
+        assert!(target.event(Event::SocketRenewals) >= 3, "{}", ended.said);
+        assert_eq!(target.unaccounted, 0, "{}", ended.said);
+    }
+    let said = "target t0: sending from 10.9.1.77, before 10.9.1.1";
+    assert!(ended.said.contains(said), "{}", ended.said);
+}
+
+#[test]
+fn a_group_is_joined_anew_when_its_interface_comes_again_and_by_a_start_before_it_is_there() {
+    let Some(rig) = Rig::new() else { return };
+    rig.relay.ip("link del v1");
+    let port = testkit::free_port();
+    let receiver = rig.relay.inside(|| UdpSocket::bind("127.0.0.1:0").unwrap());
+    receiver.set_nonblocking(true).unwrap();
+    let to = format!("{}?name=out", receiver.local_addr().unwrap());
+    let groups = ["239.1.2.3", "[ff02::77]"].map(|ip| format!("{ip}:{port}"));
+    let listens = groups.each_ref().map(|at| format!("{at}?multicast_interface=v1&name={at}"));
+    let weir = Weir::relay_at(
+        rig.relay.place(),
+        &[
+            "--listen",
+            "127.0.0.1:0?name=in",
+            "--listen",
+            &listens[0],
+            "--listen",
+            &listens[1],
+            "--to",
+            &to,
+        ],
+    );
+    let ready = rig.readyz(&weir);
+    assert!(ready.starts_with("ready\nwaits: listener 239.1.2.3"), "{ready}");
+
+    for life in 0..3 {
+        Netns::connect(&rig.relay, "v1", &rig.far, "w1");
+        rig.far.ip("address add 10.9.1.9/24 dev w1");
+        if life == 2 {
+            rig.relay.ip("link set v1 down");
+            rig.relay.ip("link set v1 up");
+        }
+        for group in &groups {
+            let options = sys::socket::SendOptions {
+                multicast_interface: Some("w1".to_owned()),
+                ..sys::socket::SendOptions::default()
+            };
+            wait_for(
+                || format!("a datagram to {group}"),
+                || {
+                    // The address of the link takes a moment.
+                    let to = group.parse().unwrap();
+                    let client = rig.far.inside(|| sys::socket::connect_udp(to, &options)).ok()?;
+                    UdpSocket::from(client).send(group.as_bytes()).ok()?;
+                    let mut buffer = [0; 64];
+                    let len = receiver.recv(&mut buffer).ok()?;
+                    (&buffer[..len] == group.as_bytes()).then_some(())
+                },
+            );
+        }
+        rig.relay.ip("link del v1");
+    }
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    let renewals = |origin: &String| {
+        let is_it =
+            |hop: &&ledger::HopSnapshot| hop.hop == HopKind::Receive && hop.origin == *origin;
+        ended.ledger.hops.iter().find(is_it).unwrap().event(Event::SocketRenewals)
+    };
+    assert!(groups.iter().all(|group| renewals(group) >= 2), "{}", ended.said);
+}
+
+#[test]
+fn a_listener_on_an_address_that_comes_later_joins_the_rest() {
+    let Some(rig) = Rig::new() else { return };
+    let receiver = rig.relay.inside(|| UdpSocket::bind("127.0.0.1:0").unwrap());
+    receiver.set_nonblocking(true).unwrap();
+    let to = format!("{}?name=out", receiver.local_addr().unwrap());
+    let port = testkit::free_port();
+    let vip = format!("192.0.2.55:{port}?name=vip");
+    let weir = Weir::relay_at(
+        rig.relay.place(),
+        &["--listen", "127.0.0.1:0?name=in", "--listen", &vip, "--to", &to],
+    );
+    let client = client_of(&rig, &weir);
+    expect_from(&client, &receiver, "127.0.0.1");
+    let ready = rig.readyz(&weir);
+    assert!(ready.contains("waits: listener vip: cannot listen on"), "{ready}");
+    let ledger = weir.ledger();
+    let socket = ledger.hops.iter().find(|hop| hop.origin == "vip").unwrap();
+    assert!(socket.trouble.is_some(), "{socket:?}");
+
+    rig.relay.ip("address add 192.0.2.55/32 dev lo");
+    let to_vip = rig.relay.inside(|| sender(format!("192.0.2.55:{port}").parse().unwrap()));
+    expect_from(&to_vip, &receiver, "127.0.0.1");
+    wait_for("nothing that waits", || (rig.readyz(&weir) == "ready\n").then_some(()));
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert!(ended.said.contains("listener vip: listening on udp://192.0.2.55"), "{}", ended.said);
+}

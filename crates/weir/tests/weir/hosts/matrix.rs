@@ -1,0 +1,320 @@
+//! Every kind of way out through every kind of change, while datagrams flow.
+//!
+//! | way | address | route | interface anew | link down | name | socket file |
+//! |---|---|---|---|---|---|---|
+//! | UDP v4 | x | x | x | x | x | - |
+//! | UDP v6 | x | x | x | x | - (as v4) | - |
+//! | multicast | x | x | x | x | - (no name) | - |
+//! | unix | - (other targets lose nothing) | - | - | - | - | x |
+//! | `weir://` | x | x | x | x | - (as v4) | - |
+//! | UDP sink | x | x | x | x | - (as v4) | - |
+//! | TCP sink | x | x | x | x | - (at a connection) | - |
+//! | StatsD | x | x | x | x | - (unit test) | - |
+
+use super::Rig;
+use crate::link::key;
+use crate::support::{Weir, hop};
+use ledger::HopKind;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use testkit::{Netns, TempDir, say, sender, wait_for};
+
+/// Datagrams a second.
+const RATE: u64 = 5_000;
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 9, 9, 9);
+
+/// What has arrived by one way.
+#[derive(Default)]
+struct Way {
+    arrived: AtomicU64,
+    last: AtomicU64,
+    reordered: AtomicU64,
+}
+
+impl Way {
+    /// A datagram of ours is its number in digits; of others, only that it came is known.
+    fn note(&self, bytes: &[u8]) {
+        self.arrived.fetch_add(1, Ordering::Relaxed);
+        let number = std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok());
+        let Some(number) = number else { return };
+        if self.last.swap(number, Ordering::Relaxed) >= number {
+            self.reordered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Threads that receive until the end.
+#[derive(Default)]
+struct Judges {
+    /// Number of the newest datagram.
+    sent: Arc<AtomicU64>,
+    ways: Vec<(&'static str, Arc<Way>)>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Judges {
+    fn way(&mut self, name: &'static str) -> Arc<Way> {
+        let way = Arc::<Way>::default();
+        self.ways.push((name, Arc::clone(&way)));
+        way
+    }
+
+    /// Notes what `receive` returns; it waits for a moment at most.
+    fn watch(
+        &self,
+        way: Arc<Way>,
+        receive: impl Fn(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
+    ) {
+        let stop = Arc::clone(&self.stop);
+        thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            while !stop.load(Ordering::Relaxed) {
+                if let Ok(len) = receive(&mut buffer) {
+                    way.note(&buffer[..len]);
+                }
+            }
+        });
+    }
+
+    fn udp(&mut self, name: &'static str, socket: UdpSocket) -> SocketAddr {
+        let at = socket.local_addr().unwrap();
+        socket.set_nonblocking(false).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let way = self.way(name);
+        self.watch(way, move |buffer| socket.recv(buffer));
+        at
+    }
+
+    /// Lines of every connection.
+    fn tcp(&mut self, name: &'static str, listener: TcpListener) -> SocketAddr {
+        let (at, way) = (listener.local_addr().unwrap(), self.way(name));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let way = Arc::clone(&way);
+                thread::spawn(move || {
+                    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                        // A connection that was given up has its rest again in the next.
+                        drop(line);
+                        way.note(b"");
+                    }
+                });
+            }
+        });
+        at
+    }
+
+    /// Waits until every way brings what was sent from now on, and returns how long the slowest took.
+    fn expect_more(&self, what: &str) -> Duration {
+        let (begin, sent) = (Instant::now(), self.sent.load(Ordering::Relaxed));
+        let mut slowest = ("", Duration::ZERO);
+        for (name, way) in &self.ways {
+            let before = way.arrived.load(Ordering::Relaxed);
+            wait_for(
+                || format!("more by {name} after: {what}"),
+                || {
+                    let has_more = way.arrived.load(Ordering::Relaxed) > before;
+                    let last = way.last.load(Ordering::Relaxed);
+                    (has_more && (last == 0 || last > sent)).then_some(())
+                },
+            );
+            if begin.elapsed() > slowest.1 + Duration::from_millis(5) {
+                slowest = (name, begin.elapsed());
+            }
+        }
+        say(&format!("{what}: {} after {:?}", slowest.0, slowest.1));
+        begin.elapsed()
+    }
+}
+
+impl Rig {
+    /// What the receiver's host needs so that groups reach it by both wires.
+    fn join(&self, group: &UdpSocket) {
+        for n in [1, 2] {
+            let own = Ipv4Addr::new(10, 9, n, 9);
+            // It is a member already, or has no such address at the moment.
+            let _ = group.join_multicast_v4(&GROUP, &own);
+        }
+    }
+
+    fn route_all(&self, n: u32) {
+        self.route(n);
+        self.relay.ip(&format!("route replace 239.0.0.0/8 dev v{n}"));
+    }
+
+    fn make_wire(&self, n: u32) {
+        Netns::connect(&self.relay, &format!("v{n}"), &self.far, &format!("w{n}"));
+        self.far.ip(&format!("address add 10.9.{n}.9/24 dev w{n}"));
+        self.far.ip(&format!("address add fd09:{n}::9/64 dev w{n} nodad"));
+        self.add(n, 1);
+    }
+}
+
+fn config(folder: &TempDir, ways: &[(&str, String)]) -> String {
+    let targets: String = ways
+        .iter()
+        .map(|(name, to)| {
+            let key = folder.file("matrix.key");
+            let more = match *name {
+                "link" => format!(
+                    "key = \"{}\"\nbandwidth = \"1Gbit/s\"\ndeadline = \"1m\"\n",
+                    key.display()
+                ),
+                "named" => "resolve_interval = \"1s\"\n".to_owned(),
+                _ => String::new(),
+            };
+            format!("[[listener.target]]\nname = \"{name}\"\nto = \"{to}\"\n{more}")
+        })
+        .collect();
+    format!(
+        "[[listener]]\nname = \"in\"\nlisten = \"127.0.0.1:0\"\nring_size = \"64MiB\"\n{targets}"
+    )
+}
+
+#[test]
+fn every_way_goes_on_after_every_change() {
+    let Some(rig) = Rig::new() else { return };
+    rig.far.ip("address add 10.9.9.8/32 dev lo");
+    rig.relay.ip("route add 10.9.9.8 via 10.9.1.9");
+    rig.route_all(1);
+    let folder = TempDir::new();
+    let key = key(&folder, "matrix");
+    let mut judges = Judges::default();
+
+    let bind = |ip: &str| rig.far.inside(|| UdpSocket::bind((ip, 0)).unwrap());
+    let v4 = judges.udp("v4", bind("10.9.9.9"));
+    let v6 = judges.udp("v6", bind("fd09:9::9"));
+    let group = bind("0.0.0.0");
+    rig.join(&group);
+    let member = group.try_clone().unwrap();
+    let group = SocketAddr::from((GROUP, judges.udp("group", group).port()));
+    let behind = judges.udp("link", bind("10.9.9.9"));
+    let row = judges.udp("udp sink", bind("10.9.9.9"));
+    let statsd = judges.udp("statsd", bind("10.9.9.9"));
+    let lines = judges.tcp("tcp sink", rig.far.inside(|| TcpListener::bind("10.9.9.9:0").unwrap()));
+    let named = judges.way("named");
+    let places = ["10.9.9.9", "10.9.9.8"].map(|ip| {
+        let socket = rig.far.inside(|| UdpSocket::bind((ip, 7_777)).unwrap());
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        socket
+    });
+    let where_named = Arc::new(Mutex::new(0));
+    for (at, socket) in places.into_iter().enumerate() {
+        let (way, current) = (Arc::clone(&named), Arc::clone(&where_named));
+        // The old host goes on to receive: only what comes to the one that the name has counts.
+        judges.watch(Arc::default(), move |buffer| {
+            let len = socket.recv(buffer)?;
+            if *current.lock().unwrap() == at {
+                way.note(&buffer[..len]);
+            }
+            Ok(len)
+        });
+    }
+    let path = folder.file("out.sock");
+    let first = UnixDatagram::bind(&path).unwrap();
+    let unix = judges.way("unix");
+    let watch_unix = |socket: &UnixDatagram, way: Arc<Way>| {
+        let socket = socket.try_clone().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        judges.watch(way, move |buffer| socket.recv(buffer));
+    };
+    watch_unix(&first, Arc::clone(&unix));
+
+    let listen = format!("weir://10.9.9.9:0?name=in&keys={}", key.display());
+    let far = Weir::relay_at(rig.far.place(), &["--listen", &listen, "--to", &behind.to_string()]);
+    let link = far.listen().to_owned();
+    rig.relay.write_hosts("10.9.9.9 collector.test\n");
+    let ways = [
+        ("v4", v4.to_string()),
+        ("v6", v6.to_string()),
+        ("group", group.to_string()),
+        ("link", link),
+        ("named", "collector.test:7777".to_owned()),
+        ("unix", format!("unix:{}", path.display())),
+    ];
+    let text = format!(
+        "{}[sockets]\ninterval = \"100ms\"\nskip_unchanged = false\n\
+         [[sink]]\nname = \"row\"\nfrom = [\"sockets\"]\nto = \"udp://{row}\"\nbatch_age = \"20ms\"\n\
+         [[sink]]\nname = \"lines\"\nfrom = [\"in\"]\nto = \"tcp://{lines}\"\nbody = \"payload\"\nbatch_age = \"20ms\"\n\
+         [metrics.statsd]\nto = \"{statsd}\"\ninterval = \"100ms\"\n",
+        config(&folder, &ways)
+    );
+    std::fs::write(folder.file("weir.toml"), text).unwrap();
+    let mut command = rig.relay.place().weir();
+    command.args(["run", "-c"]).arg(folder.file("weir.toml"));
+    let near = Weir::run_at(rig.relay.place(), command);
+
+    let at = near.address();
+    let client = rig.relay.inside(|| sender(at));
+    let (stop, newest) = (Arc::clone(&judges.stop), Arc::clone(&judges.sent));
+    let load = thread::spawn(move || {
+        let begin = Instant::now();
+        let mut sent = 0_u64;
+        while !stop.load(Ordering::Relaxed) {
+            let due = begin.elapsed().as_millis() as u64 * RATE / 1_000;
+            while sent < due {
+                sent += 1;
+                // Refused once the relay has ended.
+                let _ = client.send(sent.to_string().as_bytes());
+            }
+            newest.store(sent, Ordering::Relaxed);
+            thread::park_timeout(Duration::from_millis(2));
+        }
+        sent
+    });
+
+    judges.expect_more("the start");
+    let mut slowest = Duration::ZERO;
+    let mut after = |what: &str| slowest = slowest.max(judges.expect_more(what));
+
+    rig.remove(1, 1);
+    rig.add(1, 77);
+    rig.route_all(1);
+    rig.relay.ip("route replace 10.9.9.8 via 10.9.1.9");
+    after("another address");
+    rig.route_all(2);
+    after("a route by another interface");
+    rig.relay.ip("link del v2");
+    rig.make_wire(2);
+    rig.join(&member);
+    rig.route_all(2);
+    after("an interface made again");
+    rig.relay.ip("link set v2 down");
+    rig.relay.ip("link set v2 up");
+    rig.relay.ip("address add fd09:2::1/64 dev v2 nodad");
+    rig.route_all(2);
+    after("a link that was down");
+    *where_named.lock().unwrap() = 1;
+    rig.relay.write_hosts("10.9.9.8 collector.test\n");
+    after("a name that moved");
+    std::fs::remove_file(&path).unwrap();
+    let second = UnixDatagram::bind(&path).unwrap();
+    judges.ways.retain(|(name, _)| *name != "unix");
+    let unix_anew = judges.way("unix anew");
+    let socket = second.try_clone().unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    judges.watch(Arc::clone(&unix_anew), move |buffer| socket.recv(buffer));
+    slowest = slowest.max(judges.expect_more("another receiver at the path"));
+
+    judges.stop.store(true, Ordering::Relaxed);
+    let sent = load.join().unwrap();
+    let (ended, there) = (near.stop(), far.stop());
+    for (one, name) in [(&ended, "near"), (&there, "far")] {
+        assert!(one.ledger.is_balanced(), "{name}: {}", one.said);
+        assert!(one.ledger.hops.iter().all(|hop| hop.unaccounted == 0), "{name}: {}", one.said);
+    }
+    assert_eq!(hop(&ended.ledger, HopKind::Socket, "").received.count, sent, "{}", ended.said);
+    for (name, way) in judges.ways.iter().chain([("unix", unix)].iter()) {
+        let reordered = way.reordered.load(Ordering::Relaxed);
+        // A link repairs, and what it repairs comes later.
+        assert!(reordered == 0 || *name == "link", "{name}: {reordered}: {}", ended.said);
+    }
+    // Other targets lose nothing.
+    assert!(hop(&ended.ledger, HopKind::Target, "unix").dropped.is_empty(), "{}", ended.said);
+    // A second, and what this machine takes that runs other tests too; a name has its resolve_interval.
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}: {}", ended.said);
+}
