@@ -47,6 +47,12 @@ pub(super) const UNPLOTTED: &[(&str, &str)] = &[
         "weir_relay_target_sender_turnover_total",
         "only where a target keeps source addresses, and no datagram is lost by it",
     ),
+    ("weir_relay_socket_renewals_total", "counts sockets, not datagrams, and the log has each"),
+    (
+        "weir_relay_target_socket_renewals_total",
+        "counts sockets, not datagrams, and the log has each",
+    ),
+    ("weir_sink_socket_renewals_total", "counts sockets, not records, and the log has each"),
     (
         "weir_relay_target_file_tails_mended_total",
         "once after a crash or a fault of the disk, and no datagram is lost by it",
