@@ -170,6 +170,7 @@ function agentTable(agents) {
       { name: "path", title: "samples lost", isNumber: true, isExtra: true, cell: (agent) => share(worst(agent, "path_loss")) },
       { name: "inside", title: "lost inside", isNumber: true, cell: (agent) => share(worst(agent, "agent_loss")) },
       { name: "resets", title: "restarts", isNumber: true, isExtra: true, cell: (agent) => grouped(agent.resets) },
+      { name: "discrepancies", title: "contradictions", about: "how often the agent says what contradicts the rest of what it says, by kind; docs/flows.md says what is used instead", isExtra: true, cell: (agent) => Object.entries(agent.discrepancies ?? {}).map(([kind, count]) => `${kind} ${grouped(count)}`).join(", ") || "–" },
     ],
   });
 }

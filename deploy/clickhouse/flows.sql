@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS flows
     `merged_flows` Nullable(UInt64) COMMENT 'How many flows the row stands for, where it has no key because there were more of them than rows may be made. [flows]' CODEC(Delta(8), ZSTD(1)),
     `traffic` Nullable(UInt8) COMMENT 'Which frames: those that passed, or those that were dropped.' CODEC(ZSTD(1)),
     `traffic_word` Nullable(String) ALIAS transform(traffic, [0, 1, 2], ['unspecified', 'sampled', 'dropped'], toString(traffic)),
-    `sampler` Nullable(UInt32) COMMENT 'A number of the sampler that saw the frames, the same in all rows of a run, where the aggregation is `max`: then a flow has rows for each sampler on its way, and the sampler with the largest sum is the one to take.' CODEC(Delta(4), ZSTD(1)),
+    `sampler` Nullable(UInt32) COMMENT 'A number of where the frames were seen, entering or leaving one agent, the same in all rows of a run, where the aggregation is `max`: then a flow has rows for each such place on its way, and the one with the largest sum is the one to take.' CODEC(Delta(4), ZSTD(1)),
     -- How much it was. Scaled by what arrived, so that loss on the way takes nothing away; what the flow's other rows have is not in here, so that rows add up to the flow.
     `samples` Nullable(UInt64) COMMENT 'Samples that arrived. [samples]' CODEC(Delta(8), ZSTD(1)),
     `bytes` Nullable(UInt64) COMMENT 'Bytes on the wire, as estimated from the samples. [bytes]' CODEC(Delta(8), ZSTD(1)),

@@ -1,11 +1,14 @@
 //! One agent: its datagrams, its samplers, its interfaces.
 
 use crate::allowance::Allowance;
-use crate::definition::Traffic;
+use crate::definition::{Direction, Traffic};
+use crate::discrepancy::{Discrepancies, Discrepancy};
 use crate::port::Port;
 use crate::sampler::{Reading, Sampler, Worth};
 use crate::sequence::{Seen, Sequence, SequenceTotals};
 use crate::share::Shares;
+use crate::twins::Twins;
+use crate::vantage::vantages;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -44,8 +47,30 @@ struct Numbered {
     heard_ns: u64,
 }
 
+/// How an agent's statements agree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Statements {
+    /// Where they do not.
+    pub(crate) discrepancies: Discrepancies,
+    /// Frames whose length is more than what was sampled of them.
+    pub(crate) long: u64,
+    /// Frames whose length is less than that of their packet.
+    pub(crate) short: u64,
+}
+
+/// An agent states lengths of frames if at least one in this many of those that could show it does.
+const SHORT_MAX: u64 = 64;
+
+impl Statements {
+    /// Whether the agent states the length of what it sampled instead of that of the frame.
+    pub(crate) fn is_length_of_sample(&self) -> bool {
+        self.long.saturating_mul(SHORT_MAX) < self.short
+    }
+}
+
 /// A sample's sampler, with what the sample is worth.
 pub(crate) struct Weighed<'a> {
+    pub(crate) statements: &'a mut Statements,
     /// `None` when the sampler is new and there is no room for it.
     pub(crate) known: Option<Known<'a>>,
     /// The interface whose frames it samples, if its counters are known.
@@ -60,6 +85,10 @@ pub(crate) struct Known<'a> {
     /// Samples that the agent lost since the previous one.
     pub(crate) dropped: u64,
     pub(crate) allowance: &'a mut Allowance,
+    /// Whether its source has several samplers that number their samples separately.
+    pub(crate) is_shared: bool,
+    /// Whether the pool says what its samples stand for.
+    pub(crate) has_pool: bool,
 }
 
 /// One agent or sub-agent.
@@ -67,6 +96,8 @@ pub(crate) struct Known<'a> {
 pub struct Agent {
     /// The address from which it was first heard.
     sender: IpAddr,
+    /// The place of its device, and the number of the device's first vantage.
+    device: (u32, u32),
     sequence: Sequence,
     uptime_ms: u32,
     first_ns: u64,
@@ -76,15 +107,20 @@ pub struct Agent {
     /// Datagram totals as of one and two periods ago, and when the current period began.
     periods: [SequenceTotals; 2],
     period_ns: u64,
+    statements: Statements,
+    /// The last sender, and what each has sent since there was another.
+    last_sender: IpAddr,
+    twins: Option<Box<Twins>>,
     samplers: HashMap<(Traffic, DataSource), Numbered, RandomState>,
     ports: HashMap<u32, Port, RandomState>,
 }
 
 impl Agent {
-    /// An agent heard for the first time, from this address.
-    pub(crate) fn new(sender: IpAddr, now_ns: u64) -> Agent {
+    /// An agent heard for the first time, from this address, as a part of this device.
+    pub(crate) fn new(sender: IpAddr, device: (u32, u32), now_ns: u64) -> Agent {
         Agent {
             sender,
+            device,
             sequence: Sequence::default(),
             uptime_ms: 0,
             first_ns: now_ns,
@@ -92,6 +128,9 @@ impl Agent {
             ms_for_each: 0.0,
             periods: [SequenceTotals::default(); 2],
             period_ns: now_ns,
+            statements: Statements::default(),
+            last_sender: sender,
+            twins: None,
             samplers: HashMap::default(),
             ports: HashMap::default(),
         }
@@ -104,7 +143,7 @@ impl Agent {
         let source = size_of::<(u32, Port)>();
         let sampler = size_of::<((Traffic, DataSource), Numbered)>();
         let larger = if source > sampler { source } else { sampler };
-        let each = agent + 4 * (source + sampler + 2);
+        let each = agent + size_of::<Twins>() + 4 * (source + sampler + 2);
         let agents_bytes = (agents * each * 7 + (agents * agent + sources * (larger + 1)) * 16) / 7;
         agents_bytes + Shares::memory_max_bytes(agents)
     }
@@ -147,15 +186,29 @@ impl Agent {
         self.uptime_ms
     }
 
+    /// Where its statements contradict one another.
+    pub fn discrepancies(&self) -> &Discrepancies {
+        &self.statements.discrepancies
+    }
+
     /// Its samplers, in no particular order.
     pub fn samplers(&self) -> impl Iterator<Item = (Traffic, DataSource, &Sampler)> {
         self.samplers.iter().map(|((traffic, source), one)| (*traffic, *source, &one.sampler))
     }
 
-    /// The numbers that figures use for its samplers of this traffic, with their sources.
-    pub fn sampler_numbers(&self, traffic: Traffic) -> impl Iterator<Item = (u32, DataSource)> {
-        let samplers = self.samplers.iter().filter(move |((of, _), _)| *of == traffic);
-        samplers.map(|((_, source), one)| (one.number, *source))
+    /// The numbers that figures use for its vantages: what all ports of all agents with its address see, by direction.
+    pub fn vantages(&self) -> impl Iterator<Item = u32> {
+        vantages(self.device.1)
+    }
+
+    /// The vantage of its samples in this direction.
+    pub(crate) fn vantage(&self, direction: Direction) -> u32 {
+        self.device.1 + direction as u32
+    }
+
+    /// The place of its device.
+    pub(crate) fn place(&self) -> u32 {
+        self.device.0
     }
 
     /// Its interfaces by index, in no particular order.
@@ -177,6 +230,25 @@ impl Agent {
     /// Number of samplers and interfaces.
     pub(crate) fn sources(&self) -> usize {
         self.samplers.len() + self.ports.len()
+    }
+
+    /// Notes who sent its next datagram. Returns whether the one before came from another address.
+    #[inline]
+    pub(crate) fn has_moved(&mut self, sender: IpAddr) -> bool {
+        let has_moved = sender != self.last_sender;
+        if has_moved {
+            self.last_sender = sender;
+            self.statements.discrepancies.note(Discrepancy::Senders);
+            self.twins.get_or_insert_with(|| Box::new(Twins::new()));
+        }
+        has_moved
+    }
+
+    /// Whether a datagram is one of another agent with the same address.
+    #[inline]
+    pub(crate) fn is_of_another(&mut self, sender: IpAddr, number: u32, bytes: &[u8]) -> bool {
+        let Some(twins) = &mut self.twins else { return false };
+        twins.note(self.sender, sender, number, bytes)
     }
 
     /// Processes the header of a datagram.
@@ -204,15 +276,9 @@ impl Agent {
         seen
     }
 
-    /// Forgets samplers and interfaces that were not heard since `before_ns`. Appends the numbers of those samplers to `gone`.
-    pub(crate) fn forget(&mut self, before_ns: u64, gone: &mut Vec<u32>) {
-        self.samplers.retain(|_, one| {
-            let is_heard = one.heard_ns >= before_ns;
-            if !is_heard {
-                gone.push(one.number);
-            }
-            is_heard
-        });
+    /// Forgets samplers and interfaces that were not heard since `before_ns`.
+    pub(crate) fn forget(&mut self, before_ns: u64) {
+        self.samplers.retain(|_, one| one.heard_ns >= before_ns);
         self.ports.retain(|_, port| port.heard_ns() >= before_ns);
     }
 
@@ -234,16 +300,19 @@ impl Agent {
                 let before = one.sampler.totals().agent_dropped;
                 let worth = one.sampler.take(reading);
                 let dropped = one.sampler.totals().agent_dropped - before;
-                Some(Known { number: one.number, worth, dropped, allowance: &mut one.allowance })
+                let (is_shared, has_pool) = (one.sampler.is_shared(), one.sampler.has_pool());
+                let (number, allowance) = (one.number, &mut one.allowance);
+                Some(Known { number, worth, dropped, allowance, is_shared, has_pool })
             }
             Entry::Vacant(place) => shares.take_source(self.sender, has).map(|number| {
                 let (sampler, worth) = Sampler::begin(reading);
                 let allowance = Allowance::default();
                 let one = place.insert(Numbered { number, sampler, allowance, heard_ns });
-                Known { number, worth, dropped: 0, allowance: &mut one.allowance }
+                let allowance = &mut one.allowance;
+                Known { number, worth, dropped: 0, allowance, is_shared: false, has_pool: false }
             }),
         };
-        Weighed { known, port }
+        Weighed { statements: &mut self.statements, known, port }
     }
 
     /// One of its interfaces.
@@ -251,13 +320,22 @@ impl Agent {
         self.ports.get(&index)
     }
 
-    /// An interface. `None` when it is new and there is no room for it.
-    pub(crate) fn port_or_new(&mut self, index: u32, shares: &mut Shares) -> Option<&mut Port> {
+    /// One of its interfaces.
+    pub(crate) fn port_mut(&mut self, index: u32) -> Option<&mut Port> {
+        self.ports.get_mut(&index)
+    }
+
+    /// An interface, and what the agent's statements are compared in. `None` when it is new and there is no room for it.
+    pub(crate) fn port_or_new(
+        &mut self,
+        index: u32,
+        shares: &mut Shares,
+    ) -> Option<(&mut Port, &mut Statements)> {
         if !self.ports.contains_key(&index) {
             shares.take_source(self.sender, self.sources())?;
         }
         let port = self.ports.entry(index).or_default();
         port.hear(self.heard_ns);
-        Some(port)
+        Some((port, &mut self.statements))
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Waiting {
     pub(crate) value: f64,
     /// The sample.
     pub(crate) sample: Sample,
-    /// The sums over all samples of its sampler, including this one.
+    /// The sums over all samples of its vantage, including this one.
     pub(crate) all: Sums,
 }
 

@@ -6,9 +6,9 @@ use crate::batch::{Batch, Waiting};
 use crate::definition::{Aggregation, Definition, DefinitionTotals, Direction, Measure, Sample};
 use crate::estimate::Estimate;
 use crate::field::{Facts, Value};
+use crate::key::Part;
 use crate::lookup::{Author, Groups};
 use crate::portion::{Amounts, Cause, Told, Untolds};
-use crate::sampler;
 use crate::table::{Everything, Flow, Table};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub struct Counting {
     definition: Arc<Definition>,
     table: Table,
     totals: DefinitionTotals,
+    /// Samples that lack a part of the key, by the first such part.
+    lacking: Vec<u64>,
     batch: Batch,
     untolds: Option<Untolds>,
     /// Samples counted before it reported its flows.
@@ -35,8 +37,8 @@ const HOT_SAMPLES_MIN: u64 = 5;
 pub(crate) struct Hot<'a> {
     /// The bytes of the values of its key.
     pub(crate) key: &'a [u8],
-    /// Its sampler, if samplers have separate figures.
-    pub(crate) sampler: u32,
+    /// Its vantage, if vantages have separate figures.
+    pub(crate) vantage: u32,
     pub(crate) rate: Estimate,
     /// The rate without the two intervals between checks in which it got most. 0 until there are three, and with fewer than five
     /// samples.
@@ -51,6 +53,7 @@ impl Counting {
             author,
             table: Table::new(key_len, definition.flows_max, definition.smoothing),
             totals: DefinitionTotals::default(),
+            lacking: vec![0; definition.keys.len()],
             batch: Batch::new(key_len),
             definition: Arc::new(definition),
             untolds: None,
@@ -132,6 +135,11 @@ impl Counting {
         self.totals
     }
 
+    /// How many samples lack a part of the key, by the first such part. They add up to `without_key`.
+    pub fn lacking(&self) -> impl Iterator<Item = (Part, u64)> {
+        self.definition.keys.iter().copied().zip(self.lacking.iter().copied())
+    }
+
     /// Number of flows kept now.
     pub fn flows(&self) -> usize {
         self.table.len()
@@ -156,7 +164,7 @@ impl Counting {
         self.totals.seen += 1;
         // The sampler's pool counts every frame, whatever this definition selects.
         let weight = self.table.weight_at(sample.now_ns);
-        self.table.add_to_all(sample.sampler, sample.frames, weight);
+        self.table.add_to_all(sample, weight);
         if !self.is_asked_for(sample) {
             self.totals.filtered += 1;
             return;
@@ -166,16 +174,18 @@ impl Counting {
             return;
         }
 
-        let sampler_len = self.sampler_len();
-        let (sampler, values) = self.batch.next_key().split_at_mut(sampler_len);
-        if let Some(place) = sampler.first_chunk_mut() {
-            *place = sample.sampler.to_be_bytes();
+        let vantage_len = self.vantage_len();
+        let (vantage, values) = self.batch.next_key().split_at_mut(vantage_len);
+        if let Some(place) = vantage.first_chunk_mut() {
+            *place = sample.vantage.to_be_bytes();
         }
         let places = values.as_chunks_mut::<{ Value::KEY_LEN }>().0;
-        for (part, place) in self.definition.keys.iter().zip(places) {
+        let lacking = &mut self.lacking;
+        for ((part, place), lacking) in self.definition.keys.iter().zip(places).zip(lacking) {
             let value = part.value(facts, groups);
             if value == Value::Absent {
                 self.totals.without_key += 1;
+                *lacking += 1;
                 return;
             }
             value.write(place);
@@ -249,9 +259,9 @@ impl Counting {
         teller.tell_merged(table);
     }
 
-    /// Forgets the totals of these samplers.
-    pub(crate) fn forget_samplers(&mut self, gone: &[u32]) {
-        self.table.forget_samplers(gone);
+    /// Forgets the totals of these vantages.
+    pub(crate) fn forget_vantages(&mut self, gone: &[u32]) {
+        self.table.forget_vantages(gone);
     }
 
     /// Tracks from now on which flows have at least this rate per second; infinity for none. Call it before each use of
@@ -264,17 +274,17 @@ impl Counting {
     pub(crate) fn hot(&self, now_ns: u64) -> impl Iterator<Item = Hot<'_>> {
         let factor = self.table.rate_factor(now_ns);
         self.table.hot().map(move |(key, flow, steady)| {
-            let (sampler, values) = key.split_at(self.sampler_len());
-            let sampler = sampler.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            let (vantage, values) = key.split_at(self.vantage_len());
+            let vantage = vantage.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
             let rate = self.rate(key, flow).times(factor);
             let steady = if flow.samples < HOT_SAMPLES_MIN { 0.0 } else { steady };
-            Hot { key: values, sampler, rate, steady }
+            Hot { key: values, vantage, rate, steady }
         })
     }
 
     /// The rate of one flow that [`hot`](Self::hot) returned, if it still exists.
-    pub(crate) fn rate_of(&self, values: &[u8], sampler: u32, now_ns: u64) -> Option<Estimate> {
-        let mut key = sampler.to_be_bytes()[..self.sampler_len()].to_vec();
+    pub(crate) fn rate_of(&self, values: &[u8], vantage: u32, now_ns: u64) -> Option<Estimate> {
+        let mut key = vantage.to_be_bytes()[..self.vantage_len()].to_vec();
         key.extend_from_slice(values);
         let flow = self.table.get(&key)?;
         Some(self.rate(&key, flow).times(self.table.rate_factor(now_ns)))
@@ -290,12 +300,12 @@ impl Counting {
         self.table.hot_missed()
     }
 
-    /// Length of the sampler in front of the values in a key of the table, in bytes.
-    fn sampler_len(&self) -> usize {
+    /// Length of the vantage in front of the values in a key of the table, in bytes.
+    fn vantage_len(&self) -> usize {
         self.definition.key_len() - self.definition.keys.len() * Value::KEY_LEN
     }
 
-    /// The values of a key of the table, with or without its sampler.
+    /// The values of a key of the table, with or without its vantage.
     pub fn values(&self, key: &[u8]) -> Vec<Value> {
         let start = key.len().saturating_sub(self.definition.keys.len() * Value::KEY_LEN);
         key[start..].as_chunks::<{ Value::KEY_LEN }>().0.iter().map(Value::read).collect()
@@ -308,11 +318,11 @@ impl Counting {
 
     fn rate(&self, key: &[u8], flow: &Flow) -> Estimate {
         let all = self.all_of(key);
-        let recent = all.map_or(f64::INFINITY, |all| pinned(all.recent.effective_samples()));
+        let recent = all.map_or(f64::INFINITY, |all| all.known_samples(&all.recent));
         Estimate::of(&flow.recent, recent, self.sampled(all))
     }
 
-    /// Totals of the sampler to which a flow belongs. `None` if there are several samplers.
+    /// Totals of the vantage to which a flow belongs. `None` if there are several.
     pub(crate) fn all_of(&self, key: &[u8]) -> Option<&Everything> {
         all_of(&self.definition, &self.table, key)
     }
@@ -333,16 +343,17 @@ impl Counting {
         };
         let is_place = match self.definition.aggregation {
             Aggregation::Edge => sample.is_edge,
-            Aggregation::Max | Aggregation::Sum => true,
+            Aggregation::Sum => sample.is_main,
+            Aggregation::Max => true,
         };
         is_direction && is_place
     }
 }
 
-/// Totals of the sampler to which a flow belongs. `None` if there are several samplers.
+/// Totals of the vantage to which a flow belongs. `None` if there are several.
 fn all_of<'t>(definition: &Definition, table: &'t Table, key: &[u8]) -> Option<&'t Everything> {
     match (definition.aggregation, key.first_chunk()) {
-        (Aggregation::Max, Some(sampler)) => table.all_of(u32::from_be_bytes(*sampler)),
+        (Aggregation::Max, Some(vantage)) => table.all_of(u32::from_be_bytes(*vantage)),
         _ => table.all_of_only(),
     }
 }
@@ -352,11 +363,4 @@ pub(crate) fn sampled_share(all: Option<&Everything>) -> f64 {
         Some(all) if all.total.value > 0.0 => all.total.effective_samples() / all.total.value,
         _ => 0.0,
     }
-}
-
-/// How many samples the sum of all traffic is effectively known from. The scale follows the pool with a delay of some samples, so
-/// over that few samples the sum is as uncertain as their number.
-pub(crate) fn pinned(samples: f64) -> f64 {
-    let known = samples - sampler::SAMPLES;
-    if known > 0.0 { samples * samples / known } else { f64::INFINITY }
 }

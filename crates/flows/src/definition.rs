@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::estimate::Estimate;
 use crate::field::Value;
 use crate::filter::Filter;
-use crate::heaviest::SAMPLER_LEN;
+use crate::heaviest::VANTAGE_LEN;
 use crate::key::Part;
 use crate::lookup::Groups;
 use crate::table::Table;
@@ -44,13 +44,15 @@ pub enum Traffic {
     Dropped,
 }
 
-/// How to count a frame that several samplers see on its way.
+/// How to count a frame that is sampled several times on its way. At one agent, what its ports see as frames enter adds up, what they
+/// see as frames leave adds up, and the larger of the two counts: they are the same frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Aggregation {
-    /// Use the figure of the sampler that saw most of a flow: nothing is counted twice.
+    /// Use the figure of the agent that saw most of a flow: nothing is counted twice.
     #[default]
     Max,
-    /// Sum the figures of all samplers: right if each frame is sampled only once.
+    /// Sum the figures of all agents: right if each frame passes only one of them. Of each agent, the direction counts in which it
+    /// samples most.
     Sum,
     /// Count only samplers at interfaces that are not `internal`, where frames enter the network.
     Edge,
@@ -103,8 +105,8 @@ impl Definition {
 
     /// Length of a key in the table, in bytes.
     pub(crate) fn key_len(&self) -> usize {
-        let sampler = if self.aggregation == Aggregation::Max { SAMPLER_LEN } else { 0 };
-        sampler + self.keys.len() * Value::KEY_LEN
+        let vantage = if self.aggregation == Aggregation::Max { VANTAGE_LEN } else { 0 };
+        vantage + self.keys.len() * Value::KEY_LEN
     }
 }
 
@@ -113,12 +115,16 @@ impl Definition {
 pub struct Sample {
     /// The kind of traffic that was sampled.
     pub traffic: Traffic,
+    /// The number of its vantage: of all samplers of its agent in its direction.
+    pub vantage: u32,
     /// The number of its sampler, the same for all its samples.
     pub sampler: u32,
     /// Side of the interface where it was taken.
     pub direction: Direction,
     /// Whether it was taken where frames enter the network.
     pub is_edge: bool,
+    /// Whether its agent samples most in its direction.
+    pub is_main: bool,
     /// Number of frames that it stands for.
     pub frames: f64,
     /// Number of frames that it stands for according to the agent: too low when samples are lost.
@@ -132,10 +138,10 @@ pub struct Sample {
 /// A flow with its figures.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// The number of the sampler behind the figure; 0 if there are several.
-    pub sampler: u32,
-    /// How many samplers saw the flow, if they are kept separate.
-    pub samplers: u32,
+    /// The number of the vantage behind the figure; 0 if there are several.
+    pub vantage: u32,
+    /// How many vantages saw the flow, if they are kept separate.
+    pub vantages: u32,
     /// A value for each part of the definition's key.
     pub key: Vec<Value>,
     /// Current value, per second.
@@ -161,7 +167,7 @@ pub struct DefinitionTotals {
     pub seen: u64,
     /// Samples that are part of a flow.
     pub counted: u64,
-    /// Samples left out by the filter, the direction or the edge.
+    /// Samples left out by the filter, the direction, the edge or the sum.
     pub filtered: u64,
     /// Samples that lack a part of the key.
     pub without_key: u64,

@@ -2,21 +2,26 @@
 
 mod admission;
 mod samples;
+mod totals;
 
 use crate::agent::{Agent, AgentId};
 use crate::counting::Counting;
 use crate::definition::{Definition, Traffic};
+use crate::discrepancy::Discrepancy;
 use crate::lookup::{Author, GroupSets, Groups};
 use crate::portion::{Told, Untolds};
 use crate::sequence::Seen;
 use crate::share::Shares;
 use crate::table::Everything;
+use crate::vantage::Devices;
 use foldhash::fast::RandomState;
+use samples::Heard;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
+pub use totals::{EngineTotals, Taken};
 use wire::sflow::{DataFormat, Datagram, Malformed};
 
 /// Maximum number of unknown structure kinds that are counted separately; the rest share one counter.
@@ -47,66 +52,6 @@ impl Default for Limits {
     }
 }
 
-/// What became of datagrams and their content. `datagrams = read + malformed + duplicate + agent_limit`; the agents' figures are
-/// made from the `samples` of the read ones.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct EngineTotals {
-    /// Datagrams passed to the engine.
-    pub datagrams: u64,
-    /// Datagrams whose samples were read.
-    pub read: u64,
-    /// Datagrams that had already been read.
-    pub duplicate: u64,
-    /// Datagrams of agents beyond `agents_max`.
-    pub agent_limit: u64,
-    /// Agents that were forgotten because others, of senders that have less, needed their places.
-    pub agents_evicted: u64,
-    /// Datagrams without a readable header.
-    pub malformed: u64,
-    /// Datagrams that agents numbered but that have not arrived: lost on the network or in front of the engine. A late one is
-    /// subtracted again. Includes agents that were forgotten.
-    pub missing: u64,
-    /// Samples that agents say they lost before numbering them. Includes agents that were forgotten.
-    pub agent_dropped_samples: u64,
-    /// Samples that the decoder found in datagrams that were read, of every kind. Each is one of the following: `flow_samples`,
-    /// `dropped_packets`, `duplicate_samples`, `counter_samples`, or `other_samples`.
-    pub samples: u64,
-    /// Flow samples that are part of the figures.
-    pub flow_samples: u64,
-    /// Samples that had already been counted.
-    pub duplicate_samples: u64,
-    /// Counter samples.
-    pub counter_samples: u64,
-    /// Samples that are part of no figure: broken, of an unknown format, or of a format without frames and counters.
-    pub other_samples: u64,
-    /// Dropped packets.
-    pub dropped_packets: u64,
-    /// Samples scaled by the configured rate, and counters that were left out, because there are more than `sources_max`
-    /// sources, or more than `agent_sources_max` of their agent.
-    pub source_limit: u64,
-    /// Samples that claimed more than their interface can have carried. They stand for what it can.
-    pub implausible_samples: u64,
-    /// Broken datagrams, samples and records, by class.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// Samples and records of unknown formats, by format.
-    pub unknown: BTreeMap<DataFormat, u64>,
-    /// Those of unknown formats beyond the first 256.
-    pub unknown_other: u64,
-}
-
-/// What became of a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
-    /// Its samples were read; broken parts were counted.
-    Read,
-    /// It had already been read.
-    Duplicate,
-    /// There are too many agents.
-    AgentLimit,
-    /// It has no readable header.
-    Malformed(Malformed),
-}
-
 /// All agents, with their figures.
 pub struct Engine {
     limits: Limits,
@@ -126,6 +71,7 @@ struct Rest {
     tell_every: Option<Duration>,
     /// Places for agents, and for samplers and interfaces.
     shares: Shares,
+    devices: Devices,
     totals: EngineTotals,
     /// Samples in portions that definitions reported that have ended.
     reported_samples: u64,
@@ -163,6 +109,7 @@ impl Engine {
             ended: Vec::new(),
             tell_every: None,
             shares: Shares::new(limits.sources_max, limits.agent_sources_max),
+            devices: Devices::default(),
             totals: EngineTotals::default(),
             reported_samples: 0,
             changed: Changed::default(),
@@ -173,10 +120,11 @@ impl Engine {
     /// Maximum memory with these limits and definitions, in bytes.
     pub fn memory_max_bytes(limits: &Limits, definitions: &[Definition]) -> usize {
         let flows: usize = definitions.iter().map(Definition::memory_max_bytes).sum();
-        // Each definition keeps totals for each sampler.
-        let samplers =
-            definitions.len() * limits.sources_max * (size_of::<(u32, Everything)>() + 1) * 16 / 7;
-        flows + samplers + Agent::memory_max_bytes(limits.agents_max, limits.sources_max)
+        // Each definition keeps totals for each vantage.
+        let vantages = definitions.len() * Devices::vantages_max(limits.agents_max);
+        let all = vantages * (size_of::<(u32, Everything)>() + 1) * 16 / 7;
+        let agents = Agent::memory_max_bytes(limits.agents_max, limits.sources_max);
+        flows + all + agents + Devices::memory_max_bytes(limits.agents_max)
     }
 
     /// The counts so far.
@@ -349,15 +297,27 @@ impl Engine {
             Ok(datagram) => datagram,
             Err(malformed) => {
                 totals.malformed += 1;
+                totals.note_version(&malformed, source);
                 self.rest.fault(&malformed);
                 return Taken::Malformed(malformed);
             }
         };
-        let id = AgentId {
-            address: datagram.agent.ip().unwrap_or(source),
-            sub_agent: datagram.sub_agent,
-        };
+        // An address that nobody has is no address: agents send it before they have one.
+        let address = datagram.agent.ip().filter(|address| !address.is_unspecified());
+        let id = AgentId { address: address.unwrap_or(source), sub_agent: datagram.sub_agent };
+        self.take((&datagram, bytes), id, source, now_ns, told)
+    }
 
+    /// Processes a datagram of this agent, unless its sender is another with the same address: that one has the address that it sends
+    /// from.
+    fn take(
+        &mut self,
+        (datagram, bytes): (&Datagram<'_>, &[u8]),
+        id: AgentId,
+        source: IpAddr,
+        now_ns: u64,
+        told: &mut impl Told,
+    ) -> Taken {
         let agent = match self.agents.entry(id) {
             Entry::Occupied(agent) => agent.into_mut(),
             Entry::Vacant(_) => {
@@ -365,9 +325,17 @@ impl Engine {
                     self.rest.totals.agent_limit += 1;
                     return Taken::AgentLimit;
                 }
-                self.agents.entry(id).or_insert_with(|| Agent::new(source, now_ns))
+                let at = self.rest.devices.enter(id.address);
+                self.agents.entry(id).or_insert_with(|| Agent::new(source, at, now_ns))
             }
         };
+        if agent.has_moved(source) {
+            self.rest.totals.discrepancies.note(Discrepancy::Senders);
+        }
+        if agent.is_of_another(source, datagram.sequence, bytes) && id.address != source {
+            let id = AgentId { address: source, ..id };
+            return self.take((datagram, bytes), id, source, now_ns, told);
+        }
         let totals = &mut self.rest.totals;
         let missing = agent.datagrams().lost;
         let seen = agent.hear(datagram.sequence, datagram.uptime_ms, now_ns);
@@ -377,7 +345,8 @@ impl Engine {
             return Taken::Duplicate;
         }
         totals.read += 1;
-        self.rest.samples(&datagram, id, agent, now_ns, told);
+        let heard = Heard { id, is_new: seen != Seen::Strange, now_ns };
+        self.rest.samples(datagram, heard, agent, told);
         if self.rest.shares.take_want() {
             self.make_room_for_sources(source, now_ns);
         }
@@ -386,15 +355,19 @@ impl Engine {
 
     /// Forgets agents, samplers and interfaces that were not heard since `before_ns`.
     fn forget(&mut self, before_ns: u64) {
-        let mut gone = Vec::new();
-        self.agents.retain(|_, agent| {
-            agent.forget(before_ns, &mut gone);
-            agent.heard_ns() >= before_ns
+        let (mut gone, devices) = (Vec::new(), &mut self.rest.devices);
+        self.agents.retain(|id, agent| {
+            agent.forget(before_ns);
+            let is_heard = agent.heard_ns() >= before_ns;
+            if !is_heard {
+                devices.leave(id.address, agent.place(), &mut gone);
+            }
+            is_heard
         });
         let agents = self.agents.values();
         self.rest.shares.recount(agents.map(|agent| (agent.sender(), agent.sources())));
         for counting in &mut self.rest.counting {
-            counting.forget_samplers(&gone);
+            counting.forget_vantages(&gone);
         }
     }
 
@@ -409,6 +382,7 @@ impl Engine {
         if now_ns.saturating_sub(self.turned_ns) >= EVERY_NS {
             self.turned_ns = now_ns;
             self.agents.values_mut().for_each(|agent| agent.turn(now_ns));
+            self.rest.devices.fade();
             self.look_for_yielding();
         }
 

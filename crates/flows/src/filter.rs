@@ -6,7 +6,7 @@
 //!
 //! A comparison with a field that a sample does not have is false, even with `!=`.
 
-use crate::field::{Facts, Field, Kind, Value};
+use crate::field::{Facts, Field, Kind, Value, Word};
 use crate::key::{Part, PartError};
 use crate::lookup::{Groups, Network};
 use crate::places::{self, Country};
@@ -38,6 +38,7 @@ enum Operand {
     Range(u64, u64),
     Network(Network),
     Mac([u8; 6]),
+    Word(Word),
 }
 
 /// A filter that cannot be parsed, with the position in its text.
@@ -82,12 +83,12 @@ impl Node {
             Node::All(nodes) => nodes.iter().all(|node| node.passes(facts, groups)),
             Node::Not(node) => !node.passes(facts, groups),
             Node::Is(part, operands) => {
-                let value = part.value(facts, groups);
-                operands.iter().any(|operand| operand.holds(value))
+                let holds = |value| operands.iter().any(|operand| operand.holds(value));
+                part.any(facts, groups, holds)
             }
             Node::IsNot(part, operands) => {
-                let value = part.value(facts, groups);
-                value != Value::Absent && !operands.iter().any(|operand| operand.holds(value))
+                let holds = |value| operands.iter().any(|operand| operand.holds(value));
+                part.value(facts, groups) != Value::Absent && !part.any(facts, groups, holds)
             }
             Node::Has(part, bits) => {
                 matches!(part.value(facts, groups), Value::Number(number) if number & bits == *bits)
@@ -102,6 +103,7 @@ impl Operand {
             (Operand::Range(low, high), Value::Number(number)) => (*low..=*high).contains(&number),
             (Operand::Network(network), Value::Address(address)) => network.contains(address),
             (Operand::Mac(mac), Value::Mac(other)) => *mac == other,
+            (Operand::Word(word), Value::Word(other)) => *word == other,
             _ => false,
         }
     }
@@ -230,7 +232,17 @@ impl Parser<'_> {
             }
             Part::Field(field) | Part::Prefix(field, ..) => (field, field.kind()),
         };
+        if let Some(word) = Word::named(field, &word) {
+            return Ok(Operand::Word(word));
+        }
         match kind {
+            Kind::Community => {
+                let number = community(&word).map(u64::from);
+                let number = number.ok_or_else(|| {
+                    error(&word, "expected a community. Fix: write for example 64500:100")
+                })?;
+                Ok(Operand::Range(number, number))
+            }
             Kind::Address => Network::parse(&word).map(Operand::Network).ok_or_else(|| {
                 error(&word, "expected an address or a network. Fix: write for example 10.0.0.0/8")
             }),
@@ -341,6 +353,11 @@ fn named(field: Field, word: &str) -> Option<u64> {
     })
 }
 
+fn community(word: &str) -> Option<u32> {
+    let (high, low) = word.split_once(':')?;
+    Some(u32::from(high.parse::<u16>().ok()?) << 16 | u32::from(low.parse::<u16>().ok()?))
+}
+
 fn mac(word: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
     let mut bytes = word.split(':');
@@ -366,6 +383,9 @@ mod tests {
                 Field::DstPort => Value::Number(443),
                 Field::TcpFlags => Value::Number(18),
                 Field::SrcMac => Value::Mac([0, 1, 2, 0xab, 0xcd, 0xef]),
+                Field::Output => Value::Word(Word::Several),
+                Field::IcmpType => Value::Word(Word::None),
+                Field::Community => Value::Number(0xfbf4_0064),
                 _ => Value::Absent,
             }
         }
@@ -410,6 +430,17 @@ mod tests {
         check("group(dst) = lab", false);
         check("src_mac = 00:01:02:AB:cd:ef", true);
         check("ethertype = 0x0800", false);
+        check("output = several", true);
+        check("output = 7, internal, several", true);
+        check("output = internal", false);
+        check("output != internal", true);
+        check("output > 0", false);
+        check("icmp_type = none", true);
+        check("icmp_type = -", true);
+        check("icmp_type != none", false);
+        check("community = 64500:100", true);
+        check("community = 64500:101", false);
+        check("community != 64500:101", true);
         // A missing value is neither equal nor unequal.
         check("vlan = 5", false);
         check("vlan != 5", false);
@@ -427,6 +458,9 @@ mod tests {
         assert!(told("protocol ~ 1").contains("expected =, !="));
         assert!(told("protocol = xyz").contains("expected a number"));
         assert!(told("protocol = 9-1").contains("expected a number"));
+        assert!(told("output = none").contains("expected a number"));
+        assert!(told("protocol = internal").contains("expected a number"));
+        assert!(told("community = 64500").contains("expected a community"));
         assert!(told("src = 300.1.1.1").contains("expected an address"));
         assert!(told("src > 5").contains("is not a number"));
         assert!(told("(protocol = 1").contains("expected \")\""));

@@ -112,6 +112,19 @@ impl Part {
         }
     }
 
+    /// Whether a sample has a value of this part for which this holds.
+    pub(crate) fn any(
+        self,
+        facts: &impl Facts,
+        groups: &Groups,
+        holds: impl Fn(Value) -> bool,
+    ) -> bool {
+        match self {
+            Part::Field(field) => facts.any(field, holds),
+            part => holds(part.value(facts, groups)),
+        }
+    }
+
     /// The part as it is written.
     pub fn word(self) -> String {
         match self {
@@ -144,6 +157,9 @@ impl Part {
                 Country::of(number).map_or_else(|| number.to_string(), |one| one.to_string())
             }
             (Part::Field(Field::Ethertype), Value::Number(number)) => format!("{number:#06x}"),
+            (Part::Field(Field::Community), Value::Number(number)) => {
+                format!("{}:{}", number >> 16, number & 0xffff)
+            }
             (_, value) => value.to_string(),
         }
     }
@@ -166,7 +182,9 @@ fn address(word: &str) -> Result<Field, PartError> {
     let field = field(word)?;
     match field.kind() {
         Kind::Address => Ok(field),
-        Kind::Number | Kind::Mac => Err(PartError::NoAddress { word: field.word() }),
+        Kind::Number | Kind::Mac | Kind::Community => {
+            Err(PartError::NoAddress { word: field.word() })
+        }
     }
 }
 

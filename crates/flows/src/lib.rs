@@ -15,6 +15,7 @@ mod batch;
 mod counter;
 mod counting;
 mod definition;
+mod discrepancy;
 mod engine;
 mod estimate;
 mod event;
@@ -32,6 +33,8 @@ mod sequence;
 mod share;
 mod table;
 mod threshold;
+mod twins;
+mod vantage;
 
 pub use agent::{Agent, AgentId};
 pub use allowance::{FRAME_BYTES_MAX, SPEED_BITS_PER_SEC};
@@ -40,17 +43,18 @@ pub use counting::Counting;
 pub use definition::{
     Aggregation, Definition, DefinitionTotals, Direction, Figure, Measure, Sample, Traffic,
 };
+pub use discrepancy::{Discrepancies, Discrepancy};
 pub use engine::{Engine, EngineTotals, Limits, NO_ADDRESS, Taken};
 pub use estimate::{Estimate, Sums};
 pub use event::{Event, EventLog, Subject};
-pub use field::{Facts, Field, Kind, Value};
+pub use field::{Facts, Field, Kind, Value, Word};
 pub use filter::{Filter, FilterError};
 pub use heaviest::{Across, Heaviest, ROWS_MAX, Rows};
 pub use key::{Part, PartError};
 pub use lookup::{Author, Groups, Network};
 pub use observed::Observed;
 pub use places::PlacesError;
-pub use port::{Compared, Port, PortRates, Rates as PortRate};
+pub use port::{Compared, Port, PortRates, Rates as PortRate, Times};
 pub use portion::{Accepted, Amounts, Cause, CounterReading, Portion, Told};
 pub use sampler::{Rates, Reading, Sampler, SamplerTotals, Worth};
 pub use sequence::{Seen, Sequence, SequenceTotals};

@@ -1,13 +1,17 @@
 //! What one sample says about its frame, collected from its records.
 
-use crate::field::{Facts, Field, Value};
+use crate::field::{Facts, Field, Value, Word};
 use std::net::IpAddr;
-use wire::sflow::{DataSource, DroppedPacket, FlowRecord, FlowSample, Interface, Ip, Packet};
+use wire::sflow::flow::{Ethernet, Gateway, Switch};
+use wire::sflow::{
+    DataSource, DroppedPacket, FlowRecord, FlowSample, Interface, Ip, Mac, MacPair, Packet, Ports,
+};
 
 /// The content of one sample.
 #[derive(Clone, Copy, Debug)]
-pub struct Observed {
-    /// Length of the frame on the wire in bytes, according to the agent. For agents that send no frame, that of the packet.
+pub struct Observed<'a> {
+    /// Length of the frame on the wire in bytes: what the agent states, until [`measure`](Self::measure) has compared it with the
+    /// packet. For agents that send no frame, that of the packet.
     pub frame_bytes: u32,
     agent: IpAddr,
     sub_agent: u32,
@@ -15,25 +19,42 @@ pub struct Observed {
     input: Interface,
     output: Interface,
     drop_reason: Option<u32>,
+    /// Bytes of the sampled header. 0 if there is none.
+    sampled_bytes: u32,
     packet: Packet,
     /// From records that describe a packet without its header.
     described: Option<Ip>,
-    described_ethertype: Option<u32>,
+    described_frame: Option<Ethernet>,
     next_hop: Option<IpAddr>,
-    src_as: Option<u32>,
-    dst_as: Option<u32>,
-    peer_as: Option<u32>,
-    vlan: Option<u32>,
+    gateway: Option<Gateway<'a>>,
+    switch: Option<Switch>,
     vni: Option<u32>,
     transit_delay_ns: Option<u32>,
     queue_depth: Option<u32>,
     queue: Option<u32>,
 }
 
-impl Observed {
+/// How the length of a frame agrees with that of the packet in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Length {
+    /// Nothing speaks against it.
+    Plausible,
+    /// More of the frame is said to be than was sampled: the agent states lengths of frames.
+    Stated,
+    /// The packet is longer than the frame.
+    Short {
+        /// The frame's length, by that of the packet.
+        frame_bytes: u32,
+    },
+}
+
+/// The check sequence of Ethernet, which is part of a frame's length.
+const CHECK_SEQUENCE_BYTES: u32 = 4;
+
+impl<'a> Observed<'a> {
     /// The content of a flow sample before its records.
     #[inline]
-    pub fn of_flow(agent: IpAddr, sub_agent: u32, flow: &FlowSample<'_>) -> Observed {
+    pub fn of_flow(agent: IpAddr, sub_agent: u32, flow: &FlowSample<'_>) -> Observed<'a> {
         let drop_reason = match flow.output {
             Interface::Discarded(reason) => Some(reason.normal().0),
             _ => None,
@@ -42,12 +63,10 @@ impl Observed {
     }
 
     /// The content of a dropped packet before its records.
-    pub fn of_dropped(agent: IpAddr, sub_agent: u32, dropped: &DroppedPacket<'_>) -> Observed {
-        let interface =
-            |index| if index == 0 { Interface::Unknown } else { Interface::Index(index) };
-        let (input, output) = (dropped.input_if_index, dropped.output_if_index);
+    pub fn of_dropped(agent: IpAddr, sub_agent: u32, dropped: &DroppedPacket<'_>) -> Observed<'a> {
+        let (input, output) = (dropped.input(), dropped.output());
         let reason = Some(dropped.reason.normal().0);
-        Observed::new(agent, sub_agent, dropped.source, interface(input), interface(output), reason)
+        Observed::new(agent, sub_agent, dropped.source, input, output, reason)
     }
 
     #[inline]
@@ -58,7 +77,7 @@ impl Observed {
         input: Interface,
         output: Interface,
         drop_reason: Option<u32>,
-    ) -> Observed {
+    ) -> Observed<'a> {
         Observed {
             frame_bytes: 0,
             agent,
@@ -67,14 +86,13 @@ impl Observed {
             input,
             output,
             drop_reason,
+            sampled_bytes: 0,
             packet: Packet::default(),
             described: None,
-            described_ethertype: None,
+            described_frame: None,
             next_hop: None,
-            src_as: None,
-            dst_as: None,
-            peer_as: None,
-            vlan: None,
+            gateway: None,
+            switch: None,
             vni: None,
             transit_delay_ns: None,
             queue_depth: None,
@@ -84,14 +102,15 @@ impl Observed {
 
     /// Adds the content of a record.
     #[inline]
-    pub fn add(&mut self, record: &FlowRecord<'_>) {
+    pub fn add(&mut self, record: &FlowRecord<'a>) {
         match record {
             FlowRecord::SampledHeader(header) => {
                 header.read_packet(&mut self.packet);
-                self.frame_bytes = header.frame_length_bytes;
+                self.sampled_bytes = u32::try_from(header.header.len()).unwrap_or(u32::MAX);
+                self.at_least(header.frame_length_bytes);
             }
             FlowRecord::SampledEthernet(frame) => {
-                self.described_ethertype = Some(frame.ethertype);
+                self.described_frame = Some(*frame);
                 self.at_least(frame.length_bytes);
             }
             FlowRecord::SampledIpv4(packet) => {
@@ -102,17 +121,9 @@ impl Observed {
                 self.described = Some(described::v6(packet));
                 self.at_least(packet.length_bytes);
             }
-            FlowRecord::ExtendedSwitch(switch) => {
-                // All ones mean unknown; 0 means none.
-                self.vlan = Some(switch.src_vlan).filter(|vlan| (1..=4095).contains(vlan));
-            }
+            FlowRecord::ExtendedSwitch(switch) => self.switch = Some(*switch),
             FlowRecord::ExtendedRouter(router) => self.next_hop = router.next_hop.ip(),
-            FlowRecord::ExtendedGateway(gateway) => {
-                self.next_hop = self.next_hop.or(gateway.next_hop.ip());
-                self.src_as = Some(gateway.src_as);
-                self.peer_as = Some(gateway.src_peer_as);
-                self.dst_as = gateway.dst_as();
-            }
+            FlowRecord::ExtendedGateway(gateway) => self.gateway = Some(*gateway),
             FlowRecord::ExtendedVniIngress(vni) => self.vni = Some(vni.vni),
             FlowRecord::ExtendedVniEgress(vni) => self.vni = self.vni.or(Some(vni.vni)),
             FlowRecord::ExtendedTransitDelay(delay) => {
@@ -124,7 +135,29 @@ impl Observed {
         }
     }
 
-    /// A length that counts if no sampled header has one.
+    /// Compares the frame's length with the packet's.
+    #[inline]
+    pub(crate) fn measure(&self) -> Length {
+        let (ip, link_bytes) = match (&self.packet.ip, &self.packet.inner) {
+            (Some(ip), _) => (ip, self.packet.link_bytes),
+            (None, Some(ip)) => (ip, self.packet.inner_bytes),
+            (None, None) => return Length::Plausible,
+        };
+        // The sender may have left the length to its network card: then it is 0.
+        let packet_bytes = u32::from(link_bytes).saturating_add(ip.length_bytes);
+        if ip.length_bytes > 0 && self.frame_bytes < packet_bytes {
+            return Length::Short { frame_bytes: packet_bytes + CHECK_SEQUENCE_BYTES };
+        }
+        let is_more = self.frame_bytes > self.sampled_bytes.saturating_add(WITH_A_TAG_BYTES);
+        if is_more { Length::Stated } else { Length::Plausible }
+    }
+
+    /// Whether the header was read as something else than the agent called it.
+    pub(crate) fn is_other_link(&self) -> bool {
+        self.packet.is_other_link
+    }
+
+    /// A length that counts if none is longer.
     fn at_least(&mut self, bytes: u32) {
         self.frame_bytes = self.frame_bytes.max(bytes);
     }
@@ -136,36 +169,82 @@ impl Observed {
     fn inner(&self) -> Option<&Ip> {
         self.packet.inner.as_ref()
     }
+
+    /// The VLAN of the frame's tag, or that in which the switch put it. A tag with VLAN 0 only has a priority (IEEE 802.1Q).
+    fn vlan(&self) -> Value {
+        let tag = self.packet.vlan.map(|vlan| vlan.id().into()).filter(|id| *id != 0);
+        let switch = self.switch.map(|switch| switch.src_vlan);
+        match tag.or(switch.filter(is_vlan)) {
+            Some(id) => Value::number(Some(id)),
+            None if self.packet.macs.is_some() || switch == Some(0) => Value::Word(Word::None),
+            None => Value::Absent,
+        }
+    }
+
+    fn out_vlan(&self) -> Value {
+        match self.switch.map(|switch| switch.dst_vlan) {
+            Some(0) => Value::Word(Word::None),
+            vlan => Value::number(vlan.filter(is_vlan)),
+        }
+    }
+
+    /// A system that a gateway says, in which 0 and an empty path are its own.
+    fn system(&self, of: impl FnOnce(&Gateway<'_>) -> Option<u32>) -> Value {
+        Value::number(
+            self.gateway.as_ref().map(|gateway| {
+                of(gateway).filter(|system| *system != 0).unwrap_or(gateway.router_as)
+            }),
+        )
+    }
+
+    fn mac(&self, of: fn(MacPair) -> Mac, described: fn(&Ethernet) -> Mac) -> Value {
+        let mac = self.packet.macs.map(of).or(self.described_frame.as_ref().map(described));
+        mac.map_or(Value::Absent, |mac| Value::Mac(mac.0))
+    }
 }
 
-/// The index of an interface; absent if the end is not an interface.
-fn index(interface: Interface) -> Value {
-    Value::number(interface.if_index())
+/// More than this behind the sampled bytes is more than a check sequence and a tag that was taken off.
+const WITH_A_TAG_BYTES: u32 = 8;
+
+/// All ones mean unknown; 0 means none.
+fn is_vlan(vlan: &u32) -> bool {
+    (1..=4095).contains(vlan)
 }
 
-fn src_port(ip: Option<&Ip>) -> Value {
-    Value::number(ip.and_then(|ip| ip.ports).map(|ports| ports.src))
+/// An end of a frame's way through the agent.
+fn interface(interface: Interface) -> Value {
+    match interface {
+        Interface::Index(index) => Value::Number(index.into()),
+        Interface::Internal => Value::Word(Word::Internal),
+        Interface::Multiple(_) => Value::Word(Word::Several),
+        Interface::Discarded(_) => Value::Word(Word::Discarded),
+        Interface::Unknown | Interface::Other { .. } => Value::Word(Word::Unknown),
+    }
 }
 
-fn dst_port(ip: Option<&Ip>) -> Value {
-    Value::number(ip.and_then(|ip| ip.ports).map(|ports| ports.dst))
+/// A port. Packets without one are known to have none.
+fn port(ip: Option<&Ip>, of: fn(Ports) -> u16) -> Value {
+    ip.map_or(Value::Absent, |ip| Value::number_or_none(ip.ports.map(of)))
 }
 
-impl Facts for Observed {
+impl Facts for Observed<'_> {
     fn value(&self, field: Field) -> Value {
         let (packet, ip, inner) = (&self.packet, self.ip(), self.inner());
+        let gateway = self.gateway.as_ref();
         match field {
             Field::Agent => Value::Address(self.agent),
             Field::SubAgent => Value::Number(self.sub_agent.into()),
             Field::Source => Value::Number(self.source.index.into()),
-            Field::Input => index(self.input),
-            Field::Output => index(self.output),
-            Field::SrcMac => packet.macs.map_or(Value::Absent, |macs| Value::Mac(macs.src.0)),
-            Field::DstMac => packet.macs.map_or(Value::Absent, |macs| Value::Mac(macs.dst.0)),
+            Field::Input => interface(self.input),
+            Field::Output => interface(self.output),
+            Field::SrcMac => self.mac(|macs| macs.src, |frame| frame.src),
+            Field::DstMac => self.mac(|macs| macs.dst, |frame| frame.dst),
             Field::Ethertype => {
-                Value::number(packet.ethertype.map(u32::from).or(self.described_ethertype))
+                let described = self.described_frame.map(|frame| frame.ethertype);
+                Value::number(packet.ethertype.map(u32::from).or(described))
             }
-            Field::Vlan => Value::number(packet.vlan.map(|vlan| vlan.id().into()).or(self.vlan)),
+            Field::Vlan => self.vlan(),
+            Field::OutVlan => self.out_vlan(),
             Field::InnerVlan => Value::number(packet.inner_vlan.map(|vlan| vlan.id())),
             Field::MplsLabel => Value::number(packet.mpls.labels().next()),
             Field::IpVersion => Value::number(ip.map(|ip| if ip.src.is_ipv4() { 4u8 } else { 6 })),
@@ -175,26 +254,47 @@ impl Facts for Observed {
             Field::Dscp => Value::number(ip.map(Ip::dscp)),
             Field::Ttl => Value::number(packet.ip.map(|ip| ip.ttl)),
             Field::Fragment => Value::number(ip.map(|ip| u8::from(ip.fragment.is_some()))),
-            Field::SrcPort => src_port(ip),
-            Field::DstPort => dst_port(ip),
+            Field::SrcPort => port(ip, |ports| ports.src),
+            Field::DstPort => port(ip, |ports| ports.dst),
             Field::TcpFlags => Value::number(ip.and_then(|ip| ip.tcp_flags)),
             Field::IcmpType => Value::number(ip.and_then(|ip| ip.icmp).map(|icmp| icmp.kind)),
             Field::IcmpCode => Value::number(ip.and_then(|ip| ip.icmp).map(|icmp| icmp.code)),
             Field::FrameSize => Value::Number(self.frame_bytes.into()),
-            Field::Vni => Value::number(packet.tunnel.and_then(|tunnel| tunnel.vni()).or(self.vni)),
+            Field::Vni => {
+                let of_tunnel = packet.tunnel.and_then(|tunnel| tunnel.vni());
+                Value::number(of_tunnel.or(packet.service).or(self.vni))
+            }
             Field::InnerSrc => Value::address(inner.map(|ip| ip.src)),
             Field::InnerDst => Value::address(inner.map(|ip| ip.dst)),
             Field::InnerProtocol => Value::number(inner.map(|ip| ip.protocol)),
-            Field::InnerSrcPort => src_port(inner),
-            Field::InnerDstPort => dst_port(inner),
-            Field::NextHop => Value::address(self.next_hop),
-            Field::SrcAs => Value::number(self.src_as),
-            Field::DstAs => Value::number(self.dst_as),
-            Field::PeerAs => Value::number(self.peer_as),
+            Field::InnerSrcPort => port(inner, |ports| ports.src),
+            Field::InnerDstPort => port(inner, |ports| ports.dst),
+            Field::NextHop => {
+                let of_gateway = gateway.and_then(|gateway| gateway.next_hop.ip());
+                Value::address(self.next_hop.or(of_gateway))
+            }
+            Field::BgpNextHop => Value::address(gateway.and_then(|gateway| gateway.next_hop.ip())),
+            Field::RouterAs => Value::number(gateway.map(|gateway| gateway.router_as)),
+            Field::SrcAs => self.system(|gateway| Some(gateway.src_as)),
+            Field::DstAs => self.system(|gateway| gateway.dst_as()),
+            Field::PeerAs => self.system(|gateway| Some(gateway.src_peer_as)),
+            Field::DstPeerAs => self.system(|gateway| gateway.dst_peer_as()),
+            Field::Community => {
+                Value::number(gateway.and_then(|gateway| gateway.communities.iter().next()))
+            }
             Field::DropReason => Value::number(self.drop_reason),
             Field::TransitDelay => Value::number(self.transit_delay_ns),
             Field::QueueDepth => Value::number(self.queue_depth),
             Field::Queue => Value::number(self.queue),
+        }
+    }
+
+    fn any(&self, field: Field, holds: impl Fn(Value) -> bool) -> bool {
+        match (field, &self.gateway) {
+            (Field::Community, Some(gateway)) => {
+                gateway.communities.iter().any(|community| holds(Value::Number(community.into())))
+            }
+            _ => holds(self.value(field)),
         }
     }
 }

@@ -1,14 +1,15 @@
 //! An interface: what its counters say, and whether its samples agree.
 
-use crate::counter::{Delta, Width, delta};
+mod difference;
+
+use crate::counter::Delta;
+use crate::discrepancy::Discrepancy;
 use crate::sequence::{Seen, Sequence, SequenceTotals};
+use difference::{deltas, input_of, octets_between, output_of, rates};
 use wire::sflow::counter::IfCounters;
 
 /// Factor by which counters may run faster than the interface's stated speed.
 const SPEED_SLACK: f64 = 1.2;
-
-/// Smallest Ethernet frame, in octets as counters count them.
-const FRAME_OCTETS_MIN: u64 = 60;
 
 /// Readings that arrive closer together than this are one moment, in nanoseconds.
 const MOMENT_NS: u64 = 100_000_000;
@@ -19,8 +20,30 @@ const SPEEDS: std::ops::RangeInclusive<u64> = 10_000_000..=12_800_000_000_000;
 /// What agents send for a speed that does not fit in 32 bits (`ifSpeed`, RFC 2863).
 const SPEED_TOO_HIGH: u64 = u32::MAX as u64;
 
+/// How long a datagram may wait for others after its counters were read, in seconds.
+const WAIT_S: f64 = 1.0;
+
+/// Two intervals are uneven, so that rates are averaged over both, if one is shorter than this share of the other.
+const EVEN: f64 = 0.8;
+
+/// The agent's clock is slow if ours runs this much faster; and they are compared after this many seconds.
+const CLOCKS_APART: f64 = 1.25;
+const CLOCKS_MIN_S: f64 = 5.0;
+
+/// A difference that no interface can have is believed if the next one is no more than this many times as large, or as small.
+const SAME_AGAIN: f64 = 2.0;
+
 /// Number of polls without a rate after which the last one is no longer shown.
 const WITHOUT_MAX: u8 = 3;
+
+/// When counters were read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// On the agent's clock, in milliseconds since it started; wraps after 49.7 days.
+    pub uptime_ms: u32,
+    /// On ours, when they arrived, in nanoseconds.
+    pub arrival_ns: u64,
+}
 
 /// Traffic of an interface in one direction, per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -55,8 +78,20 @@ pub struct PortRates {
 #[derive(Clone, Debug, Default)]
 pub struct Port {
     sequence: Sequence,
-    /// The counters of the last sample, and the agent's clock at that time.
-    last: Option<(IfCounters, u32)>,
+    /// The counters of the last sample, and when they were read.
+    last: Option<(IfCounters, Times)>,
+    /// The counters of the sample before, and the seconds between the two.
+    before: Option<(IfCounters, f64)>,
+    /// Seconds that have passed on the agent's clock and on ours, decayed.
+    clocks_s: [f64; 2],
+    /// Whether the agent has restarted since the last sample, so that its clock says nothing.
+    is_restarted: bool,
+    /// The rate in bits per second of the last difference, if that was more than the interface can carry.
+    leap: Option<f64>,
+    /// The highest rate in bits per second that is believed although the interface states a lower speed.
+    believed: f64,
+    /// The aggregated link to which the interface belongs. 0 for none.
+    aggregate: u32,
     rates: Option<PortRates>,
     /// The rates of the moment before that of `rates`.
     earlier: Option<Levels>,
@@ -133,6 +168,22 @@ impl Port {
         (is_one && self.implausible == 0).then_some(speed)
     }
 
+    /// The speed of which its use is a share, in bits per second. `None` if it states none, or carries more.
+    pub fn full_bits_per_sec(&self) -> Option<u64> {
+        let speed = self.counters()?.speed_bits_per_sec;
+        (speed > 0 && self.believed == 0.0).then_some(speed)
+    }
+
+    /// The aggregated link to which it belongs.
+    pub(crate) fn aggregate(&self) -> Option<u32> {
+        (self.aggregate != 0).then_some(self.aggregate)
+    }
+
+    /// It belongs to this aggregated link, or to none with 0.
+    pub(crate) fn set_aggregate(&mut self, if_index: u32) {
+        self.aggregate = if_index;
+    }
+
     /// Counter samples by sequence number.
     pub fn samples(&self) -> SequenceTotals {
         self.sequence.totals()
@@ -153,10 +204,11 @@ impl Port {
         self.heard_ns = now_ns;
     }
 
-    /// The agent has restarted, so its counters cannot be compared with the previous ones.
+    /// The agent has restarted: its clock has, and its counters may have.
     pub fn restart(&mut self) {
         self.sequence.restart();
-        self.last = None;
+        self.is_restarted = true;
+        self.before = None;
     }
 
     /// Records that a frame sampled on entry stands for this many bytes.
@@ -169,26 +221,37 @@ impl Port {
         self.sampled.output += bytes;
     }
 
-    /// Processes a counter sample. `None` when it could not be used.
-    pub fn take(
+    /// Processes a counter sample. `None` when it could not be used. `note` hears what contradicts something else.
+    pub(crate) fn take(
         &mut self,
         sequence: u32,
-        uptime_ms: u32,
+        times: Times,
         counters: IfCounters,
+        mut note: impl FnMut(Discrepancy),
     ) -> Option<Compared> {
         let seen = self.sequence.take(sequence, 0);
         if matches!(seen, Seen::Late | Seen::Duplicate | Seen::Strange) {
             return None;
         }
 
-        let before = self.last.replace((counters, uptime_ms));
+        let before = self.last.replace((counters, times));
         let sampled = std::mem::take(&mut self.sampled);
         let rates = match (before, seen) {
-            (Some((before, at_ms)), Seen::Next { lost }) => {
-                self.compare(&before, &counters, uptime_ms.wrapping_sub(at_ms), lost, sampled)
+            (Some((before, at)), Seen::Next { lost }) => {
+                let seconds = self.seconds_between(at, times, &mut note);
+                self.compare((&before, &counters), seconds, lost, &mut note)
+            }
+            (Some((before, at)), Seen::First) if self.is_restarted => {
+                self.compare_restarted((&before, &counters), at, times)
             }
             _ => None,
         };
+        self.is_restarted = false;
+        let rates = rates.map(|rates| PortRates {
+            sampled_ratio: before.and_then(|(before, _)| sampled.ratio(&before, &counters)),
+            ..rates
+        });
+
         self.without = if rates.is_some() { 0 } else { self.without.saturating_add(1) };
         if rates.is_some() || self.without > WITHOUT_MAX {
             if self.heard_ns.saturating_sub(self.moment_ns) >= MOMENT_NS {
@@ -203,164 +266,152 @@ impl Port {
         })
     }
 
+    /// Seconds between two readings: by the agent's clock, which does not know how long datagrams were under way; by ours if that one
+    /// stands still, goes back, or is slow. 0 if neither says.
+    fn seconds_between(
+        &mut self,
+        before: Times,
+        after: Times,
+        note: &mut impl FnMut(Discrepancy),
+    ) -> f64 {
+        let uptime_ms = after.uptime_ms.wrapping_sub(before.uptime_ms);
+        let uptime_s = if uptime_ms <= u32::MAX / 2 { f64::from(uptime_ms) / 1e3 } else { 0.0 };
+        let arrival_s = after.arrival_ns.saturating_sub(before.arrival_ns) as f64 / 1e9;
+        // Without arrival times (they are all the same) there is only one clock.
+        if arrival_s == 0.0 {
+            return uptime_s;
+        }
+
+        let [theirs, ours] = &mut self.clocks_s;
+        *theirs = *theirs * 0.75 + uptime_s;
+        *ours = *ours * 0.75 + arrival_s;
+        // One that is faster than ours is right about datagrams that were held up and come all at once.
+        let is_apart = *ours >= CLOCKS_MIN_S && *theirs * CLOCKS_APART < *ours;
+        if is_apart {
+            note(Discrepancy::Clock);
+        }
+        if is_apart || uptime_s == 0.0 { arrival_s } else { uptime_s }
+    }
+
     fn compare(
         &mut self,
-        before: &IfCounters,
-        after: &IfCounters,
-        over_ms: u32,
+        (before, after): (&IfCounters, &IfCounters),
+        seconds: f64,
         missed: u32,
-        sampled: SampledBytes,
+        note: &mut impl FnMut(Discrepancy),
     ) -> Option<PortRates> {
-        // Two samples with the same time, or a clock that went back.
-        if over_ms == 0 || over_ms > u32::MAX / 2 {
+        if seconds <= 0.0 {
             return None;
         }
-        let seconds = f64::from(over_ms) / 1e3;
-        let speed = after.speed_bits_per_sec;
-        let octets_max =
-            if speed == 0 { u64::MAX } else { (speed as f64 / 8.0 * seconds * SPEED_SLACK) as u64 };
+        let earlier = self.before.replace((*before, seconds));
+        let octets = octets_between(before, after);
+        let octets_s = octets.map_or(0.0, |octets| octets as f64);
+        // A link that lost a member carried what all of them could.
+        let stated = before.speed_bits_per_sec.max(after.speed_bits_per_sec) as f64 / 8.0;
+        let full = if stated == 0.0 { f64::INFINITY } else { stated.max(self.believed / 8.0) };
+        let full = full * SPEED_SLACK;
+
+        if octets_s > full * (seconds + WAIT_S) && !self.is_believed(octets_s * 8.0 / seconds) {
+            self.implausible += 1;
+            self.before = None;
+            return None;
+        }
+        if octets_s * 8.0 / seconds > stated * 8.0 * SPEED_SLACK && self.believed > 0.0 {
+            note(Discrepancy::Speed);
+        }
+        let is_uneven = |other: f64| other.min(seconds) < EVEN * other.max(seconds);
+        let rates = match earlier.filter(|(_, other)| is_uneven(*other)) {
+            Some((earlier, other)) => self.difference((&earlier, after), other + seconds, missed),
+            None => None,
+        };
+        // Counters that were read up to a second before their datagram left may be those of a longer time.
+        let is_longer = octets_s > full * seconds && self.believed == 0.0;
+        let seconds = if is_longer { octets_s / stated } else { seconds };
+        let rates = rates.or_else(|| self.difference((before, after), seconds, missed));
+        if rates.is_none() {
+            // If one counter jumped, all of them restarted.
+            self.implausible += 1;
+            self.before = None;
+        } else {
+            self.leap = None;
+        }
+        rates
+    }
+
+    /// Whether a rate above the stated speed is that of the interface: no leap is of the same size twice.
+    fn is_believed(&mut self, bits_per_s: f64) -> bool {
+        let is_same = |leap: f64| leap.min(bits_per_s) * SAME_AGAIN >= leap.max(bits_per_s);
+        let is_believed = self.leap.is_some_and(is_same) && bits_per_s <= *SPEEDS.end() as f64;
+        if is_believed {
+            self.believed = self.believed.max(bits_per_s * SAME_AGAIN);
+        }
+        self.leap = Some(bits_per_s);
+        is_believed
+    }
+
+    /// Counters of an agent that has restarted: if they go on, it kept them, and our clock says for how long.
+    fn compare_restarted(
+        &self,
+        (before, after): (&IfCounters, &IfCounters),
+        at: Times,
+        times: Times,
+    ) -> Option<PortRates> {
+        let seconds = times.arrival_ns.saturating_sub(at.arrival_ns) as f64 / 1e9;
+        let speed = self.speed_bits_per_sec()? as f64 / 8.0;
+        let octets = octets_between(before, after)? as f64;
+        let went_on = |before: u64, after: u64| after >= before;
+        let goes_on = went_on(before.in_octets.0, after.in_octets.0)
+            && went_on(before.out_octets.0, after.out_octets.0);
+        let is_carried = seconds > 0.0 && octets <= speed * (seconds + WAIT_S) * SPEED_SLACK;
+        if goes_on && is_carried { self.difference((before, after), seconds, 0) } else { None }
+    }
+
+    /// The rates of a difference. `None` if a counter has jumped. Discards may exceed what the interface carries, because others send
+    /// to it.
+    fn difference(
+        &self,
+        (before, after): (&IfCounters, &IfCounters),
+        seconds: f64,
+        missed: u32,
+    ) -> Option<PortRates> {
+        let speed = before.speed_bits_per_sec.max(after.speed_bits_per_sec) as f64;
+        let bits_max = speed.max(self.believed) * SPEED_SLACK * (seconds + WAIT_S);
+        let octets_max = if speed == 0.0 { u64::MAX } else { (bits_max / 8.0) as u64 };
         let input = deltas(input_of(before), input_of(after), octets_max);
         let output = deltas(output_of(before), output_of(after), octets_max);
-
-        // If one counter jumped, all of them restarted. Discards may exceed what the interface carries, because others send to
-        // it.
-        let carried = input[..4].iter().chain(&output[..4]);
-        let leapt = carried.filter(|one| **one == Delta::Implausible).count();
-        if leapt > 0 {
-            self.implausible += leapt as u64;
+        let mut carried = input[..4].iter().chain(&output[..4]);
+        if carried.any(|one| *one == Delta::Implausible) {
             return None;
         }
-        let ratio = match (sampled.input > 0.0, input[0], output[0]) {
-            (true, Delta::Grew(octets), _) if octets > 0 => Some(sampled.input / octets as f64),
-            (false, _, Delta::Grew(octets)) if octets > 0 && sampled.output > 0.0 => {
-                Some(sampled.output / octets as f64)
-            }
+        Some(PortRates {
+            input: rates(&input, seconds),
+            output: rates(&output, seconds),
+            over_ms: (seconds * 1e3) as u32,
+            missed,
+            sampled_ratio: None,
+        })
+    }
+}
+
+impl SampledBytes {
+    /// What was sampled for each byte counted.
+    fn ratio(&self, before: &IfCounters, after: &IfCounters) -> Option<f64> {
+        let grew = |of: fn(&IfCounters) -> difference::Counted| match deltas(
+            of(before),
+            of(after),
+            u64::MAX / 2,
+        )[0]
+        {
+            Delta::Grew(octets) if octets > 0 => Some(octets as f64),
             _ => None,
         };
-        let (input, output) = (rates(&input, seconds), rates(&output, seconds));
-        Some(PortRates { input, output, over_ms, missed, sampled_ratio: ratio })
-    }
-}
-
-/// An interface's counters in one direction: octets; and frames by unicast, multicast, broadcast, discarded, broken.
-type Counted = (u64, [u32; 5]);
-
-fn input_of(of: &IfCounters) -> Counted {
-    let frames = [
-        of.in_ucast_packets,
-        of.in_multicast_packets,
-        of.in_broadcast_packets,
-        of.in_discards,
-        of.in_errors,
-    ];
-    (of.in_octets.0, frames.map(|one| one.0))
-}
-
-fn output_of(of: &IfCounters) -> Counted {
-    let frames = [
-        of.out_ucast_packets,
-        of.out_multicast_packets,
-        of.out_broadcast_packets,
-        of.out_discards,
-        of.out_errors,
-    ];
-    (of.out_octets.0, frames.map(|one| one.0))
-}
-
-/// Differences of octets, and of frames of five kinds.
-fn deltas(before: Counted, after: Counted, octets_max: u64) -> [Delta; 6] {
-    let octets = delta(Width::Bits64, before.0, after.0, octets_max);
-    let frames_max = octets_max / FRAME_OCTETS_MIN;
-    // This many octets may be more frames than 32 bits can count, so the frame counters may have wrapped more than once.
-    let may_wrap_twice =
-        matches!(octets, Delta::Grew(octets) if octets / FRAME_OCTETS_MIN > u32::MAX.into());
-
-    let mut all = [octets; 6];
-    for (place, (before, after)) in all[1..].iter_mut().zip(before.1.into_iter().zip(after.1)) {
-        *place = match delta(Width::Bits32, before.into(), after.into(), frames_max) {
-            Delta::Grew(_) if may_wrap_twice => Delta::Absent,
-            delta => delta,
-        };
-    }
-    all
-}
-
-/// Rates from `deltas`: octets, frames of three kinds, discards, errors.
-fn rates(deltas: &[Delta; 6], seconds: f64) -> Rates {
-    let grew = |delta: &Delta| match delta {
-        Delta::Grew(by) => Some(*by as f64 / seconds),
-        Delta::Absent | Delta::Implausible => None,
-    };
-    let [octets, frames @ .., discards, errors] = deltas;
-    // Some agents count only unicast frames.
-    let frames = frames.iter().filter_map(grew).reduce(|sum, one| sum + one);
-    Rates {
-        bits_per_s: grew(octets).map(|octets| octets * 8.0),
-        frames_per_s: frames,
-        discards_per_s: grew(discards),
-        errors_per_s: grew(errors),
+        match (self.input > 0.0, self.output > 0.0) {
+            (true, _) => Some(self.input / grew(input_of)?),
+            (false, true) => Some(self.output / grew(output_of)?),
+            (false, false) => None,
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use wire::sflow::{Counter32, Counter64};
-
-    fn counters(octets: u64, frames: u32, speed_bits_per_sec: u64) -> IfCounters {
-        let absent = Counter32(u32::MAX);
-        IfCounters {
-            if_index: 1,
-            if_type: 6,
-            speed_bits_per_sec,
-            direction: 1,
-            status: 3,
-            in_octets: Counter64(octets),
-            in_ucast_packets: Counter32(frames),
-            in_multicast_packets: absent,
-            in_broadcast_packets: absent,
-            in_discards: absent,
-            in_errors: absent,
-            in_unknown_protos: absent,
-            out_octets: Counter64(u64::MAX),
-            out_ucast_packets: absent,
-            out_multicast_packets: absent,
-            out_broadcast_packets: absent,
-            out_discards: absent,
-            out_errors: absent,
-            promiscuous_mode: 2,
-        }
-    }
-
-    /// The rate of incoming frames between two polls 20 s apart.
-    fn frames_per_s(before: IfCounters, after: IfCounters) -> Option<f64> {
-        let mut port = Port::default();
-        port.take(1, 0, before);
-        port.take(2, 20_000, after);
-        port.rates()?.input.frames_per_s
-    }
-
-    #[test]
-    fn a_counter_of_frames_that_may_have_wrapped_twice_shows_no_rate() {
-        const GBIT: u64 = 1_000_000_000;
-        // 400 Gbit/s of 64-byte frames for 20 s: 15.6 billion frames, 3.6 times what 32 bits count.
-        let octets = 400 * GBIT / 8 * 20;
-        let shown = frames_per_s(counters(0, 0, 400 * GBIT), counters(octets, 77, 400 * GBIT));
-        assert_eq!(shown, None);
-        // As many octets as one wrap of smallest frames.
-        let octets = FRAME_OCTETS_MIN * u64::from(u32::MAX);
-        let shown = frames_per_s(counters(0, 100, 400 * GBIT), counters(octets, 80, 400 * GBIT));
-        assert_eq!(shown, Some((f64::from(u32::MAX) - 19.0) / 20.0));
-    }
-
-    #[test]
-    fn what_an_interface_cannot_carry_is_implausible_and_not_shown() {
-        let mut port = Port::default();
-        port.take(1, 0, counters(0, 0, 1_000_000));
-        port.take(2, 20_000, counters(1_000_000_000, 1, 1_000_000));
-        assert_eq!((port.rates(), port.implausible()), (None, 1));
-        // Later counters are compared with the last ones received.
-        port.take(3, 40_000, counters(1_002_000_000, 2_001, 1_000_000));
-        assert_eq!(port.rates().unwrap().input.frames_per_s, Some(100.0));
-    }
-}
+mod tests;

@@ -85,8 +85,8 @@ pub struct Portion<'a> {
     pub cause: Cause,
     /// The bytes of the values of its key. Empty if it is merged.
     pub key: &'a [u8],
-    /// The number of its sampler, if flows are counted per sampler.
-    pub sampler: Option<u32>,
+    /// The number of its vantage, if flows are counted by vantage.
+    pub vantage: Option<u32>,
     /// Number of flows in it.
     pub flows: u64,
     /// The amounts.
@@ -133,7 +133,7 @@ pub(crate) struct Untold {
     squared_frames: f64,
     pub(crate) first_ns: u64,
     last_ns: u64,
-    /// Totals of the sampler before the first sample.
+    /// Totals of the vantage before the first sample.
     all_before: Sums,
 }
 
@@ -152,7 +152,7 @@ impl Untold {
         self.squared_frames += other.squared_frames;
     }
 
-    /// Totals of the sampler since the first sample.
+    /// Totals of the vantage since the first sample.
     pub(crate) fn all_since(&self, all: &Sums) -> Sums {
         let Sums { value, square } = self.all_before;
         Sums { value: all.value - value, square: all.square - square }
@@ -227,7 +227,7 @@ impl Untolds {
         self.reported_samples += amounts.samples;
     }
 
-    /// Adds a sample of the flow at a place. `all` holds the totals of its sampler, including this sample.
+    /// Adds a sample of the flow at a place. `all` holds the totals of its vantage, including this sample.
     pub(crate) fn add(&mut self, place: usize, sample: &Sample, all: Sums) {
         if place >= self.by_place.len() {
             self.by_place.resize(place + 1, Untold::default());

@@ -31,12 +31,15 @@ const CHANCE_MAX: f64 = 10.0;
 const OUTAGE_SAMPLES: u32 = 64;
 const OUTAGE_MS: u32 = 1_000;
 
+/// Numbers between two readings of an agent that states no rate, beyond which their pools are not compared.
+const NUMBERS_MAX: u32 = 1 << 16;
+
 /// What a flow sample says about its sampler (sFlow version 5, `flow_sample`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reading {
     /// Counts the samples that the sampler has taken.
     pub sequence: u32,
-    /// One in this many frames should be sampled.
+    /// One in this many frames should be sampled. 0 if the agent does not say.
     pub sampling_rate: u32,
     /// Frames that could have been sampled so far; wraps. Some agents always send 0.
     pub pool: u32,
@@ -44,6 +47,8 @@ pub struct Reading {
     pub drops: u32,
     /// The agent's clock, in milliseconds since it started; wraps after 49.7 days.
     pub uptime_ms: u32,
+    /// Whether it cannot have arrived before, by the number of its datagram.
+    pub is_new: bool,
 }
 
 /// What one sample is worth.
@@ -86,6 +91,12 @@ pub struct Sampler {
     depth: f64,
     /// Frames that the pool counted but no sample was assigned yet. Negative if too many were assigned.
     owed: f64,
+    /// Frames for each number by the pool alone, of an agent that states no rate; and how many samples that is known from.
+    by_pool: Option<(f64, f64)>,
+    /// Samples for which it counts as several samplers that number their samples separately.
+    shared: u32,
+    /// Samples with numbers that others had.
+    shared_samples: u64,
     totals: SamplerTotals,
 }
 
@@ -109,7 +120,8 @@ impl Sampler {
     fn new(first: Reading) -> Sampler {
         Sampler {
             sequence: Sequence::default(),
-            last: first,
+            // One that states no rate stands for itself until the pool has grown.
+            last: Reading { sampling_rate: first.sampling_rate.max(1), ..first },
             pool_ratio: 1.0,
             numbers: 1.0,
             agent_drops: 0.0,
@@ -117,6 +129,9 @@ impl Sampler {
             // The configured rate counts as a few samples.
             depth: 8.0,
             owed: 0.0,
+            by_pool: None,
+            shared: 0,
+            shared_samples: 0,
             totals: SamplerTotals::default(),
         }
     }
@@ -135,7 +150,20 @@ impl Sampler {
 
     /// The counts so far.
     pub fn totals(&self) -> SamplerTotals {
-        SamplerTotals { samples: self.sequence.totals(), ..self.totals }
+        let mut samples = self.sequence.totals();
+        samples.received += self.shared_samples;
+        samples.duplicate -= self.shared_samples;
+        SamplerTotals { samples, ..self.totals }
+    }
+
+    /// Whether it is several samplers behind one source, which number their samples separately.
+    pub fn is_shared(&self) -> bool {
+        self.shared > 0
+    }
+
+    /// Whether the pool says what its samples stand for.
+    pub(crate) fn has_pool(&self) -> bool {
+        self.by_pool.is_some()
     }
 
     /// The rates now.
@@ -153,12 +181,24 @@ impl Sampler {
 
     /// Processes the next sample. Returns how many frames it stands for.
     pub fn take(&mut self, reading: Reading) -> Worth {
+        let reading = self.rated(reading);
         let elapsed_ms = reading.uptime_ms.wrapping_sub(self.last.uptime_ms);
         // A clock that went back gives no time.
         let elapsed_ms = if elapsed_ms <= u32::MAX / 2 { elapsed_ms } else { 0 };
         let seen = self.sequence.take(reading.sequence, self.gap_max(elapsed_ms));
-        if seen == Seen::Duplicate {
+        if seen == Seen::Duplicate && !reading.is_new {
             return Worth::Duplicate;
+        }
+        if seen == Seen::Duplicate {
+            self.shared_samples += 1;
+            self.share();
+        }
+        if self.shared > 0 {
+            // Neither numbers nor pools of several samplers can be compared.
+            self.shared -= 1;
+            self.last = reading;
+            self.totals.frames += u64::from(reading.sampling_rate);
+            return Worth::Frames(reading.sampling_rate.into());
         }
         // What a late sample stands for was assigned when it was missing; a strange one cannot be compared.
         if seen == Seen::Strange {
@@ -173,7 +213,7 @@ impl Sampler {
         }
 
         if reading.sampling_rate != self.last.sampling_rate {
-            self.totals.rate_changes += 1;
+            self.totals.rate_changes += u64::from(self.by_pool.is_none());
             // What is owed by samples that stand for more is not for those that stand for less to make up for.
             let ratio =
                 f64::from(reading.sampling_rate) / f64::from(self.last.sampling_rate.max(1));
@@ -185,6 +225,29 @@ impl Sampler {
         }
         self.last = reading;
         Worth::Frames(self.scale(reading.sampling_rate))
+    }
+
+    /// A reading that states no rate, with the one that the pool says: one in each frame until it has grown.
+    fn rated(&mut self, reading: Reading) -> Reading {
+        if reading.sampling_rate > 0 {
+            return reading;
+        }
+        let numbers = reading.sequence.wrapping_sub(self.last.sequence);
+        let pool = reading.pool.wrapping_sub(self.last.pool);
+        if (1..NUMBERS_MAX).contains(&numbers) && (1..u32::MAX / 2).contains(&pool) {
+            let each = f64::from(pool) / f64::from(numbers);
+            let (average, samples) = self.by_pool.unwrap_or((each, 0.0));
+            let samples = (samples + 1.0).min(SAMPLES);
+            self.by_pool = Some((average + (each - average) / samples, samples));
+        }
+        let each = self.by_pool.map_or(1.0, |(average, _)| average.round().max(1.0));
+        Reading { sampling_rate: each as u32, ..reading }
+    }
+
+    /// Takes it for several samplers for a while, each of whose samples stands for what it says.
+    fn share(&mut self) {
+        self.shared = SAMPLES as u32;
+        (self.pool_ratio, self.numbers, self.owed) = (1.0, 1.0, 0.0);
     }
 
     /// Accounts for `numbers` more samples of the sampler.

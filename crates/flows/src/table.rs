@@ -6,11 +6,14 @@
 //! key is seen, and the order of entries does not change by itself.
 
 mod bounds;
+mod everything;
 mod hot;
 mod index;
 
+use crate::definition::Sample;
 use crate::estimate::Sums;
 use bounds::{Bound, Bounds};
+pub(crate) use everything::Everything;
 use foldhash::fast::RandomState;
 use hot::{HotFlow, HotFlows};
 use index::{Index, PLACES_MAX};
@@ -42,7 +45,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Adds what another sampler saw of the flow.
+    /// Adds what another device saw of the flow.
     pub(crate) fn join(&mut self, other: &Flow) {
         self.recent.join(&other.recent);
         self.total.join(&other.total);
@@ -92,19 +95,10 @@ pub struct Table {
     evicted: u64,
     /// Flows that were at the watched rate when they were last counted.
     hot: HotFlows,
-    /// Totals by sampler.
+    /// Totals by vantage.
     all: HashMap<u32, Everything, RandomState>,
     /// When the first sample arrived.
     began_ns: u64,
-}
-
-/// Totals of all samples of a sampler, including those in no flow, in frames.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Everything {
-    /// Decayed like the flows.
-    pub recent: Sums,
-    /// Since the table was created.
-    pub total: Sums,
 }
 
 /// Why a flow leaves its place.
@@ -319,26 +313,24 @@ impl Table {
         self.hot.missed
     }
 
-    /// Adds a sample to the totals of its sampler.
-    pub fn add_to_all(&mut self, sampler: u32, frames: f64, weight: f64) {
-        let all = self.all.entry(sampler).or_default();
-        all.recent.add(frames, weight);
-        all.total.add(frames, 1.0);
+    /// Adds a sample to the totals of its vantage.
+    pub fn add_to_all(&mut self, sample: &Sample, weight: f64) {
+        self.all.entry(sample.vantage).or_default().add(sample, weight);
     }
 
-    /// Forgets the totals of these samplers.
-    pub fn forget_samplers(&mut self, gone: &[u32]) {
-        for sampler in gone {
-            self.all.remove(sampler);
+    /// Forgets the totals of these vantages.
+    pub fn forget_vantages(&mut self, gone: &[u32]) {
+        for vantage in gone {
+            self.all.remove(vantage);
         }
     }
 
-    /// The totals of a sampler.
-    pub fn all_of(&self, sampler: u32) -> Option<&Everything> {
-        self.all.get(&sampler)
+    /// The totals of a vantage.
+    pub fn all_of(&self, vantage: u32) -> Option<&Everything> {
+        self.all.get(&vantage)
     }
 
-    /// The totals of all samples, if they come from one sampler.
+    /// The totals of all samples, if they come from one vantage.
     pub fn all_of_only(&self) -> Option<&Everything> {
         if self.all.len() == 1 { self.all.values().next() } else { None }
     }
@@ -387,7 +379,7 @@ impl Table {
     /// Makes a weight of 1 apply at `now_ns` from now on.
     fn rebase(&mut self, now_ns: u64, exponent: f64) {
         let factor = (-exponent).exp();
-        self.all.values_mut().for_each(|all| all.recent.scale(factor));
+        self.all.values_mut().for_each(|all| all.rebase(factor));
         for flow in &mut self.flows {
             flow.recent.scale(factor);
             flow.inherited *= factor;

@@ -105,7 +105,7 @@ pub struct Passed {
 
 /// A key that is above the limit, or was and has not cleared yet.
 struct Above {
-    /// Where its figure comes from if a key has several: the sampler that sees most of it.
+    /// Where its figure comes from if a key has several: the vantage that sees most of it.
     origin: u32,
     figure: Estimate,
     peak: f64,

@@ -35,8 +35,8 @@ schema! {
             "How many flows the row stands for, where it has no key because there were more of them than rows may be made.";
         traffic: FlowTraffic = 706, "", "", "Which frames: those that passed, or those that were dropped.";
         sampler: u32 = 707, "", "",
-            "A number of the sampler that saw the frames, the same in all rows of a run, where the aggregation is `max`: then a flow has rows \
-             for each sampler on its way, and the sampler with the largest sum is the one to take.";
+            "A number of where the frames were seen, entering or leaving one agent, the same in all rows of a run, where the aggregation is `max`: \
+             then a flow has rows for each such place on its way, and the one with the largest sum is the one to take.";
     }
 
     figures "How much it was. Scaled by what arrived, so that loss on the way takes nothing away; what the flow's other rows have is not \

@@ -2,8 +2,8 @@
 
 use crate::daemon::flows::Summary;
 use flows::{
-    Agent, AgentId, Definition, DefinitionTotals, EngineTotals, Estimate, Figure, Groups, Measure,
-    Part, Port, PortRate, Traffic, Value,
+    Agent, AgentId, Definition, DefinitionTotals, Discrepancies, EngineTotals, Estimate, Figure,
+    Groups, Kind, Measure, Part, Port, PortRate, Traffic, Value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -34,7 +34,9 @@ pub(crate) fn totals(totals: &EngineTotals, dropped_by_kernel: Option<u64>) -> M
             "implausible": totals.implausible_samples,
         },
         "agents_evicted": totals.agents_evicted,
+        "discrepancies": discrepancies(&totals.discrepancies),
         "faults": totals.faults,
+        "versions": versions(totals),
         "unknown": unknown,
         "unknown_other": totals.unknown_other,
     });
@@ -46,7 +48,7 @@ pub(crate) fn totals(totals: &EngineTotals, dropped_by_kernel: Option<u64>) -> M
 
 /// A definition and what it did with samples.
 pub(crate) fn definition(summary: &Summary) -> Json {
-    let Summary { definition, totals, flows, evicted, unwatched } = summary;
+    let Summary { definition, totals, flows, evicted, unwatched, lacking } = summary;
     let DefinitionTotals { seen, counted, filtered, without_key } = totals;
     let keys: Vec<String> = definition.keys.iter().map(|part| part.word()).collect();
     json!({
@@ -65,8 +67,15 @@ pub(crate) fn definition(summary: &Summary) -> Json {
             "counted": counted,
             "filtered": filtered,
             "without_key": without_key,
+            "lacking": lacking_parts(lacking),
         },
     })
+}
+
+/// How many samples lack each part of a key that some lack, by the first part that a sample lacks.
+pub(crate) fn lacking_parts(lacking: &[(Part, u64)]) -> Json {
+    let some = lacking.iter().filter(|(_, samples)| *samples > 0);
+    Json::Object(some.map(|(part, samples)| (part.word(), (*samples).into())).collect())
 }
 
 /// The name of a measure.
@@ -95,7 +104,9 @@ pub(crate) fn flow(definition: &Definition, groups: &Groups, figure: &Figure) ->
         .zip(shown)
         .map(|((part, value), shown)| {
             let value = match (part, value) {
-                (Part::Field(_), Value::Number(number)) => (*number).into(),
+                (Part::Field(field), Value::Number(number)) if field.kind() == Kind::Number => {
+                    (*number).into()
+                }
                 _ => shown.into(),
             };
             (part.word(), value)
@@ -147,8 +158,22 @@ pub(crate) fn agent(id: &AgentId, agent: &Agent) -> Json {
         "reordered": totals.reordered,
         "resets": totals.resets,
         "uptime_ms": agent.uptime_ms(),
+        "discrepancies": discrepancies(agent.discrepancies()),
         "samplers": samplers,
     })
+}
+
+/// Datagrams of other versions of sFlow, with the last sender of each.
+fn versions(totals: &EngineTotals) -> Json {
+    let versions = totals.versions.iter().map(|(version, (datagrams, sender))| {
+        (version.to_string(), json!({ "datagrams": datagrams, "last_sender": sender }))
+    });
+    Json::Object(versions.collect())
+}
+
+/// How often agents contradict themselves, by how.
+fn discrepancies(of: &Discrepancies) -> Json {
+    Json::Object(of.seen().map(|(one, count)| (one.word().into(), count.into())).collect())
 }
 
 /// The interfaces of an agent.

@@ -27,6 +27,8 @@ pub struct FlowFigures {
     pub unknown_structures: u64,
     /// Malformed structures by class.
     pub faults: Vec<(&'static str, u64)>,
+    /// What agents say against what they say elsewhere, by kind.
+    pub discrepancies: Vec<(&'static str, u64)>,
     /// Each definition in the file.
     pub definitions: Vec<DefinitionFigures>,
     /// The heaviest flows of the exported definitions.
@@ -42,6 +44,8 @@ pub struct DefinitionFigures {
     pub name: String,
     /// Samples by result.
     pub samples: Vec<(&'static str, u64)>,
+    /// Samples that lack a part of the key, by that part.
+    pub lacking: Vec<(String, u64)>,
     /// Flows that are tracked.
     pub flows: u64,
     /// Number of flows evicted to make room for another.
@@ -90,12 +94,19 @@ pub(super) fn add(samples: &mut Samples<'_>, figures: &FlowFigures) {
     for (class, count) in &figures.faults {
         samples.whole(Id::FlowFaults, [*class], *count);
     }
+    for (kind, count) in &figures.discrepancies {
+        samples.whole(Id::FlowDiscrepancies, [*kind], *count);
+    }
     samples.whole(Id::FlowSeriesOmitted, NONE, figures.series_omitted);
 
     for one in &figures.definitions {
         for (result, count) in &one.samples {
             let labels = [one.name.clone(), (*result).to_owned()];
             samples.whole(Id::FlowDefinitionSamples, labels, *count);
+        }
+        for (key, count) in &one.lacking {
+            let labels = [one.name.clone(), key.clone()];
+            samples.whole(Id::FlowDefinitionLacking, labels, *count);
         }
         samples.whole(Id::FlowDefinitionFlows, [one.name.clone()], one.flows);
         samples.whole(Id::FlowDefinitionEvicted, [one.name.clone()], one.evicted);

@@ -329,8 +329,12 @@ families! {
         "Structures of sFlow that are not known, and were skipped.";
     FlowFaults Counter "weir_flow_faults_total" ["class"]
         "Broken datagrams, samples and records.";
+    FlowDiscrepancies Counter "weir_flow_discrepancies_total" ["kind"]
+        "What agents say that contradicts what they say elsewhere, such as frames shorter than their packets; docs/flows.md says which of the two is used.";
     FlowDefinitionSamples Counter "weir_flow_definition_samples_total" ["flow", "result"]
         "Samples that a definition of flows saw: counted, filtered, or without_key (they lack a part of its key).";
+    FlowDefinitionLacking Counter "weir_flow_definition_lacking_samples_total" ["flow", "key"]
+        "Samples without a part of a definition's key, by the first part that they lack.";
     FlowDefinitionFlows Gauge "weir_flow_definition_flows" ["flow"]
         "Flows that a definition keeps.";
     FlowDefinitionEvicted Counter "weir_flow_definition_evicted_total" ["flow"]

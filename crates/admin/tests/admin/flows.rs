@@ -34,9 +34,11 @@ pub(crate) fn figures(labels: Vec<(String, String)>) -> FlowFigures {
         samples: vec![("flow", 50)],
         unknown_structures: 2,
         faults: vec![("truncated", 4)],
+        discrepancies: vec![("no_rate", 7)],
         definitions: vec![DefinitionFigures {
             name: "pairs".into(),
             samples: vec![("counted", 40), ("filtered", 10)],
+            lacking: vec![("src".into(), 3)],
             flows: 7,
             evicted: 1,
         }],

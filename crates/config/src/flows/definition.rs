@@ -38,8 +38,9 @@ keys! {
         direction => direction: Direction = Choice(&[
             ("any", Direction::Any), ("ingress", Direction::Ingress), ("egress", Direction::Egress),
         ]), default(Direction::Any);
-        /// What becomes of a frame that several samplers see on its way. `max`: each flow has the figure of the sampler that
-        /// saw most of it. `sum`: all are added. `edge`: those where frames come in at an interface that is not `internal`.
+        /// What becomes of a frame that is sampled several times on its way. The ports of an agent add up, where frames enter it and
+        /// where they leave it, and the larger of the two counts. `max`: each flow has the figure of the agent that saw most of it.
+        /// `sum`: those of all agents are added. `edge`: the samples where frames come in at an interface that is not `internal`.
         aggregation => aggregation: Aggregation = Choice(&[
             ("max", Aggregation::Max), ("sum", Aggregation::Sum), ("edge", Aggregation::Edge),
         ]), default(Aggregation::Max);

@@ -20,7 +20,7 @@ const AGENTS_EVERY_NS: u64 = 1_000_000_000;
 /// What a threshold watches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Watched {
-    /// The rate of each flow of the definition with this name, combined over its samplers as the definition says.
+    /// The rate of each flow of the definition with this name, combined over its agents as the definition says.
     Flow(String),
     /// A figure of each interface.
     Port(PortFigure),
@@ -91,10 +91,7 @@ impl PortFigure {
     fn of_rates(self, port: &Port, input: &PortRate, output: &PortRate) -> Option<f64> {
         let both =
             |a: Option<f64>, b: Option<f64>| a.or(b).map(|_| a.unwrap_or(0.0) + b.unwrap_or(0.0));
-        let share = |bits: Option<f64>| {
-            let speed = port.counters()?.speed_bits_per_sec;
-            bits.filter(|_| speed > 0).map(|bits| bits / speed as f64)
-        };
+        let share = |bits: Option<f64>| Some(bits? / port.full_bits_per_sec()? as f64);
         match self {
             PortFigure::InBits => input.bits_per_s,
             PortFigure::OutBits => output.bits_per_s,
@@ -245,17 +242,17 @@ fn look_at_flows(
     // Until a time constant has passed, a rate rests on a few samples, and with many flows some are above by chance.
     let is_young = counting.is_some_and(|one| one.is_young(now_ns));
     let hot = counting.into_iter().flat_map(|one| one.hot(now_ns).map(move |flow| (one, flow)));
-    for (counting, Hot { key, sampler, rate, steady }) in hot {
+    for (counting, Hot { key, vantage, rate, steady }) in hot {
         let Threshold { limit, filter, .. } = watch.threshold();
         let passes = filter.as_ref().is_none_or(|filter| {
             let facts = KeyFacts { parts: &counting.definition().keys, key: counting.values(key) };
             filter.passes(&facts, engine.groups())
         });
         if passes && !(is_young && rate.low < *limit) {
-            watch.figure(now_ns, key, sampler, rate, steady);
+            watch.figure(now_ns, key, vantage, rate, steady);
         }
     }
-    let rate_of = |key: &[u8], sampler| counting?.rate_of(key, sampler, now_ns);
+    let rate_of = |key: &[u8], vantage| counting?.rate_of(key, vantage, now_ns);
     watch.end_look(now_ns, rate_of, passed);
 }
 

@@ -1,8 +1,8 @@
 //! What a definition reports about its flows, as they end and as they go on.
 
-use super::{all_of, pinned, sampled_share};
+use super::{all_of, sampled_share};
 use crate::definition::{Aggregation, Definition};
-use crate::heaviest::SAMPLER_LEN;
+use crate::heaviest::VANTAGE_LEN;
 use crate::lookup::Groups;
 use crate::portion::{Accepted, Cause, Portion, Told, Untold, Untolds};
 use crate::table::{Ended, Leaving, Table};
@@ -57,7 +57,7 @@ impl<T: Told> Teller<'_, T> {
             groups: self.groups,
             cause: Cause::Merged,
             key: &[],
-            sampler: None,
+            vantage: None,
             flows,
             amounts: untold.amounts,
             bytes,
@@ -72,12 +72,12 @@ impl<T: Told> Teller<'_, T> {
     fn tell(&mut self, table: &Table, place: u32, untold: &Untold, cause: Cause) -> Accepted {
         let key = table.key(place);
         let all = all_of(self.definition, table, key);
-        let since = all.map(|all| untold.all_since(&all.total).effective_samples());
-        let all_samples = since.map_or(f64::INFINITY, pinned);
+        let all_samples =
+            all.map_or(f64::INFINITY, |all| all.known_samples(&untold.all_since(&all.total)));
         let (bytes, frames) = untold.estimates(all_samples, sampled_share(all));
 
-        let (sampler, values) = match self.definition.aggregation {
-            Aggregation::Max => key.split_at(SAMPLER_LEN),
+        let (vantage, values) = match self.definition.aggregation {
+            Aggregation::Max => key.split_at(VANTAGE_LEN),
             Aggregation::Sum | Aggregation::Edge => key.split_at(0),
         };
         let accepted = self.told.flow(&Portion {
@@ -85,7 +85,7 @@ impl<T: Told> Teller<'_, T> {
             groups: self.groups,
             cause,
             key: values,
-            sampler: sampler.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)),
+            vantage: vantage.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)),
             flows: 1,
             amounts: untold.amounts,
             bytes,

@@ -28,13 +28,13 @@ impl Engine {
         let agents = &self.agents;
         let known = |id: &AgentId| agents.get(id).map(|agent| candidate(id, agent));
         let id = self.rest.shares.next_yielding(place, sender, now_ns, known)?;
-        let mut agent = self.agents.remove(&id)?;
+        let agent = self.agents.remove(&id)?;
         self.rest.shares.remove(agent.sender(), agent.sources());
         self.rest.totals.agents_evicted += 1;
         let mut gone = Vec::new();
-        agent.forget(u64::MAX, &mut gone);
+        self.rest.devices.leave(id.address, agent.place(), &mut gone);
         for counting in &mut self.rest.counting {
-            counting.forget_samplers(&gone);
+            counting.forget_vantages(&gone);
         }
         Some(())
     }

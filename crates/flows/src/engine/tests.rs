@@ -1,4 +1,6 @@
+mod contradictions;
 mod shares;
+mod vantages;
 
 use super::*;
 use crate::definition::{Aggregation, Direction, Measure, Traffic};
@@ -7,6 +9,7 @@ use crate::field::Value;
 use crate::key::Part;
 use load::Random;
 use load::sflow::{Agent as Played, AgentOptions, TrueFlow};
+use std::collections::BTreeMap;
 use wire::sflow::{DataSource, FlowSample, Form, Interface, RawRecord, Records, Writer};
 
 const SECOND_NS: u64 = 1_000_000_000;

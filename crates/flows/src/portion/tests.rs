@@ -63,7 +63,9 @@ impl Told for Taker {
 fn sample(random: &mut Random, now_ns: u64) -> Sample {
     Sample {
         traffic: Traffic::Sampled,
-        sampler: random.below(2) as u32,
+        vantage: random.below(2) as u32,
+        sampler: 1,
+        is_main: true,
         direction: Direction::Ingress,
         is_edge: true,
         // As on a lossy path: up to a third more than configured.

@@ -11,7 +11,7 @@ struct Agent {
 
 impl Agent {
     fn new(rate: u32, seed: u64) -> Agent {
-        let reading = Reading { sequence: 0, sampling_rate: rate, pool: 0, drops: 0, uptime_ms: 0 };
+        let reading = Reading { sequence: 0, sampling_rate: rate, ..reading(0, 0) };
         Agent { reading, rate, random: seed, frames: 0 }
     }
 
@@ -74,7 +74,8 @@ fn run(sampler: &mut Sampler, readings: impl IntoIterator<Item = Reading>) -> f6
 }
 
 fn reading(sequence: u32, pool: u32) -> Reading {
-    Reading { sequence, sampling_rate: 100, pool, drops: 0, uptime_ms: sequence * 10 }
+    let uptime_ms = sequence * 10;
+    Reading { sequence, sampling_rate: 100, pool, drops: 0, uptime_ms, is_new: false }
 }
 
 #[test]
@@ -178,10 +179,32 @@ fn a_duplicate_is_worth_nothing() {
 }
 
 #[test]
-fn a_rate_of_zero_is_survived() {
-    let zero = |n| Reading { sampling_rate: 0, ..reading(n, n) };
-    let (mut sampler, worth) = Sampler::begin(zero(1));
-    assert_eq!(worth, Worth::Frames(0.0));
-    assert_eq!(run(&mut sampler, (2..100).map(zero)), 0.0);
+fn without_a_rate_the_pool_says_it() {
+    // One in a thousand by the pool, whatever is lost.
+    for each in [1, 4] {
+        let zero = |n| Reading { sampling_rate: 0, ..reading(n, n * 1_000) };
+        let (mut sampler, worth) = Sampler::begin(zero(1));
+        assert_eq!(worth, Worth::Frames(1.0));
+        let frames = run(&mut sampler, (1..1_000).map(|n| zero(1 + n * each)));
+        assert!((frames / 999_000.0 / f64::from(each) - 1.0).abs() < 0.02, "{frames}");
+        assert_eq!(sampler.totals().rate_changes, 0);
+    }
+    // A pool that stands still says nothing: each sample is a frame.
+    let still = |n| Reading { sampling_rate: 0, ..reading(n, 7) };
+    let (mut sampler, _) = Sampler::begin(still(1));
+    assert_eq!(run(&mut sampler, (2..100).map(still)), 98.0);
     assert!(sampler.rates().collector.is_finite());
+}
+
+/// Two threads that number their samples of one interface separately, with a pool each.
+#[test]
+fn samples_that_share_numbers_in_new_datagrams_all_count() {
+    for (behind, pool_behind) in [(0, 0), (3, 300), (20, 50_000), (1_000, 7)] {
+        let of = |n: u32, pool| Reading { is_new: true, ..reading(n, pool) };
+        let (mut sampler, _) = Sampler::begin(of(5_000, 500_000));
+        let both =
+            (5_001..6_000).flat_map(|n| [of(n, n * 100), of(n - behind, n * 100 - pool_behind)]);
+        let frames = run(&mut sampler, both);
+        assert!((frames / 199_800.0 - 1.0).abs() < 0.05, "{behind} {pool_behind}: {frames}");
+    }
 }

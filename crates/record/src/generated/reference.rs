@@ -173,7 +173,7 @@ sample is in two rows of a definition and none is in no row, so that `samples`, 
 counted. Where more flows end at once than rows may be made, those beyond are added up in one row without a key, whose `cause` is `merged`.
 
 `bytes` and `frames` are scaled by what arrived, with their 95 % interval; `raw_bytes` and `raw_frames` are what the configured sampling rate
-makes of the same samples, which is too low by what was lost on the way. With the aggregation `max` the same flow has rows for each sampler that sees it:
+makes of the same samples, which is too low by what was lost on the way. With the aggregation `max` the same flow has rows for each agent that sees it, and for each direction there:
 add up by `sampler`, and take the largest sum.
 ";
 

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Side of an interface whose samples count
     #[arg(long, value_name = "SIDE", value_enum, default_value_t = Side::Any)]
     direction: Side,
-    /// How to count a frame that several samplers see
+    /// How to count a frame that several agents see; the ports of one always add up
     #[arg(long, value_name = "HOW", value_enum, default_value_t = How::Max)]
     aggregate: How,
     /// Dropped packets that agents report, instead of sampled traffic
@@ -133,7 +133,9 @@ enum Side {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum How {
+    /// The figure of the agent that saw most of a flow
     Max,
+    /// The sum over all agents
     Sum,
 }
 

@@ -395,18 +395,27 @@ impl Site {
     }
 }
 
-/// Where samples were taken, by the sampler's number in figures.
-type Places = HashMap<u32, (IpAddr, DataSource)>;
+/// An agent, and its source if it has only one.
+type Place = (IpAddr, Option<DataSource>);
 
-/// The places of these agents' samplers.
+/// Where samples were taken, by the vantage's number in figures.
+type Places = HashMap<u32, Place>;
+
+/// The places of these agents' vantages.
 fn places(shared: &Shared, agents: &[AgentId], traffic: Traffic) -> Places {
     let mut places = Places::new();
     for part in agents.chunks(AGENTS_AT_ONCE) {
         shared.look(|analysis, _| {
             let known = part.iter().filter_map(|id| Some((id, analysis.engine().agent(id)?)));
             for (id, agent) in known {
-                let numbers = agent.sampler_numbers(traffic);
-                places.extend(numbers.map(|(number, source)| (number, (id.address, source))));
+                let mut sources = agent.samplers().filter(|(of, ..)| *of == traffic);
+                let first = sources.next().map(|(_, source, _)| source);
+                let only = first.filter(|_| sources.next().is_none());
+                for vantage in agent.vantages() {
+                    // The agents of one address share vantages.
+                    let several = |place: &mut Place| place.1 = None;
+                    places.entry(vantage).and_modify(several).or_insert((id.address, only));
+                }
             }
         });
     }

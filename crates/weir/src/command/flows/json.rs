@@ -24,6 +24,9 @@ pub(super) fn line(engine: &Engine, input: &Input, now_ns: u64) -> String {
     line.insert("time_unix_ns".into(), sys::clock::realtime_ns().to_string().into());
     line.insert("flows".into(), flows.into());
     line.insert("flows_kept".into(), counting.flows().into());
+    let lacking: Vec<_> = counting.lacking().collect();
+    line.insert("lacking".into(), flow_json::lacking_parts(&lacking));
+    line.insert("without_key".into(), counting.totals().without_key.into());
     line.insert("flows_evicted".into(), counting.evicted().into());
     line.insert("agents".into(), agents.into());
     format!("{}\n", Json::Object(line))

@@ -81,6 +81,12 @@ pub(super) fn head(engine: &Engine, input: &Input, before: Option<&Before>) -> S
     if broken > 0 {
         notes.push(format!("{} broken", grouped(broken)));
     }
+    for (version, (datagrams, sender)) in &totals.versions {
+        notes.push(format!(
+            "{} of sFlow version {version}, which is not read, the last from {sender}",
+            grouped(*datagrams)
+        ));
+    }
     let unknown: u64 = totals.unknown.values().sum::<u64>() + totals.unknown_other;
     if unknown > 0 {
         notes.push(format!("{} unknown structures skipped", grouped(unknown)));
@@ -96,7 +102,7 @@ pub(super) fn flows(counting: &Counting, groups: &Groups, now_ns: u64, room: Roo
     let definition = counting.definition();
     let top = counting.top(now_ns);
     if top.is_empty() {
-        return format!("{}\n", why_none(counting));
+        return format!("{}\n{}", why_none(counting), lacking(counting));
     }
 
     let unit = match definition.measure {
@@ -126,7 +132,17 @@ pub(super) fn flows(counting: &Counting, groups: &Groups, now_ns: u64, room: Roo
         let bar = bars.then(|| bar(figure.rate.value, most));
         table.push(keys.into_iter().chain(figures).chain(bar));
     }
-    table.text(room.columns, ink_of(&io::stdout()))
+    format!("{}{}", table.text(room.columns, ink_of(&io::stdout())), lacking(counting))
+}
+
+/// How many samples are in no flow because they lack a part of the key.
+fn lacking(counting: &Counting) -> String {
+    let some = counting.lacking().filter(|(_, samples)| *samples > 0);
+    let parts = some.map(|(part, samples)| {
+        format!("{} without {}", plural(samples, "sample", "samples"), part.word())
+    });
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { String::new() } else { format!("\nnot counted: {}\n", parts.join(", ")) }
 }
 
 /// Cuts the longest keys until all fit into `columns`, including the space after each. Returns how many columns they take.
@@ -199,7 +215,23 @@ pub(super) fn agents(engine: &Engine, room: Room) -> String {
         }
     }
     let ink = ink_of(&io::stdout());
-    format!("{}\n{}", agents.text(room.columns, ink), all.text(room.columns, ink))
+    let tables = format!("{}\n{}", agents.text(room.columns, ink), all.text(room.columns, ink));
+    format!("{tables}{}", discrepancies(engine))
+}
+
+/// What is wrong with what agents say, and what is done about it: a line for each.
+fn discrepancies(engine: &Engine) -> String {
+    let mut text = String::new();
+    for (id, agent) in sorted(engine) {
+        for (one, count) in agent.discrepancies().seen() {
+            if text.is_empty() {
+                text.push('\n');
+            }
+            let (name, count) = (name(id), plural(count, "time", "times"));
+            put(&mut text, format_args!("agent {name} {}: {count}; {}\n", one.says(), one.used()));
+        }
+    }
+    text
 }
 
 /// Each interface, by its counters.

@@ -2,8 +2,8 @@
 
 use super::super::flows::{Fresh, Shared, Summary, Top};
 use admin::{DefinitionFigures, FlowFigures, FlowSeries, Unit};
-use flows::{Definition, EngineTotals, Figure, Groups, Measure};
-use std::collections::HashSet;
+use flows::{Definition, EngineTotals, Figure, Groups, Measure, Part};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most flows exported as series, over all definitions.
@@ -67,6 +67,7 @@ fn totals(totals: &EngineTotals, definitions: &[Summary], agents: u64) -> FlowFi
                 ("filtered", did.filtered),
                 ("without_key", did.without_key),
             ],
+            lacking: lacking(&summary.lacking),
             flows: summary.flows as u64,
             evicted: summary.evicted,
         }
@@ -89,10 +90,20 @@ fn totals(totals: &EngineTotals, definitions: &[Summary], agents: u64) -> FlowFi
         ],
         unknown_structures: totals.unknown.values().sum::<u64>() + totals.unknown_other,
         faults: totals.faults.iter().map(|(class, count)| (*class, *count)).collect(),
+        discrepancies: totals.discrepancies.seen().map(|(of, count)| (of.word(), count)).collect(),
         definitions: definitions.collect(),
         series: Vec::new(),
         series_omitted: 0,
     }
+}
+
+/// Samples by the part that they lack; a definition may have a part twice.
+fn lacking(parts: &[(Part, u64)]) -> Vec<(String, u64)> {
+    let mut by_word = BTreeMap::new();
+    for (part, samples) in parts {
+        *by_word.entry(part.word()).or_default() += samples;
+    }
+    by_word.into_iter().collect()
 }
 
 fn add(figures: &mut FlowFigures, top: &Top) {

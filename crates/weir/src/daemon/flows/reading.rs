@@ -7,7 +7,7 @@
 use super::Shared;
 use ::flows::{
     Across, Agent, AgentId, Analysis, Counting, Definition, DefinitionTotals, Figure, Groups,
-    Heaviest, Rows,
+    Heaviest, Part, Rows,
 };
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -78,6 +78,8 @@ pub(crate) struct Summary {
     pub(crate) evicted: u64,
     /// Samples of flows that no threshold checked, because the limit of checked flows was taken by heavier ones.
     pub(crate) unwatched: u64,
+    /// Samples that lack a part of the key, by the first such part.
+    pub(crate) lacking: Vec<(Part, u64)>,
 }
 
 impl Summary {
@@ -88,6 +90,7 @@ impl Summary {
             flows: counting.flows(),
             evicted: counting.evicted(),
             unwatched: counting.hot_missed(),
+            lacking: counting.lacking().collect(),
         }
     }
 }

@@ -217,7 +217,7 @@ impl Told for Rows {
             begin_unix_ns: Some(self.unix_ns(portion.first_ns)),
             end_unix_ns: Some(self.unix_ns(portion.last_ns)),
             key: (!key.is_empty()).then(|| Tags::new(&key)),
-            sampler: portion.sampler,
+            sampler: portion.vantage,
             ..FlowRecord::new()
         };
         fill_figures(&mut record, portion);

@@ -1,7 +1,7 @@
 //! `/events/json`: threshold events, latest first.
 
 use super::flows::{key, places_of};
-use super::{Query, Site, source_text, specs, told};
+use super::{Place, Query, Site, source_text, specs, told};
 use ::flows::{Change, Event, Subject};
 use admin::service::{Asked, Told};
 use serde_json::{Value as Json, json};
@@ -87,7 +87,7 @@ fn found(site: &Site, sought: &Sought) -> Vec<Json> {
     events.iter().map(|event| show(site, event, &metrics, &mut places)).collect()
 }
 
-type Places = HashMap<String, HashMap<Vec<String>, (std::net::IpAddr, wire::sflow::DataSource)>>;
+type Places = HashMap<String, HashMap<Vec<String>, Place>>;
 
 fn show(
     site: &Site,
@@ -109,7 +109,9 @@ fn show(
             let known =
                 places.entry(definition.to_string()).or_insert_with(|| places_of(site, definition));
             let (agent, source) = match known.get(&parts) {
-                Some((agent, source)) => (agent.to_string(), source_text(*source)),
+                Some((agent, source)) => {
+                    (agent.to_string(), source.map_or_else(|| "ALL".into(), source_text))
+                }
                 None => ("ALL".into(), "ALL".into()),
             };
             (definition.to_string(), agent, source, Some(parts.join(",")))

@@ -1,19 +1,17 @@
 //! `/activeflows`: the heaviest flows of a definition.
 
 use super::super::flows::{FLOWS_MAX, Top};
-use super::{Places, Query, Site, places, source_text, told, unknown, wrong};
-use ::flows::{Across, Analysis, Definition, Field, Figure, Groups, Part, Value};
+use super::{Place, Places, Query, Site, places, source_text, told, unknown, wrong};
+use ::flows::{Across, Analysis, Definition, Field, Figure, Groups, Kind, Part, Value};
 use admin::service::Told;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
-use wire::sflow::DataSource;
 
 /// Flows in an answer without a limit.
 const FLOWS: f64 = 100.0;
 
-/// How the figures of a flow at several samplers become one, according to `aggMode`.
+/// How the figures of a flow at several agents become one, according to `aggMode`.
 pub(super) fn across(text: Option<&str>) -> Result<Across, Told> {
     match text {
         // sFlow-RT's `edge` leaves out frames that leave the network. We count each flow where most of it was seen.
@@ -37,8 +35,8 @@ pub(super) struct Active {
     pub(super) key: Vec<String>,
     pub(super) separator: String,
     pub(super) figure: Figure,
-    /// Where most of it was seen; `None` for a sum.
-    pub(super) seen: Option<(IpAddr, DataSource)>,
+    /// The agent that saw most of it, and the source if that has only one; `None` for a sum.
+    pub(super) seen: Option<Place>,
 }
 
 pub(super) fn active(site: &Site, agents: &str, name: &str, query: &Query) -> Result<Told, Told> {
@@ -57,7 +55,7 @@ impl Active {
         json!({
             "agent": agent,
             "dataSource": source,
-            "flowN": self.figure.samplers,
+            "flowN": self.figure.vantages,
             "key": self.key.join(&self.separator),
             "value": self.figure.rate.value,
             // Additional fields, which sFlow-RT does not have.
@@ -70,7 +68,9 @@ impl Active {
     /// The agent and the data source as text.
     pub(super) fn place(&self) -> (String, String) {
         match self.seen {
-            Some((agent, source)) => (agent.to_string(), source_text(source)),
+            Some((agent, source)) => {
+                (agent.to_string(), source.map_or_else(|| "ALL".into(), source_text))
+            }
             None => ("ALL".into(), "ALL".into()),
         }
     }
@@ -85,13 +85,13 @@ pub(super) fn list(site: &Site, wanted: &Wanted<'_>) -> Result<Vec<Active>, Told
     let flows = figures.filter(|one| one.rate.value >= wanted.least).map(|figure| Active {
         key: key(&top.summary.definition, &figure.key, &top.groups),
         separator: separator.clone(),
-        seen: places.get(&figure.sampler).copied(),
+        seen: places.get(&figure.vantage).copied(),
         figure: figure.clone(),
     });
     Ok(flows.collect())
 }
 
-/// The heaviest flows at some agents, and where their samplers are.
+/// The heaviest flows at some agents, and where their vantages are.
 pub(super) struct Listed {
     pub(super) top: Top,
     pub(super) places: Places,
@@ -116,7 +116,7 @@ impl Site {
             };
             let traffic = self.shared.look(|analysis, _| read(analysis))?;
             let places = places(&self.shared, &ids, traffic);
-            let is_chosen = |sampler: u32| is_all || places.contains_key(&sampler);
+            let is_chosen = |vantage: u32| is_all || places.contains_key(&vantage);
             let top = self.shared.heaviest(name, across, is_chosen)?;
             Some(Arc::new(Listed { top, places }))
         };
@@ -137,7 +137,9 @@ pub(super) fn key(definition: &Definition, values: &[Value], groups: &Groups) ->
     let parts = definition.keys.iter().zip(values);
     let texts = parts.map(|(part, value)| match (part, value) {
         (Part::Field(Field::TcpFlags), Value::Number(flags)) => format!("{flags:09b}"),
-        (Part::Field(_), Value::Number(number)) => number.to_string(),
+        (Part::Field(field), Value::Number(number)) if field.kind() == Kind::Number => {
+            number.to_string()
+        }
         (_, Value::Mac(mac)) => mac.iter().map(|byte| format!("{byte:02X}")).collect(),
         (part, value) => part.shown(*value, groups),
     });
@@ -145,11 +147,11 @@ pub(super) fn key(definition: &Definition, values: &[Value], groups: &Groups) ->
 }
 
 /// For each of the heaviest flows, where most of it is seen now.
-pub(super) fn places_of(site: &Site, name: &str) -> HashMap<Vec<String>, (IpAddr, DataSource)> {
+pub(super) fn places_of(site: &Site, name: &str) -> HashMap<Vec<String>, Place> {
     let Ok(listed) = site.listed(name, "ALL", Across::Max) else { return HashMap::new() };
     let Listed { top, places } = &*listed;
     let seen = top.figures.iter().filter_map(|figure| {
-        let place = places.get(&figure.sampler)?;
+        let place = places.get(&figure.vantage)?;
         Some((key(&top.summary.definition, &figure.key, &top.groups), *place))
     });
     seen.collect()
