@@ -231,3 +231,46 @@ fn what_is_more_than_a_link_takes_is_told_whatever_it_is() {
         .collect();
     assert_eq!(raised_by(&streams, Family::V4, 1), BTreeSet::from(["total-frames".to_owned()]));
 }
+
+/// 8 Gbit/s to one address in equal parts over four uplinks of one router, of which none carries the limit of 5.
+#[test]
+fn an_attack_over_four_uplinks_is_told_within_a_second_at_a_fifth_lost() {
+    let mut waits_s = Vec::new();
+    for seed in 1..=20 {
+        let mut analysis = analysis();
+        // Each uplink is a line card, with numbers of its own.
+        let card =
+            |card| AgentOptions { sub_agent: card, if_index: card, ..AgentOptions::default() };
+        let mut cards: Vec<Agent> = (1..=4)
+            .map(|one| Agent::new(card(one), Vec::new(), seed * 10 + u64::from(one)))
+            .collect();
+        let (mut random, mut bytes) = (load::Random::seeded(seed), Vec::new());
+        let attack: Vec<_> = (1_000..1_100)
+            .map(|src| (Family::V4.packet((src, 1), TCP, 1_500), 2e9 / 8.0 / 1_500.0 / 100.0))
+            .collect();
+        let quarter = ordinary(Family::V4).into_iter().map(|(packet, per_s)| (packet, per_s / 4.0));
+        let mut streams: Vec<_> = quarter.collect();
+        cards.iter_mut().for_each(|card| card.set_packets(&streams));
+        for tenth in 0..70 {
+            if tenth == 50 {
+                streams.extend(&attack);
+                cards.iter_mut().for_each(|card| card.set_packets(&streams));
+            }
+            let now_ns = (tenth + 1) * SECOND_NS / 10;
+            for card in &mut cards {
+                while card.now() < Duration::from_nanos(now_ns) {
+                    let at_ns = card.next_datagram(&mut bytes).as_nanos() as u64;
+                    if random.unit() >= 0.2 {
+                        analysis.datagram(&bytes, PEER, at_ns.max(1), &mut ());
+                    }
+                }
+            }
+            analysis.tick(Moment { clock_ns: now_ns, unix_ns: now_ns }, &mut ());
+        }
+        let raised: Vec<_> = analysis.events().after(0).collect();
+        let names: BTreeSet<_> = raised.iter().map(|event| event.threshold.to_string()).collect();
+        assert_eq!(names, BTreeSet::from(["total-bits".to_owned()]), "seed {seed}");
+        waits_s.push(raised[0].time_unix_ns as f64 / 1e9 - 5.0);
+    }
+    assert!(waits_s.iter().all(|wait| (0.0..=1.0).contains(wait)), "{waits_s:?}");
+}
