@@ -12,9 +12,9 @@ use text::cut;
 /// Whether and how progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ProgressMode {
-    /// Rewritten in place on a terminal, else new lines every ten seconds.
+    /// Rewritten in place on a terminal, else new lines every ten seconds where something has happened.
     Auto,
-    /// New lines every second.
+    /// New lines every second where something has happened.
     Lines,
     /// None.
     Off,
@@ -53,9 +53,14 @@ pub(crate) fn with_progress<T>(
     let (end, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {
+            let mut before = String::new();
             // Progress is a courtesy, so write errors are ignored.
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let line = line();
+                if !rewrites && line == before {
+                    continue;
+                }
+                before.clone_from(&line);
                 let text = match rewrites {
                     // A line that wraps would leave a copy, because only its last row is cleared.
                     true => format!("\r\x1b[K{}", cut(&line, columns_to_rewrite())),

@@ -40,7 +40,22 @@ enum Style {
 /// Totals at an earlier look.
 struct Earlier {
     at: Instant,
-    delivered: HashMap<(String, String), u64>,
+    targets: HashMap<(String, String), Counts>,
+}
+
+/// What a target's line says.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Counts {
+    delivered: u64,
+    dropped: u64,
+    waiting: u64,
+}
+
+/// A target's line.
+struct Line {
+    text: String,
+    /// Whether it says something that the line before did not.
+    is_news: bool,
 }
 
 impl Progress {
@@ -54,7 +69,7 @@ impl Progress {
             ProgressMode::Auto => Style::Lines(LINES_INTERVAL),
         };
         let at = Instant::now();
-        let earlier = Earlier { at, delivered: HashMap::new() };
+        let earlier = Earlier { at, targets: HashMap::new() };
         let mut progress = Progress { style, due: at, earlier, lines: 0, logged: 0 };
         progress.due += progress.interval();
         progress
@@ -79,7 +94,15 @@ impl Progress {
             Style::Block => Room::of(&io::stderr()),
             Style::Lines(_) | Style::Off => Room::default(),
         };
-        let lines = self.earlier.lines(now, snapshot, room);
+        let mut lines = self.earlier.lines(now, snapshot, room);
+        if let Style::Lines(_) = self.style {
+            // They stay in a file or a journal.
+            lines.retain(|line| line.is_news);
+        }
+        let lines = fitted(lines, room);
+        if lines.is_empty() {
+            return;
+        }
         let mut text = String::new();
 
         let logged = log::lines_written();
@@ -103,7 +126,7 @@ impl Progress {
 impl Earlier {
     /// A line for each target. Overwritten lines must fit the terminal's width: a wrapped line would leave a copy behind each
     /// time.
-    fn lines(&mut self, now: Instant, snapshot: &Snapshot, room: Room) -> Vec<String> {
+    fn lines(&mut self, now: Instant, snapshot: &Snapshot, room: Room) -> Vec<Line> {
         let columns = room.columns.unwrap_or(usize::MAX);
 
         let seconds = now.saturating_duration_since(self.at).as_secs_f64().max(0.001);
@@ -117,32 +140,40 @@ impl Earlier {
             };
 
             let key = (hop.origin.clone(), hop.target.clone().unwrap_or_default());
-            let delivered = egress.delivered.count;
-            let before = self.delivered.insert(key.clone(), delivered).unwrap_or(0);
-            let rate = delivered.saturating_sub(before) as f64 / seconds;
             // Drops that a setting asks for are not losses.
             let drops = hop.dropped.iter().chain(&egress.dropped);
             let drops = drops.filter(|drop| !drop.reason.is_intended());
-            let dropped: u64 = drops.map(|drop| drop.amount.count).sum();
+            let now = Counts {
+                delivered: egress.delivered.count,
+                dropped: drops.map(|drop| drop.amount.count).sum(),
+                waiting: hop.in_flight.count,
+            };
+            let before = self.targets.insert(key.clone(), now).unwrap_or_default();
+            let Counts { delivered, dropped, waiting } = now;
+            let rate = delivered.saturating_sub(before.delivered) as f64 / seconds;
             let figures = format!(
-                ": {rate:.0}/s, {delivered} delivered, {dropped} dropped, {} waiting",
-                hop.in_flight.count
+                ": {rate:.0}/s, {delivered} delivered, {dropped} dropped, {waiting} waiting"
             );
             let name = format!("{} -> {}", key.0, key.1);
             let name = cut_middle(&name, columns.saturating_sub(figures.chars().count()));
-            lines.push(cut(&(name + &figures), columns));
+            let text = cut(&(name + &figures), columns);
+            lines.push(Line { text, is_news: now != before });
         }
-
-        // Leave rows for the line about the rest and for the cursor.
-        let lines_max = room.rows.map_or(LINES_MAX, |rows| rows.saturating_sub(2).min(LINES_MAX));
-        if lines.len() > lines_max {
-            let more = lines.len() - lines_max;
-            lines.truncate(lines_max);
-            lines.push(cut(&format!("… and {more} more targets: weir ledger shows all"), columns));
-        }
-
         lines
     }
+}
+
+/// As many lines as there is room for, and one about the rest.
+fn fitted(lines: Vec<Line>, room: Room) -> Vec<String> {
+    // Leave rows for the line about the rest and for the cursor.
+    let lines_max = room.rows.map_or(LINES_MAX, |rows| rows.saturating_sub(2).min(LINES_MAX));
+    let more = lines.len().saturating_sub(lines_max);
+    let mut fitted: Vec<String> = lines.into_iter().take(lines_max).map(|line| line.text).collect();
+    if more > 0 {
+        let columns = room.columns.unwrap_or(usize::MAX);
+        fitted.push(cut(&format!("… and {more} more targets: weir ledger shows all"), columns));
+    }
+    fitted
 }
 
 /// The rates since the last status line, for the service manager.
@@ -216,9 +247,13 @@ mod tests {
         let now = Instant::now();
 
         for (columns, rows, count) in [(80, 24, 13), (40, 9, 8), (20, 2, 1), (200, 60, 13)] {
-            let mut earlier = Earlier { at: now, delivered: HashMap::new() };
+            let mut earlier = Earlier { at: now, targets: HashMap::new() };
             let room = Room { columns: Some(columns), rows: Some(rows) };
             let lines = earlier.lines(now + Duration::from_secs(1), &snapshot, room);
+            assert!(lines.iter().all(|line| line.is_news));
+            let again = earlier.lines(now + Duration::from_secs(2), &snapshot, room);
+            assert!(again.iter().all(|line| !line.is_news), "nothing has happened");
+            let lines = fitted(lines, room);
             assert_eq!(lines.len(), count, "{lines:?}");
             assert!(lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
             if columns >= 80 {
