@@ -34,6 +34,6 @@ pub use hop::{
 pub use reason::Reason;
 pub use registry::{Ledger, Meter};
 pub use reject::RejectClass;
-pub use snapshot::{Loss, Snapshot};
+pub use snapshot::{Loss, Snapshot, Speaker};
 pub use waterfall::{hop_lines, verdict_lines, waterfall, waterfall_without_balance};
 pub use way::Way;

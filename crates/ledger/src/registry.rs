@@ -155,6 +155,7 @@ impl Ledger {
             taken_at_unix_ms: since_epoch.as_millis() as u64,
             uptime_ms: self.started.elapsed().as_millis() as u64,
             violations: self.violations.load(Ordering::Relaxed) + found_by_owners(&hops),
+            daemon: None,
             hops,
         }
     }

@@ -1,5 +1,6 @@
 use crate::{Amount, HopKind, HopSnapshot, Way};
 use serde::{Deserialize, Serialize};
+use text::escaped;
 
 /// All hops at one moment. This is the body of `GET /ledger`, in which every number is a decimal string.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -17,8 +18,31 @@ pub struct Snapshot {
     /// How often the law did not hold at some hop. Anything but 0 is a bug in Weir.
     #[serde(with = "crate::decimal")]
     pub violations: u64,
+    /// Which daemon it is, if a server says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon: Option<Speaker>,
     /// Every hop, in the order of the data path.
     pub hops: Vec<HopSnapshot>,
+}
+
+/// The daemon that sends a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Speaker {
+    /// The host's name.
+    pub host: String,
+    /// Where it is asked; `None` for a unix socket alone.
+    pub address: Option<String>,
+    /// The file that it reads at a reload, if there is one.
+    pub config_file: Option<String>,
+}
+
+impl Speaker {
+    /// Host, address and file, in one line.
+    pub fn line(&self) -> String {
+        let words = [Some(&self.host), self.address.as_ref(), self.config_file.as_ref()];
+        let words = words.into_iter().flatten().filter(|word| !word.is_empty());
+        escaped(&words.map(String::as_str).collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// What one hop did not deliver, in one way.
@@ -45,6 +69,23 @@ impl Snapshot {
     /// All hops except those that show parts of others.
     pub fn whole_hops(&self) -> impl Iterator<Item = &HopSnapshot> {
         self.hops.iter().filter(|hop| !hop.hop.is_part())
+    }
+
+    /// Which part of a sink's way a hop is, where a listener feeds the sink: it first counts into the sink's queue (`queue`), and
+    /// then out of it (`sink`). `None` for other hops.
+    pub fn part_of_sink(&self, hop: &HopSnapshot) -> Option<&'static str> {
+        // A sink of several sources has the names of all of them.
+        let is_way = |target: &HopSnapshot, sink: &HopSnapshot| {
+            target.hop == HopKind::Target
+                && sink.hop == HopKind::Sink
+                && target.target == sink.target
+                && sink.origin.split('+').any(|origin| origin == target.origin)
+        };
+        match hop.hop {
+            HopKind::Target => self.hops.iter().any(|sink| is_way(hop, sink)).then_some("queue"),
+            HopKind::Sink => self.hops.iter().any(|target| is_way(target, hop)).then_some("sink"),
+            _ => None,
+        }
     }
 
     /// Everything that was not delivered, largest first.

@@ -14,11 +14,15 @@ pub fn waterfall(snapshot: &Snapshot) -> String {
 /// Like [`waterfall`], without the last line, for text that continues.
 pub fn waterfall_without_balance(snapshot: &Snapshot) -> String {
     let mut text = String::new();
+    if let Some(daemon) = &snapshot.daemon {
+        let up = short_time(snapshot.uptime_ms.saturating_mul(1_000));
+        put(&mut text, format_args!("{}, up {up}\n\n", daemon.line()));
+    }
     for hop in &snapshot.hops {
         if begins_origin(hop.hop) {
             put(&mut text, format_args!("{}\n", hop.origin));
         }
-        write_hop(&mut text, hop);
+        write_hop(&mut text, snapshot, hop);
     }
     if snapshot.hops.is_empty() {
         text.push_str("nothing is counted yet: no listener is open\n");
@@ -30,9 +34,9 @@ pub fn waterfall_without_balance(snapshot: &Snapshot) -> String {
 }
 
 /// The lines of one hop, as [`waterfall`] shows them under its origin.
-pub fn hop_lines(hop: &HopSnapshot) -> String {
+pub fn hop_lines(snapshot: &Snapshot, hop: &HopSnapshot) -> String {
     let mut text = String::new();
-    write_hop(&mut text, hop);
+    write_hop(&mut text, snapshot, hop);
     text
 }
 
@@ -51,7 +55,7 @@ fn loss_lines(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     match snapshot.unintended_losses().first() {
         None if snapshot.losses().is_empty() => text.push_str("nothing lost\n"),
-        None => text.push_str("nothing lost but what the settings ask for\n"),
+        None => text.push_str("nothing lost, apart from what your settings drop\n"),
         Some(loss) => {
             let place = match &loss.hop.target {
                 Some(target) => format!("{} -> {target}", loss.hop.origin),
@@ -100,18 +104,19 @@ const NAME_COLUMNS: usize = 28;
 /// Width of a word and its number, in the lines below a hop.
 const COUNT_COLUMNS: usize = 20;
 
-fn write_hop(text: &mut String, hop: &HopSnapshot) {
+fn write_hop(text: &mut String, snapshot: &Snapshot, hop: &HopSnapshot) {
+    let target = hop.target.as_deref().unwrap_or("?");
+    let part = snapshot.part_of_sink(hop).map_or(String::new(), |part| format!(", {part}"));
     let (indent, name) = match hop.hop {
         HopKind::Socket => ("  ", "kernel socket".to_owned()),
         HopKind::Receive => ("  ", "receive".to_owned()),
-        HopKind::Member => ("    ", format!("socket {}", hop.target.as_deref().unwrap_or("?"))),
-        HopKind::Target => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
+        HopKind::Member => ("    ", format!("socket {target}")),
+        HopKind::Target | HopKind::Sink => ("    ", format!("-> {target}{part}")),
         HopKind::Egress => ("       ", "handed over".to_owned()),
         HopKind::Receiver => ("       ", "receiver's socket".to_owned()),
         HopKind::Poll => ("  ", "polled".to_owned()),
         HopKind::Close => ("  ", "closed".to_owned()),
         HopKind::Analysis => ("  ", "analyzed".to_owned()),
-        HopKind::Sink => ("    ", format!("-> {}", hop.target.as_deref().unwrap_or("?"))),
     };
 
     let mut label = format!("{indent}{name}");
@@ -284,7 +289,7 @@ mod tests {
     #[test]
     fn what_the_settings_ask_for_is_told_from_nothing() {
         let text = one_hop(HopKind::Target, Some("old"), Reason::Sampled);
-        assert!(text.contains("nothing lost but what the settings ask for\n"), "{text}");
+        assert!(text.contains("nothing lost, apart from what your settings drop\n"), "{text}");
         assert!(text.contains("skip               1  sampled"), "{text}");
     }
 

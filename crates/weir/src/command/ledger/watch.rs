@@ -11,10 +11,11 @@ pub(super) fn page(before: Option<&Snapshot>, now: &Snapshot, room: Room) -> Str
     let uptime_s = now.uptime_ms as f64 / 1e3;
     let told = |lines: String| Block { heading: String::new(), lines, weight: Weight::Verdict };
 
-    let mut blocks = vec![told(format!("run {}, up {uptime_s:.1} s\n\n", now.run_id))];
+    let who = now.daemon.as_ref().map_or(String::new(), |daemon| daemon.line() + ", ");
+    let mut blocks = vec![told(format!("{who}run {}, up {uptime_s:.1} s\n\n", now.run_id))];
     blocks.extend(now.hops.iter().map(|hop| Block {
         heading: format!("{}\n", hop.origin),
-        lines: hop_lines(hop),
+        lines: hop_lines(now, hop),
         weight: weight(hop),
     }));
     blocks.push(told(format!("\n{}", verdict_lines(now))));
@@ -53,8 +54,8 @@ fn rates(before: &Snapshot, now: &Snapshot) -> Vec<Block> {
     }
 
     let heading = format!(
-        "\n{:<NAME_COLUMNS$}    {:>15}      {:>15}{:>12}\n",
-        "per second", "in", "out", "lost"
+        "\n{:<NAME_COLUMNS$}{:>13}{:>13}{:>13}{:>13}\n",
+        "per second", "in", "out", "skip", "lost"
     );
     let row = |hop: &HopSnapshot| {
         let earlier = before.hop(hop.hop, &hop.origin, hop.target.as_deref());
@@ -62,13 +63,19 @@ fn rates(before: &Snapshot, now: &Snapshot) -> Vec<Block> {
             count(hop).saturating_sub(earlier.map_or(0, count))
         };
         let per_second = |gained: u64| grouped((gained as f64 / elapsed_s).round() as u64);
-        let lost = gained(&|hop| hop.left().count - hop.delivered.count);
+        // What a setting leaves out is no loss, here as everywhere.
+        let undelivered = |hop: &HopSnapshot, is_intended: bool| {
+            let ways = hop.undelivered().filter(|(way, _)| way.is_intended() == is_intended);
+            ways.map(|(_, amount)| amount.count).sum()
+        };
+        let lost = gained(&|hop| undelivered(hop, false));
 
         let lines = format!(
-            "{:<NAME_COLUMNS$}    {:>15}      {:>15}{:>12}\n",
-            in_columns(name(hop)),
+            "{:<NAME_COLUMNS$}{:>13}{:>13}{:>13}{:>13}\n",
+            in_columns(name(now, hop)),
             per_second(gained(&|hop| hop.received.count)),
             per_second(gained(&|hop| hop.delivered.count)),
+            per_second(gained(&|hop| undelivered(hop, true))),
             per_second(lost),
         );
         let weight = if lost > 0 { Weight::Trouble } else { Weight::Rate };
@@ -77,13 +84,14 @@ fn rates(before: &Snapshot, now: &Snapshot) -> Vec<Block> {
     now.hops.iter().map(row).collect()
 }
 
-fn name(hop: &HopSnapshot) -> String {
+fn name(now: &Snapshot, hop: &HopSnapshot) -> String {
+    let part = now.part_of_sink(hop).map_or(String::new(), |part| format!(", {part}"));
     match (&hop.target, hop.hop) {
         (None, kind) => format!("{} {}", hop.origin, kind.label()),
         (Some(socket), HopKind::Member) => format!("{} socket {socket}", hop.origin),
         (Some(target), HopKind::Egress) => format!("{} -> {target}, network", hop.origin),
         (Some(target), HopKind::Receiver) => format!("{} -> {target}, receiver", hop.origin),
-        (Some(target), _) => format!("{} -> {target}", hop.origin),
+        (Some(target), _) => format!("{} -> {target}{part}", hop.origin),
     }
 }
 
@@ -173,7 +181,7 @@ mod tests {
         let text = text(&rates);
         let line = text.lines().find(|line| line.starts_with("syslog -> old")).unwrap();
         let columns: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(columns, ["syslog", "->", "old", "10,000", "9,500", "500"]);
+        assert_eq!(columns, ["syslog", "->", "old", "10,000", "9,500", "0", "500"]);
     }
 
     #[test]

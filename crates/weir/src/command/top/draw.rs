@@ -112,9 +112,11 @@ fn head(model: &Model) -> String {
         Some(ledger) => {
             let up = short_time(ledger.uptime_ms.saturating_mul(1_000));
             let run = text::escaped(&ledger.run_id);
-            format!("weir top  {}  up {up}  run {run}{paused}", model.admin)
+            let daemon = ledger.daemon.as_ref().map(|daemon| daemon.line());
+            let who = daemon.unwrap_or_else(|| model.admin.clone());
+            format!("weir top{paused}  {who}  up {up}  run {run}")
         }
-        None => format!("weir top  {}{paused}", model.admin),
+        None => format!("weir top{paused}  {}", model.admin),
     }
 }
 

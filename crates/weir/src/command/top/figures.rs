@@ -13,6 +13,8 @@ pub(super) enum State {
     Lost,
     /// It reports a problem but continues.
     Trouble,
+    /// It refused something before, and takes everything now.
+    WasDown,
     /// It is losing now.
     Losing,
     /// It does not accept everything it is given.
@@ -27,6 +29,7 @@ impl State {
             State::Ok => "ok",
             State::Lost => "lost",
             State::Trouble => "trouble",
+            State::WasDown => "was down",
             State::Losing => "LOSING",
             State::Down => "DOWN",
             State::Stuck => "STUCK",
@@ -36,7 +39,7 @@ impl State {
     pub(super) fn tint(self) -> Tint {
         match self {
             State::Ok => Tint::Plain,
-            State::Lost | State::Trouble => Tint::Notice,
+            State::Lost | State::Trouble | State::WasDown => Tint::Notice,
             State::Losing | State::Down | State::Stuck => Tint::Alarm,
         }
     }
@@ -124,6 +127,9 @@ fn row(before: Option<&Figures>, now: &Figures, elapsed_ms: u64) -> Row {
     let lets_nothing_go = now.inside > 0 && delivered == Some(0.0);
     let state = if !now.is_up && lets_nothing_go {
         State::Stuck
+    // A sink says itself when its store takes something again; a target is down for a while after the last refusal.
+    } else if !now.is_up && now.what == "target" && lost == Some(0.0) && delivered > Some(0.0) {
+        State::WasDown
     } else if !now.is_up {
         State::Down
     } else if lost > Some(0.0) {
@@ -170,7 +176,11 @@ fn figures(ledger: &Snapshot) -> Vec<Figures> {
 /// The row for a hop, combined with the hops behind it; `None` for those hops themselves.
 fn of_hop(ledger: &Snapshot, hop: &HopSnapshot) -> Option<Figures> {
     let at = |kind| ledger.hop(kind, &hop.origin, hop.target.as_deref());
-    let target = || format!("{} → {}", hop.origin, hop.target.as_deref().unwrap_or_default());
+    let part = ledger.part_of_sink(hop).map_or(String::new(), |part| format!(", {part}"));
+    let target = || {
+        let name = hop.target.as_deref().unwrap_or_default();
+        format!("{} → {name}{part}", hop.origin)
+    };
     let (what, name, rest) = match hop.hop {
         HopKind::Socket => ("listener", hop.origin.clone(), vec![at(HopKind::Receive)]),
         HopKind::Target => ("target", target(), vec![at(HopKind::Egress), at(HopKind::Receiver)]),

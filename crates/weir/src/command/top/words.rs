@@ -22,6 +22,7 @@ const HELP: &[&str] = &[
     "STUCK     it has something, takes no more, and lets nothing go",
     "DOWN      it does not take all that it is given",
     "LOSING    something was lost since the last look",
+    "was down  it refused something before, and takes all that it is given now",
     "trouble   it says what is wrong",
     "lost      something was lost earlier, and nothing since the last look",
     "",
