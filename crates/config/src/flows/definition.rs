@@ -138,8 +138,9 @@ pub(super) fn read_all(
         }
         let has_places = groups.is_none_or(Groups::has_places);
         if let Some(part) = flow.keys.iter().find(|part| part.needs_places() && !has_places) {
-            let message =
-                format!("{part} needs a file that says it. Fix: add mmdb = [\"…\"] to [flows]");
+            let message = format!(
+                "{part} needs an ASN or country database. Fix: add mmdb = [\"…\"] to [flows]"
+            );
             reader.error(&FlowConfig::keys, message);
         }
         all.push(flow);

@@ -1,6 +1,7 @@
 //! `weir flows`: sFlow into live traffic figures.
 
 mod daemon_events;
+mod daemon_flows;
 mod dump;
 mod events;
 mod input;
@@ -37,8 +38,8 @@ use sys::signal::stop_flag;
 /// Example: weir flows --listen :6343 --keys src,dst_port --filter 'protocol = udp'
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to receive: udp://HOST:PORT, HOST:PORT or :PORT
-    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["pcap", "fields", "events"])]
+    /// Where to receive: udp://HOST:PORT, HOST:PORT or :PORT; without it and --pcap, the definitions of the running daemon at --admin
+    #[arg(long, value_name = "ADDRESS")]
     listen: Option<ListenAddress>,
     /// Read a pcap or pcapng instead
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 6343)]
     port: u16,
     /// What flows are distinguished by: fields, networks as src/24/48, group(src), asn(src), country(src); none for everything together
-    #[arg(long, value_name = "KEYS", default_value = "src,dst")]
+    #[arg(long, value_name = "KEYS", default_value = KEYS_DEFAULT)]
     keys: String,
     /// What to add up
     #[arg(long, value_name = "VALUE", value_enum, default_value_t = Value::Bytes)]
@@ -114,6 +115,8 @@ pub(crate) struct Args {
     fields: bool,
 }
 
+const KEYS_DEFAULT: &str = "src,dst";
+
 /// Most events kept between two looks.
 const EVENTS_MAX: usize = 10_000;
 
@@ -159,6 +162,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(
             Failure::Usage.error("--interval 0s is nothing. Fix: write for example --interval 1s")
         );
+    }
+    if !has_input {
+        return daemon_flows::show(args);
     }
     let mut groups = groups(&args.group)?;
     for path in &args.mmdb {
@@ -340,8 +346,10 @@ fn definition(args: &Args, groups: &Groups) -> anyhow::Result<Definition> {
     let keys = keys.map(Part::parse).collect::<Result<Vec<_>, _>>();
     let keys = keys.map_err(|error| Failure::Usage.error(format!("--keys: {error}")))?;
     if let Some(part) = keys.iter().find(|part| part.needs_places() && !groups.has_places()) {
-        let wanted =
-            format!("--keys: {} needs a file that says it. Fix: add --mmdb FILE", part.word());
+        let wanted = format!(
+            "--keys: {} needs an ASN or country database. Fix: add --mmdb FILE",
+            part.word()
+        );
         return Err(Failure::Usage.error(wanted));
     }
     let filter = args.filter.as_deref().map(|text| Filter::parse(text, groups)).transpose();

@@ -256,7 +256,10 @@ fn flows_are_told_apart_by_who_routes_them_and_where_they_come_from() {
     let output = weir(&keys);
     assert_eq!(output.status.code(), Some(64));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("asn(src) needs a file that says it. Fix: add --mmdb FILE"), "{said}");
+    assert!(
+        said.contains("asn(src) needs an ASN or country database. Fix: add --mmdb FILE"),
+        "{said}"
+    );
 
     let mmdb = dir.text("places.mmdb");
     let keys = ["flows", "--pcap", &pcap, "--json", "--keys", "asn(src),country(src)"];
@@ -324,7 +327,8 @@ fn what_is_wrong_is_told_with_its_place() {
     };
     let listen = ["--listen", "127.0.0.1:0"];
     let with = |more: [&'static str; 2]| [listen, more].concat();
-    check(&[], 64, "--listen");
+    check(&["--admin", "127.0.0.1:1"], 69, "no daemon answers");
+    check(&["--keys", "dst"], 64, "--listen");
     check(&with(["--keys", "src_prt"]), 64, "did you mean \"src_port\"?");
     check(&with(["--filter", "protocol = "]), 64, "at \"the end\": expected a value");
     check(&with(["--interval", "0s"]), 64, "--interval");

@@ -57,6 +57,10 @@ pub(super) struct Socket {
     receive_buffer_bytes: usize,
     batch: ReceiveBatch,
     dropped_at_bind: u32,
+    /// When the end began, which made the socket refuse everything that arrived later.
+    dropped_at_end: Option<u32>,
+    /// What the kernel had counted as dropped for full buffers, in this network namespace.
+    full_at_bind: Option<u64>,
 }
 
 pub(super) struct File {
@@ -86,7 +90,15 @@ impl Input {
                 _ => address,
             };
             let batch = ReceiveBatch::default();
-            Ok(Socket { socket, address, receive_buffer_bytes: bytes, batch, dropped_at_bind })
+            Ok(Socket {
+                socket,
+                address,
+                receive_buffer_bytes: bytes,
+                batch,
+                dropped_at_bind,
+                dropped_at_end: None,
+                full_at_bind: full_buffers(),
+            })
         };
         let socket = open().map_err(|error| {
             refused(format!("cannot receive on udp://{address}"), Wanted::Udp(address), &error)
@@ -142,7 +154,7 @@ impl Input {
         }
     }
 
-    /// Datagrams that the kernel dropped at our socket.
+    /// Datagrams that the kernel dropped at our socket, until the end began.
     pub(super) fn dropped(&self) -> u64 {
         match self {
             Input::Socket(socket) => socket.dropped(),
@@ -159,8 +171,9 @@ impl Input {
     }
 
     /// Keeps new datagrams out, so that the queued ones can be read to the end.
-    pub(super) fn refuse_more(&self) {
+    pub(super) fn refuse_more(&mut self) {
         if let Input::Socket(socket) = self {
+            socket.dropped_at_end = socket.dropped_now();
             // If this fails, the receive buffer still limits the rest.
             let _ = socket::refuse_new_datagrams(socket.socket.as_fd());
         }
@@ -178,11 +191,7 @@ impl Input {
             grouped(totals.agent_limit),
         ));
         match self {
-            Input::Socket(_) if self.dropped() > 0 => tell(&format!(
-                "the kernel dropped {} more at our socket, because its buffer was full: raise --receive-buffer",
-                grouped(self.dropped())
-            )),
-            Input::Socket(_) => {}
+            Input::Socket(socket) => socket.tell_drops(),
             Input::File(file) => {
                 if file.partial > 0 {
                     tell(&format!(
@@ -228,9 +237,48 @@ impl Socket {
     }
 
     fn dropped(&self) -> u64 {
-        let now = socket::mem_info(self.socket.as_fd()).map(|info| info.dropped_datagrams);
-        now.map_or(0, |now| now.wrapping_sub(self.dropped_at_bind).into())
+        let until = self.dropped_at_end.or_else(|| self.dropped_now());
+        until.map_or(0, |until| until.wrapping_sub(self.dropped_at_bind).into())
     }
+
+    fn dropped_now(&self) -> Option<u32> {
+        socket::mem_info(self.socket.as_fd()).map(|info| info.dropped_datagrams).ok()
+    }
+
+    /// Reports what the kernel dropped, with the cause as far as it is known.
+    fn tell_drops(&self) {
+        let dropped = self.dropped();
+        if dropped > 0 {
+            let full = full_buffers().zip(self.full_at_bind);
+            let cause = match full.map(|(now, then)| now.saturating_sub(then)) {
+                Some(0) => {
+                    "not for a full buffer: their checksums were wrong, or a filter refused them"
+                }
+                Some(full) if full >= dropped => "its buffer was full. Fix: raise --receive-buffer",
+                _ => {
+                    "its buffer was full, or their checksums were wrong. Fix: raise --receive-buffer"
+                }
+            };
+            tell(&format!("the kernel dropped {} more at our socket: {cause}", grouped(dropped)));
+        }
+
+        let since_end = self.dropped_at_end.zip(self.dropped_now());
+        let late = since_end.map_or(0, |(end, now)| now.wrapping_sub(end));
+        if late > 0 {
+            tell(&format!(
+                "{} arrived after the end had begun, and were not read",
+                grouped(late.into())
+            ));
+        }
+    }
+}
+
+/// Datagrams that the kernel has dropped because a UDP socket's buffer was full, in this network namespace.
+fn full_buffers() -> Option<u64> {
+    let host = admin::host::Reader::system().read();
+    let counts =
+        [host.udp4, host.udp6].map(|errors| errors.and_then(|errors| errors.rcvbuf_errors));
+    counts[0].map(|v4| v4 + counts[1].unwrap_or(0))
 }
 
 impl File {

@@ -11,7 +11,7 @@ use std::io;
 use std::time::Instant;
 
 /// Columns of a bar.
-const BAR_COLUMNS: usize = 12;
+pub(super) const BAR_COLUMNS: usize = 12;
 /// Columns of a rate, its interval and its samples.
 const FIGURE_COLUMNS: usize = 12 + 2 + 12 + 2 + 9;
 /// Keys are not cut below this.
@@ -146,7 +146,7 @@ fn lacking(counting: &Counting) -> String {
 }
 
 /// Cuts the longest keys until all fit into `columns`, including the space after each. Returns how many columns they take.
-fn fit_keys(names: &[String], rows: &mut [Vec<String>], columns: usize) -> usize {
+pub(super) fn fit_keys(names: &[String], rows: &mut [Vec<String>], columns: usize) -> usize {
     let width = |(at, name): (usize, &String)| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
         cells.chain([name.chars().count()]).max().unwrap_or(0)
@@ -316,7 +316,7 @@ fn either_way(estimate: &Estimate) -> String {
     }
 }
 
-fn bar(value: f64, most: f64) -> String {
+pub(super) fn bar(value: f64, most: f64) -> String {
     let eighths = if most > 0.0 { (value / most * 8.0 * BAR_COLUMNS as f64).round() } else { 0.0 };
     let (whole, part) = (eighths as usize / 8, eighths as usize % 8);
     let mut bar = "█".repeat(whole);
