@@ -5,10 +5,10 @@
 //! such as a store that is down.
 
 use crate::AdminState;
+use crate::access::{Proof, proof};
 use crate::health::{Phase, View};
-use crate::http::Peer;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use ledger::{Gauge, HopKind, HopSnapshot, Snapshot, Trouble};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -95,10 +95,7 @@ pub(crate) async fn readyz(
 
 /// Whether the names of sinks and targets are for this client: whoever may see `/metrics` sees them there.
 fn may_see_names(state: &AdminState, request: &Request) -> bool {
-    let is_user = matches!(request.extensions().get::<Peer>(), Some(Peer::User(_)));
-    let shown = request.headers().get(header::AUTHORIZATION);
-    let has_token = |token: &crate::Token| shown.is_some_and(|text| token.is_in(text.as_bytes()));
-    is_user || state.token.as_ref().is_none_or(has_token)
+    state.token.is_none() || proof(state, request) == Proof::Known
 }
 
 impl Condition {

@@ -16,8 +16,8 @@ mod written;
 use self::watchers::Watchers;
 use self::written::{Counted, Streams};
 use crate::AdminState;
+use crate::access::Peer;
 use crate::connection::Connection;
-use crate::http::Peer;
 use crate::live::STALL_MAX;
 use crate::server::{
     Accept, CONNECTION_LIFETIME_MAX, Connections, HEAD_BYTES_MAX, HEAD_TIMEOUT, Limits, STOP_GRACE,

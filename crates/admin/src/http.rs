@@ -1,15 +1,16 @@
-use crate::holder::Holder;
+use crate::access::{asker, refuse};
 use crate::metrics::Exposition;
 use crate::service::{Action, Asked, Asker, Service, Told};
-use crate::{AdminState, Process, Said, View, assets, condition, fleet, live, metrics, page};
+use crate::{
+    AdminState, Hidden, Process, Said, View, assets, condition, fleet, live, metrics, page,
+};
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,11 +41,11 @@ const HANDLERS: [&str; 15] = [
 /// How long a request waits for the daemon to end before it is told that it has not. Shorter than the life of a connection.
 const END_WAIT: Duration = Duration::from_secs(10);
 
-const FLOWS: &str = "/flows";
-const FLOWS_BELOW: &str = "/flows/";
-const RECORDS: &str = "/records";
-const QUERY: &str = "/query";
-const QUERY_BELOW: &str = "/query/";
+pub(crate) const FLOWS: &str = "/flows";
+pub(crate) const FLOWS_BELOW: &str = "/flows/";
+pub(crate) const RECORDS: &str = "/records";
+pub(crate) const QUERY: &str = "/query";
+pub(crate) const QUERY_BELOW: &str = "/query/";
 
 impl HttpCounts {
     /// Each handler with its requests, and how many of them got a 4xx or 5xx response.
@@ -126,193 +127,6 @@ pub(crate) fn seal(response: &mut Response) {
     }
 }
 
-pub(crate) fn refuse(state: &AdminState, request: &Request) -> Option<Response> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let allow = [(header::ALLOW, "GET, HEAD")];
-        let text = "only GET and HEAD: nothing can be changed here\n";
-        return Some((StatusCode::METHOD_NOT_ALLOWED, allow, text).into_response());
-    }
-
-    match request.extensions().get::<Peer>() {
-        Some(Peer::Unencrypted) => {
-            let text = "this address speaks TLS. Fix: write https:// in front of it\n";
-            return Some((StatusCode::BAD_REQUEST, text).into_response());
-        }
-        // The kernel vouches for this user, and no web page can reach a unix socket, so nothing else is checked.
-        Some(Peer::User(_)) => return None,
-        Some(Peer::Stranger(_)) => {
-            let text = "this socket answers root, the daemon's own user, and those of admin.socket_users\n";
-            return Some((StatusCode::FORBIDDEN, text).into_response());
-        }
-        Some(Peer::Address(_)) | None => {}
-    }
-
-    let foreign = refuse_foreign_name(state.bind, request).or_else(|| refuse_foreign_page(request));
-    if foreign.is_some() {
-        return foreign;
-    }
-
-    let path = request.uri().path();
-    if let Some(token) = &state.token {
-        let is_shown = request.headers().get(header::AUTHORIZATION);
-        let is_known = is_shown.is_some_and(|shown| token.is_in(shown.as_bytes()));
-        let is_open = OPEN.contains(&path) || path.starts_with(assets::BELOW);
-        return (!is_known && !is_open).then(without_token);
-    }
-
-    if let (true, Some(elsewhere)) =
-        (asks_about_sockets(state, request.uri()), &state.sockets_elsewhere)
-    {
-        return Some((StatusCode::FORBIDDEN, format!("{elsewhere}\n")).into_response());
-    }
-
-    let is_telling = matches!(path, "/ledger" | "/sockets" | "/daemon" | FLOWS | QUERY | RECORDS)
-        || path.starts_with(FLOWS_BELOW)
-        || path.starts_with(QUERY_BELOW);
-    if is_telling && !is_from_this_machine(state, request) {
-        let text = "this is only shown to this machine, at a loopback address, or to who has the token of admin.token_file: it names \
-                    every listener, target and peer\n";
-        return Some((StatusCode::FORBIDDEN, text).into_response());
-    }
-    None
-}
-
-/// Whether a request asks for individual sockets. The history looks at who asks itself.
-fn asks_about_sockets(state: &AdminState, uri: &Uri) -> bool {
-    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
-    match &state.records {
-        _ if path == "/sockets" => state.sockets.is_some(),
-        Some(records) if path == RECORDS => (records.shows_sockets)(query),
-        _ => false,
-    }
-}
-
-/// Pages without figures. They and the files of the browser page are served without the token.
-const OPEN: [&str; 4] = ["/", "/health", "/healthz", "/readyz"];
-
-fn without_token() -> Response {
-    let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"weir\"")];
-    let text = "this needs the token of admin.token_file (Authorization: Bearer ...), and the request has none or another; commands \
-                take it with --token-file FILE or WEIR_TOKEN_FILE\n";
-    (StatusCode::UNAUTHORIZED, challenge, text).into_response()
-}
-
-/// Refuses requests that a page of another server makes; browsers name it in the `Origin` header.
-fn refuse_foreign_page(request: &Request) -> Option<Response> {
-    let named = host_names(request.uri(), request.headers());
-    let is_foreign = |origin: &HeaderValue| {
-        let host = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        !host.is_some_and(|(_, host)| named.iter().any(|name| name.eq_ignore_ascii_case(host)))
-    };
-
-    // What a foreign page embeds, an image for example, comes without an Origin. A link from there to the page is fine.
-    let path = request.uri().path();
-    let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let is_embedded = site.is_some_and(|site| !matches!(site, b"none" | b"same-origin"))
-        && path != "/"
-        && !path.starts_with(assets::BELOW);
-
-    let mut origins = request.headers().get_all(header::ORIGIN).iter();
-    (is_embedded || origins.any(is_foreign)).then(|| {
-        let text =
-            "the Origin header names another server: no page but this server's own may ask here\n";
-        (StatusCode::FORBIDDEN, text).into_response()
-    })
-}
-
-/// Refuses a request to a loopback address whose Host header names another machine. A web page can reach 127.0.0.1 by pointing
-/// its own domain there, but the Host header then has that domain.
-pub(crate) fn refuse_foreign_name(bind: IpAddr, request: &Request) -> Option<Response> {
-    if !bind.is_loopback() {
-        return None;
-    }
-    let named = host_names(request.uri(), request.headers());
-    if named.is_empty() {
-        return Some((StatusCode::BAD_REQUEST, "no Host header\n").into_response());
-    }
-
-    let stranger = named.iter().any(|host| !is_this_machine(host, bind));
-    stranger.then(|| {
-        let text =
-            "the Host header names another machine. Fix: use localhost, 127.0.0.1 or [::1]\n";
-        (StatusCode::FORBIDDEN, text).into_response()
-    })
-}
-
-/// Whether a request comes from this machine: the server is bound to a loopback address, or the client connected from one and
-/// its Host header names this machine (a web page whose domain points at 127.0.0.1 would send that domain).
-fn is_from_this_machine(state: &AdminState, request: &Request) -> bool {
-    if state.bind.is_loopback() {
-        return true;
-    }
-
-    let peer = request.extensions().get::<Peer>();
-    let is_near = matches!(peer, Some(Peer::Address(addr)) if addr.is_loopback());
-    let named = host_names(request.uri(), request.headers());
-    let localhost = IpAddr::from([127, 0, 0, 1]);
-    is_near && !named.is_empty() && named.iter().all(|host| is_this_machine(host, localhost))
-}
-
-/// All hosts that the request names, in its target and in its Host headers.
-fn host_names<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Vec<&'a str> {
-    let in_headers = headers.get_all(header::HOST).iter();
-    // A value that is not text matches nothing.
-    in_headers
-        .map(|value| value.to_str().unwrap_or("?"))
-        .chain(uri.authority().map(|a| a.as_str()))
-        .collect()
-}
-
-/// Whether `host` means this machine. The port is ignored, since port forwarding may change it.
-fn is_this_machine(host: &str, bind: IpAddr) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-
-    if name.eq_ignore_ascii_case("localhost") {
-        return true;
-    }
-
-    let address = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
-        Some(v6) => v6.parse().map(IpAddr::V6),
-        None => name.parse().map(IpAddr::V4),
-    };
-
-    address.is_ok_and(|address| {
-        let names = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]), bind];
-        names.contains(&address)
-    })
-}
-
-/// The client of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Peer {
-    /// A client at this address.
-    Address(IpAddr),
-    /// A user of this machine, identified by the kernel, who may ask for everything.
-    User(u32),
-    /// A user of this machine who may not.
-    Stranger(u32),
-    /// A client that speaks plain HTTP to a TLS server.
-    #[cfg_attr(
-        not(any(feature = "tls", feature = "grpc")),
-        expect(dead_code, reason = "only a server over TLS meets one")
-    )]
-    Unencrypted,
-}
-
-impl Peer {
-    /// Who holds what this client takes.
-    pub(crate) fn holder(self) -> Holder {
-        match self {
-            Peer::Address(address) => Holder::at(address),
-            Peer::User(uid) | Peer::Stranger(uid) => Holder::User(uid),
-            Peer::Unencrypted => Holder::Unknown,
-        }
-    }
-}
-
 /// The page for a browser; for all other clients, the list of paths.
 async fn index(headers: HeaderMap) -> Response {
     let vary = [(header::VARY, "accept")];
@@ -348,7 +162,9 @@ async fn show_metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) 
 }
 
 async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
-    let snapshot = state.ledger.check();
+    let mut snapshot = state.ledger.check();
+    let speaker = &state.process.speaker;
+    snapshot.daemon = (!speaker.host.is_empty()).then(|| speaker.clone());
     match uri.query() {
         Some("format=text") => ledger::waterfall(&snapshot).into_response(),
         None | Some("" | "format=json") => match serde_json::to_string(&snapshot) {
@@ -362,14 +178,23 @@ async fn show_ledger(State(state): State<Arc<AdminState>>, uri: Uri) -> Response
     }
 }
 
-async fn show_sockets(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
-    let Some(asked) = state.sockets.clone() else {
+async fn show_sockets(State(state): State<Arc<AdminState>>, request: Request) -> Response {
+    let page = match hides_sockets(&state, &request) {
+        true => &state.own_sockets,
+        false => &state.sockets,
+    };
+    let Some(asked) = page.clone() else {
         let text = "no socket collector here: the configuration has no [sockets]\n";
         return (StatusCode::NOT_FOUND, text).into_response();
     };
 
-    let query = uri.query().unwrap_or_default().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
     page::answer(asked, query).await
+}
+
+/// Whether sockets of other namespaces are not for this client.
+fn hides_sockets(state: &AdminState, request: &Request) -> bool {
+    state.sockets_elsewhere.is_some() && asker(state, request) == Asker::Anyone
 }
 
 async fn show_flows(State(state): State<Arc<AdminState>>, request: Request) -> Response {
@@ -393,15 +218,12 @@ pub(crate) async fn show_query(State(state): State<Arc<AdminState>>, request: Re
 
 /// A request that reads, for a service.
 fn asked(state: &AdminState, request: &Request) -> Asked {
-    // With a token, nobody gets here without it.
-    let is_user = matches!(request.extensions().get::<Peer>(), Some(Peer::User(_)));
-    let is_known = is_user || state.token.is_some();
     Asked {
         action: Action::Read,
         path: request.uri().path().to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         body: Vec::new(),
-        asker: if is_known { Asker::Known } else { Asker::Anyone },
+        asker: asker(state, request),
     }
 }
 
@@ -414,17 +236,18 @@ async fn told(state: &AdminState, pages: &Service, asked: Asked) -> Response {
     }
 }
 
-async fn show_daemon(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+async fn show_daemon(State(state): State<Arc<AdminState>>, request: Request) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
-    match uri.query() {
-        None | Some("") => (json, about_daemon(&state)).into_response(),
-        Some("wait=end") => (json, page::streamed(told_at_the_end(state))).into_response(),
+    let asker = asker(&state, &request);
+    match request.uri().query() {
+        None | Some("") => (json, about_daemon(&state, asker)).into_response(),
+        Some("wait=end") => (json, page::streamed(told_at_the_end(state, asker))).into_response(),
         Some(_) => (StatusCode::BAD_REQUEST, "unknown query. Fix: use wait=end\n").into_response(),
     }
 }
 
 /// A response that begins at once, to tell the client that it is waiting, and ends when the server stops.
-fn told_at_the_end(state: Arc<AdminState>) -> mpsc::Receiver<io::Result<Vec<u8>>> {
+fn told_at_the_end(state: Arc<AdminState>, asker: Asker) -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel(1);
     let mut stopping = state.stopping.subscribe();
     tokio::spawn(async move {
@@ -437,25 +260,33 @@ fn told_at_the_end(state: Arc<AdminState>) -> mpsc::Receiver<io::Result<Vec<u8>>
             // Connections are bounded, and so are the tasks that wait for them, if they end with their clients.
             () = sender.closed() => return,
         }
-        let _ = sender.send(Ok(about_daemon(&state).into_bytes())).await;
+        let _ = sender.send(Ok(about_daemon(&state, asker).into_bytes())).await;
     });
     receiver
 }
 
-fn about_daemon(state: &AdminState) -> String {
+/// What the daemon is, how its last reload went, and what it does not show to this client.
+fn about_daemon(state: &AdminState, asker: Asker) -> String {
     let view = state.health.view();
     let said = |said: &Option<Said>| {
         said.as_ref().map(|said| serde_json::json!({ "code": said.code, "lines": said.lines }))
     };
-    let Process { pid, started, config_file } = &state.process;
+    let Process { speaker, pid, started } = &state.process;
+    let hidden = state.hidden.as_ref().filter(|_| asker == Asker::Anyone);
+    let hidden = hidden.map(|Hidden { what, fix }| serde_json::json!({ "what": what, "fix": fix }));
     let text = serde_json::json!({
+        "host": speaker.host,
+        "address": speaker.address,
+        "version": state.build.version,
+        "uptime_ms": state.ledger.snapshot().uptime_ms,
         "pid": pid,
         "started": started,
-        "config_file": config_file,
+        "config_file": speaker.config_file,
         "phase": view.phase.label(),
         "reloads": view.config.reloads,
         "last_reload": said(&view.config.last_reload),
         "ended": said(&view.ended),
+        "hidden": hidden,
     });
     format!("{text}\n")
 }
@@ -463,46 +294,4 @@ fn about_daemon(state: &AdminState) -> String {
 /// The answer to requests that are waiting when the server stops.
 pub(crate) fn stopped() -> Told {
     Told::text(503, "the server is being stopped")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(host: &str, bind: &str, expected: bool) {
-        assert_eq!(is_this_machine(host, bind.parse().unwrap()), expected, "{host} at {bind}");
-    }
-
-    #[test]
-    fn loopback_names_with_and_without_port() {
-        for host in
-            ["localhost", "LocalHost:9464", "127.0.0.1:80", "127.0.0.1", "[::1]", "[::1]:9464"]
-        {
-            check(host, "127.0.0.1", true);
-        }
-    }
-
-    #[test]
-    fn the_bound_address() {
-        check("127.0.0.5:9464", "127.0.0.5", true);
-        check("127.0.0.5:9464", "127.0.0.1", false);
-    }
-
-    #[test]
-    fn strangers() {
-        for host in [
-            "",
-            ":80",
-            "evil.example",
-            "localhost.evil.example:9464",
-            "10.0.0.1",
-            "::1",
-            "[::1",
-            "127.1",
-            "0x7f.1",
-            "localhost:9464@evil",
-        ] {
-            check(host, "127.0.0.1", false);
-        }
-    }
 }

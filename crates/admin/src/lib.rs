@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod assets;
 mod condition;
 mod connection;
@@ -47,7 +48,7 @@ pub use server::{
 };
 pub use token::{TOKEN_CHARS_MIN, Token};
 
-use ledger::Ledger;
+use ledger::{Ledger, Speaker};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -72,6 +73,9 @@ pub struct AdminState {
     /// The token that every client must send, from any address, for anything but `/`, `/ui/`, `/health`, `/healthz` and `/readyz`; a client
     /// with the token gets everything. Known users of a unix socket need none. `None`: [`bind`](Self::bind) decides.
     pub token: Option<Token>,
+    /// The token of this run of the daemon: a client of this machine that shows it gets everything, one that shows another gets
+    /// nothing, and one that shows none gets what anyone may see. Without [`token`](Self::token) only.
+    pub run_token: Option<Token>,
     /// Where the kernel's counters are read.
     pub host: host::Reader,
     /// Counters of the StatsD push; 0 if nothing is pushed.
@@ -80,9 +84,14 @@ pub struct AdminState {
     pub http: Arc<HttpCounts>,
     /// Answers `/sockets`; `None` without a socket collector.
     pub sockets: Option<Page>,
+    /// Answers `/sockets` to those to whom [`sockets_elsewhere`](Self::sockets_elsewhere) is said: what they could list
+    /// themselves. `None`: they are refused.
+    pub own_sockets: Option<Page>,
     /// If only known users of a unix socket may see `/sockets` ([`serve_users`]): the sentence that tells everyone else where to
     /// ask. `None`: those who may see the ledger may see it.
     pub sockets_elsewhere: Option<String>,
+    /// What is kept from clients that are not known, and how to become one; `None` if nothing is.
+    pub hidden: Option<Hidden>,
     /// Answers `/flows` and the paths below it, and has figures for `/metrics`; `None` if no flows are analyzed.
     pub flows: Option<Flows>,
     /// Answers `/query` and the paths below it; `None` without a store.
@@ -104,11 +113,14 @@ impl AdminState {
             process: Process::default(),
             bind,
             token: None,
+            run_token: None,
             host: host::Reader::system(),
             statsd: Arc::default(),
             http: Arc::default(),
             sockets: None,
+            own_sockets: None,
             sockets_elsewhere: None,
+            hidden: None,
             flows: None,
             query: None,
             records: None,
@@ -126,6 +138,15 @@ pub enum View {
     Fleet,
 }
 
+/// What clients that are not known do not see.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hidden {
+    /// What it is, such as `sockets of other network namespaces`.
+    pub what: String,
+    /// The command or setting that shows it.
+    pub fix: String,
+}
+
 /// The history in a store, or that of a fleet.
 #[derive(Clone)]
 pub struct Query {
@@ -136,11 +157,11 @@ pub struct Query {
 /// The serving process, for commands that signal it.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
+    /// Its host, the address of the admin server, and the file that SIGHUP reloads; without one, SIGHUP ends the process.
+    pub speaker: Speaker,
     pub pid: u32,
     /// Its start time: together with the process id it identifies the process.
     pub started: String,
-    /// The file that SIGHUP reloads; `None` if SIGHUP ends the process.
-    pub config_file: Option<String>,
 }
 
 /// The version of the build: the labels of `weir_build_info`.

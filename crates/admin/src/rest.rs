@@ -1,7 +1,8 @@
 //! A service at an address of its own, which may make changes.
 
 use crate::HttpCounts;
-use crate::http::{refuse_foreign_name, seal, stopped};
+use crate::access::refuse_foreign_name;
+use crate::http::{seal, stopped};
 use crate::service::{Action, Asked, Asker, Service, Told};
 use crate::token::Token;
 use axum::Router;

@@ -6,9 +6,9 @@ pub(crate) use encrypted::encrypted;
 #[cfg(feature = "tls")]
 pub use encrypted::serve_tls;
 
+use crate::access::Peer;
 use crate::connection::{Connection, Watched};
 use crate::holder::first_of_most;
-use crate::http::Peer;
 use crate::rest::{self, Rest};
 use crate::{AdminState, HttpCounts, router};
 use axum::Extension;

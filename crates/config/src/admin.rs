@@ -24,7 +24,7 @@ keys! {
         listen => listen: AdminListen = text("IP address and port, or `off`", parsed),
             default(AdminListen::On(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9464)));
         /// Where the same and `/sockets` of every namespace are served, to root, to this process's user and to
-        /// those of `socket_users`; whom the kernel says to be another is refused.
+        /// those of `socket_users`; all others are refused.
         /// `curl --unix-socket PATH http://localhost/sockets`
         socket => socket: Option<PathBuf> = path("path of a unix socket", socket_path), unset("none");
         /// Users that may ask at `socket` as well. The file of the socket is open to its owner alone without

@@ -18,7 +18,7 @@ pub(crate) const SECTION: Section = Section {
 const DRAIN_GRACE: Span = Span(Duration::ZERO, Duration::from_secs(3_600));
 
 keys! {
-    /// The daemon's life.
+    /// Running the daemon.
     pub struct DaemonConfig in "daemon" {
         /// How long targets may go on sending what was already received when the daemon stops. What is
         /// left then is counted as `shutdown` and printed.
@@ -28,8 +28,8 @@ keys! {
         /// What messages look like: for people (`text`), a JSON object per line with `time`, `level`, `message` and fields (`json`),
         /// or with priorities for the journal (`journald`). `auto` is `journald` where standard error is the journal, else `text`.
         log_format => log_format: LogFormat = LOG_FORMATS, default(LogFormat::Auto);
-        /// The privileged helper (`weir namespace-helper`) that makes what counts datagrams in the kernel for listeners that receive
-        /// them together (`receive`), so that this process needs no capability.
+        /// The privileged helper (`weir namespace-helper`) that loads the eBPF drop counter for listeners with
+        /// `receive = "gro"`, so that this process needs no capability.
         helper => helper: Option<PathBuf> = path("path of the helper's socket", socket_path),
             unset("this process does it itself");
     }

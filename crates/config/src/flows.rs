@@ -68,7 +68,7 @@ keys! {
         /// Names of groups with their networks, for keys and filters: `groups = { lab = ["10.0.0.0/8"] }`, or a
         /// section `[flows.groups]` with a line for each. An address belongs to the longest network that it is in.
         groups => groups: BTreeMap<String, Vec<Network>> = GroupsForm, empty("none");
-        /// Files in MaxMind's format (MMDB) that say who routes addresses and where they are, for `asn(src)` and `country(src)` in keys and
+        /// MaxMind databases (MMDB) with AS numbers and countries, for `asn(src)` and `country(src)` in keys and
         /// filters; of several the first that knows an address decides. They are read at the start and at each reload.
         mmdb => mmdb: Vec<String> = List { of: "paths of files", parse: mmdb_path }, empty("none");
         /// Where the part of sFlow-RT's REST API that scripts use is served over HTTP, such as `127.0.0.1:8008`. Everyone who reaches it

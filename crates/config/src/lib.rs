@@ -24,6 +24,7 @@ mod files;
 mod flows;
 mod form;
 mod host;
+mod inputs;
 mod listener;
 mod loops;
 mod mistyped;
@@ -65,6 +66,7 @@ pub use budget::{
 pub use daemon::{DaemonConfig, LogFormat, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
 pub use host::{Finding, Severity};
+pub use inputs::{Input, readable};
 pub use keys::Key;
 pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, ReceiveMode, UdpListener};
 pub use loops::would_loop;

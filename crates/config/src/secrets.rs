@@ -1,21 +1,14 @@
 //! Whether files that hold secrets can be read by users who are none of their business.
 
+use crate::Config;
 use crate::host::{Finding, Severity};
-use crate::keys::Key;
-use crate::{Config, show};
+use crate::inputs::Input;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// How the names of keys end whose value is the path of a secret, in any section: a token, a password, the key of a certificate.
-const ENDINGS: [&str; 6] =
-    ["token_file", "password_file", "credentials_file", "nkey_file", "tls_key", "registry_key"];
-/// The keys of links.
-const LINKS: [&str; 2] = ["listener.keys", "listener.target.key"];
-
-fn is_secret(key: &Key) -> bool {
-    ENDINGS.iter().any(|ending| key.name.ends_with(ending)) || LINKS.contains(&key.path().as_str())
-}
+/// How the names of keys end whose value is no secret, although it is a file that is read: certificates, and databases of addresses.
+const PUBLIC: [&str; 5] = ["tls_ca", "tls_cert", "registry_ca", "registry_cert", "mmdb"];
 
 /// Permissions of users who are neither the file's owner nor of its group.
 const OTHERS: u32 = 0o007;
@@ -23,14 +16,9 @@ const OTHERS: u32 = 0o007;
 impl Config {
     /// A warning for each file with a secret that every user of this host can read or write.
     pub fn examine_secrets(&self) -> Vec<Finding> {
-        let sections = show::sections(self);
-        let paths = sections.iter().flat_map(|section| {
-            let named = section.values.iter().filter(|(key, _)| is_secret(key));
-            named.filter_map(|(key, value)| {
-                Some((format!("{}.{}", section.place, key.name), value.as_str()?.to_owned()))
-            })
-        });
-        paths.filter_map(|(what, path)| shared(&what, Path::new(&path))).collect()
+        let is_secret = |input: &Input| !PUBLIC.iter().any(|ending| input.key.ends_with(ending));
+        let secrets = self.inputs().into_iter().filter(is_secret);
+        secrets.filter_map(|input| shared(&input.place(), &input.path)).collect()
     }
 }
 

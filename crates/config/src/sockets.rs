@@ -109,6 +109,9 @@ keys! {
         /// then looks at every descriptor of every process; those of other users need `CAP_SYS_PTRACE` and
         /// `CAP_DAC_READ_SEARCH`.
         processes => processes: bool = Bool, default(false);
+        /// Whether connections to this daemon's own admin addresses are collected, shown and kept too. Otherwise they are counted
+        /// as filtered: while somebody watches, they would be most of what a quiet host has.
+        admin_connections => admin_connections: bool = Bool, default(false);
         /// Name of this host on every record. In a container the kernel's is the container's.
         host => host: Option<String> = text("1 to 253 characters", host_name), unset("the kernel's host name");
         /// What tells this host from all others, whatever its name, on every record. The machine id itself never

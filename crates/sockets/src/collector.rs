@@ -9,8 +9,8 @@ use crate::meter::Counts;
 use crate::options::Options;
 use crate::output::Output;
 use crate::query::{
-    Answer, Asked, Asker, LISTS_WAITING_MAX, QueryError, RANKINGS_WAITING_MAX, Ranked, listing,
-    ranking,
+    Answer, Asked, Asker, LISTS_WAITING_MAX, QueryError, RANKINGS_WAITING_MAX, Ranked, Reach,
+    listing, ranking,
 };
 use crate::runner::Runner;
 use ledger::Meter;
@@ -116,7 +116,8 @@ impl Collector {
         })?;
 
         let ends = Ends(Arc::clone(&signal));
-        Ok(Collector { questions: Questions { list, rank, signal }, counts, thread, ends })
+        let questions = Questions { list, rank, signal, reach: Reach::All };
+        Ok(Collector { questions, counts, thread, ends })
     }
 
     /// The meter for the ledger.
@@ -169,9 +170,16 @@ pub struct Questions {
     list: SyncSender<listing::Question>,
     rank: SyncSender<ranking::Question>,
     signal: Arc<Signal>,
+    reach: Reach,
 }
 
 impl Questions {
+    /// The same questions, about the sockets of these namespaces.
+    #[must_use]
+    pub fn within(self, reach: Reach) -> Questions {
+        Questions { reach, ..self }
+    }
+
     /// Walks the namespaces now, and returns the sockets that pass as JSON, at most `limit` of them. For people and scripts, not
     /// for records. Does not count as a poll.
     ///
@@ -206,7 +214,7 @@ impl Questions {
     ) -> Result<Answer, QueryError> {
         let (answer, receiver) = mpsc::channel();
         let deadline = Instant::now() + timeout;
-        let sent = to.try_send(Asker { wanted, deadline, answer });
+        let sent = to.try_send(Asker { wanted, deadline, reach: self.reach, answer });
         sent.map_err(|error| match error {
             TrySendError::Full(_) => QueryError::Busy,
             TrySendError::Disconnected(_) => QueryError::Stopped,

@@ -22,6 +22,7 @@ use crate::table::{Entry, LastCounters, Life, Place, Table, mix};
 use crate::totals::Sums;
 use ledger::{Amount, Reason};
 use record::RecordKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use sys::clock::{boottime_ns, realtime_ns};
@@ -63,6 +64,8 @@ pub(crate) struct Engine<'h> {
     pub(crate) scratch: Vec<u8>,
     /// Searches for namespaces between polls. `None` when only the own one is collected, or closes are not.
     pub(crate) scout: Option<Scout>,
+    /// At which addresses this process served when the poll began.
+    pub(crate) served: Vec<SocketAddr>,
 }
 
 impl<'h> Engine<'h> {
@@ -96,6 +99,7 @@ impl<'h> Engine<'h> {
             open: [[0; STATES]; 2],
             scratch: Vec::new(),
             scout: None,
+            served: Vec::new(),
         }
     }
 
@@ -143,7 +147,10 @@ impl<'h> Engine<'h> {
             return Err(Reason::Duplicate);
         }
 
-        let verdict = self.judge(message, known);
+        let verdict = match self.is_served(message, Some(self.moment.place)) {
+            true => Verdict::False,
+            false => self.judge(message, known),
+        };
         if !verdict.passes() {
             self.leave_out(message, known, verdict);
             return Err(Reason::Filtered);

@@ -150,6 +150,7 @@ impl Engine<'_> {
         match polled.map(|entry| entry.verdict) {
             Some(Verdict::True) => return Ok(()),
             Some(Verdict::False) => return Err(Reason::Filtered),
+            _ if self.is_served(event, closed.place) => return Err(Reason::Filtered),
             Some(Verdict::Unknown) => {}
             None if self.filter.rejected.take(cookie) => return Err(Reason::Filtered),
             None if !self.is_sampled(cookie) => return Err(Reason::Sampled),

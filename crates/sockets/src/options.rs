@@ -2,6 +2,7 @@
 
 use crate::access::Scope;
 use crate::filter::{Filter, Needs};
+use crate::served::Served;
 use record::{Field, FieldSet, SocketRecord};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub struct Options {
     pub table_entries_max: usize,
     /// Whether each poll finds the processes that hold the sockets, by scanning all descriptors of all processes.
     pub processes: bool,
+    /// The addresses at which this process itself serves: their connections count as filtered.
+    pub served: Served,
     /// Fields that any sink uses. The kernel is not asked for the others.
     pub fields: FieldSet,
 }
@@ -161,6 +164,7 @@ mod tests {
             processes: false,
             event_buffer_bytes: 0,
             table_entries_max: 1,
+            served: Served::default(),
             fields,
         }
     }

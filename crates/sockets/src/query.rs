@@ -77,7 +77,18 @@ pub(crate) struct Asker<Wanted, Answer> {
     pub(crate) wanted: Wanted,
     /// Nobody waits for the answer after this.
     pub(crate) deadline: Instant,
+    pub(crate) reach: Reach,
     pub(crate) answer: Sender<Answer>,
+}
+
+/// The namespaces whose sockets an answer shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reach {
+    /// All that are collected.
+    #[default]
+    All,
+    /// This process's own, whose sockets each process in it can list.
+    Own,
 }
 
 /// Where the thread finds questions.

@@ -23,6 +23,7 @@ use sys::clock::{boottime_ns, monotonic_ns, realtime_ns, thread_cpu_ns};
 use sys::poll::{Interest, PollSet};
 use sys::process::{CAP_NET_ADMIN, effective_capabilities};
 use sys::socket::namespace_cookie;
+use text::plural;
 use wire::inet_diag::{Extensions, States};
 
 /// Turns of taking close events before the thread ends: at least 100,000 events.
@@ -223,6 +224,7 @@ impl<'h> Runner<'h> {
         let states = self.states(poll);
         // For states that this poll does not request, the last count stands.
         self.engine.forget_open(states);
+        self.engine.refresh_served();
         self.discover();
         self.look_for_processes();
 
@@ -258,8 +260,9 @@ impl<'h> Runner<'h> {
         let denied = processes.summary().denied;
         if denied > 0 {
             self.engine.problem("processes", || {
+                let processes = plural(denied, "process", "processes");
                 format!(
-                    "the descriptors of {denied} processes cannot be seen: this takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; \
+                    "cannot read the file descriptors of {processes}: this takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; \
                      records of their sockets name no process"
                 )
             });

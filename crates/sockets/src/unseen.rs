@@ -10,7 +10,7 @@ pub fn hidden_namespaces(access: &dyn Access, processes: u64) -> String {
     let lacking = if access.is_direct() { without_ptrace() } else { "" };
     let processes = plural(processes, "process", "processes");
     format!(
-        "the network namespaces of {processes} cannot be seen{lacking}; sockets in namespaces of theirs alone are missing"
+        "the network namespaces of {processes} cannot be seen{lacking}; sockets that exist only in those namespaces are missing"
     )
 }
 

@@ -31,6 +31,7 @@
 //! - [`signal`]: the request to stop.
 //! - [`terminal`]: its size.
 //! - [`pass`]: descriptors from one process to another.
+//! - [`acl`]: a file of ours that named users may read.
 //! - [`seccomp`], [`landlock`]: giving up system calls and files.
 //!
 //! The CPU:
@@ -43,6 +44,7 @@
 
 #![expect(unsafe_code, reason = "this crate is where Weir's system calls are made safe")]
 
+pub mod acl;
 pub mod activation;
 pub mod cgroup;
 pub mod clock;

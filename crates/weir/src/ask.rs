@@ -1,6 +1,10 @@
 //! Requests to a running daemon, at its admin address.
 
+mod local;
+
 use crate::exit::Failure;
+use crate::run_token;
+use config::{AdminConfig, AdminListen};
 use ledger::Trouble;
 use sink::{Secret, SecretSource};
 use std::net::IpAddr;
@@ -10,12 +14,12 @@ use ureq::http::header::AUTHORIZATION;
 use ureq::http::{StatusCode, Uri};
 
 /// The default admin address of a daemon.
-const USUAL: &str = "127.0.0.1:9464";
+pub(crate) const USUAL: &str = "127.0.0.1:9464";
 
 /// Which daemon a command asks.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Daemon {
-    /// The daemon's admin address, such as `127.0.0.1:9464` or `https://relay.example:9464`
+    /// The daemon's admin address, such as `127.0.0.1:9464`, `https://relay.example:9464` or `unix:/run/weir/admin.sock`
     #[arg(long, alias = "url", value_name = "ADDR", env = "WEIR_ADMIN", default_value = USUAL)]
     pub(crate) admin: String,
     #[command(flatten)]
@@ -25,7 +29,7 @@ pub(crate) struct Daemon {
 /// How a command and a daemon, which may be on another machine, prove to each other who they are.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Proof {
-    /// File with the token that the daemon asks for (its admin.token_file)
+    /// File with the token that the daemon asks for (its admin.token_file). Without it, that of its run is used, if this user may read it
     #[arg(long, value_name = "FILE", env = "WEIR_TOKEN_FILE")]
     token_file: Option<PathBuf>,
     /// File with the certificates (PEM) of which one must have signed the daemon's, instead of those of this system
@@ -37,6 +41,23 @@ impl Daemon {
     /// The daemon at this admin address, which may include a scheme and a path.
     pub(crate) fn at(admin: &str, proof: &Proof) -> Daemon {
         Daemon { admin: admin.to_owned(), proof: proof.clone() }
+    }
+
+    /// The ways to ask a daemon of this host with these settings: where it is asked now, its address, and its unix socket.
+    pub(crate) fn by(&self, settings: &AdminConfig) -> Vec<Daemon> {
+        let token_file = settings.token_file.clone().or_else(|| self.proof.token_file.clone());
+        let proof = Proof { token_file, ca_file: self.proof.ca_file.clone() };
+        let scheme = if settings.certificate.is_some() { "https" } else { "http" };
+        let address = match settings.listen {
+            AdminListen::On(addr) if addr.ip().is_unspecified() => {
+                Some(format!("{scheme}://localhost:{}", addr.port()))
+            }
+            AdminListen::On(addr) => Some(format!("{scheme}://{addr}")),
+            AdminListen::Off => None,
+        };
+        let socket = settings.socket.as_ref().map(|path| format!("unix:{}", path.display()));
+        let ways = [Some(self.admin.clone()), address, socket];
+        ways.into_iter().flatten().map(|admin| Daemon::at(&admin, &proof)).collect()
     }
 }
 
@@ -63,16 +84,26 @@ pub(crate) fn ask_and(
 ) -> anyhow::Result<String> {
     let (url, status, body) = exchange(daemon, page, timeout, begun)?;
     if !status.is_success() {
-        let why = body.lines().next().unwrap_or_default();
-        let fix = match status.as_u16() {
-            401 => "name the file that has its token with --token-file",
-            _ => "name the admin address of a daemon of this version with --admin",
-        };
-        return Err(
-            Failure::Unavailable.error(format!("{url} answered {status}: {why}. Fix: {fix}"))
-        );
+        return Err(refusal(&url, status.as_u16(), &body));
     }
     Ok(body)
+}
+
+/// The error for a daemon that answers, and not with what was asked for.
+fn refusal(url: &str, status: u16, body: &str) -> anyhow::Error {
+    let why = body.lines().next().unwrap_or_default();
+    let (failure, fix) = match status {
+        401 => (Failure::Permission, "name the file that has its token with --token-file"),
+        403 => (Failure::Permission, "run this as root or as the daemon's user"),
+        _ => (
+            Failure::Unavailable,
+            "name the admin address of a daemon of this version with --admin",
+        ),
+    };
+    match why.contains("Fix: ") {
+        true => failure.error(format!("{url}: {why}")),
+        false => failure.error(format!("{url}: {why}. Fix: {fix}")),
+    }
 }
 
 /// A daemon's refusal of a request.
@@ -105,6 +136,9 @@ fn exchange(
     timeout: Duration,
     begun: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<(String, StatusCode, String)> {
+    if let Some(path) = local::path_of(&daemon.admin) {
+        return local::exchange(path, page, timeout, begun);
+    }
     let url = page_url(&daemon.admin, page)?;
     let token = daemon.proof.token_for(&url)?;
     let agent = agent(&url, &daemon.proof, timeout)?;
@@ -169,7 +203,7 @@ fn agent(url: &str, proof: &Proof, timeout: Duration) -> anyhow::Result<ureq::Ag
 impl Proof {
     /// The token, if there is one and it may be sent to `url`.
     fn token_for(&self, url: &str) -> anyhow::Result<Option<Secret>> {
-        let Some(path) = &self.token_file else { return Ok(None) };
+        let Some(path) = &self.token_file else { return self.run_token_for(url) };
         if !url.starts_with(HTTPS) && !is_at_loopback(url) {
             return Err(Failure::Usage.error(format!(
                 "the token in {} is not sent to {url}: without TLS everybody on the way could read it. Fix: write https://, or leave out \
@@ -186,6 +220,20 @@ impl Proof {
                 fix: "name the file that has the token and nothing else".to_owned(),
             })),
         }
+    }
+
+    /// The token of the run of the daemon at `url`, if this user may read it.
+    fn run_token_for(&self, url: &str) -> anyhow::Result<Option<Secret>> {
+        if !is_at_loopback(url) {
+            return Ok(None);
+        }
+        let uri = url.parse::<Uri>().ok();
+        let address = uri.as_ref().and_then(|uri| Some((uri.host()?, uri.port_u16()?)));
+        let found = address.and_then(|(host, port)| {
+            run_token::find(host.trim_start_matches('[').trim_end_matches(']'), port)
+        });
+        // The daemon may end between the two, and take it along.
+        Ok(found.and_then(|path| SecretSource::File(path).read().ok()))
     }
 
     #[cfg(feature = "tls")]
@@ -221,6 +269,11 @@ fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
     }
     #[cfg(feature = "tls")]
     if let Some(error) = refused_by_tls(error) {
+        if matches!(error, tls::Error::InvalidMessage(_)) {
+            let plain = url.replacen(HTTPS, "http://", 1);
+            return Failure::Unavailable
+                .error(format!("{url}: the daemon speaks no TLS there. Fix: --admin {plain}"));
+        }
         let advice = tls::advice(error, "name the authority that signed it with --ca-file FILE");
         return Failure::Unavailable.error(format!(
             "{url} cannot be trusted, so nothing was sent: {error}. Fix: {advice}"
@@ -231,11 +284,19 @@ fn no_answer(url: &str, error: &ureq::Error) -> anyhow::Error {
         ureq::Error::Io(error) => error.to_string(),
         error => error.to_string(),
     };
-    Failure::Unavailable.error(format!(
-        "no daemon answers at {url}: {why}. Fix: start one with `weir run -c weir.toml`, give `weir relay` --admin 127.0.0.1:9464, or name \
-         another admin address with --admin"
-    ))
+    let fix = match is_at_loopback(url) {
+        true => NO_DAEMON_HERE,
+        false => {
+            "see there that it runs and that its [admin] listen is an address that is reached from here: by default only that host itself \
+             reaches it"
+        }
+    };
+    Failure::Unavailable.error(format!("no daemon answers at {url}: {why}. Fix: {fix}"))
 }
+
+/// What starts a daemon, or leads to another one.
+const NO_DAEMON_HERE: &str = "start one with `weir run -c weir.toml`, give `weir relay` --admin 127.0.0.1:9464, or name \
+    another admin address with --admin";
 
 #[cfg(feature = "tls")]
 fn refused_by_tls(error: &ureq::Error) -> Option<&tls::Error> {

@@ -39,8 +39,11 @@ mod ways;
 
 #[cfg(feature = "store")]
 pub(crate) use flow_pages::on_a_thread;
+pub(crate) use flows::check_places;
+pub(crate) use http::check_token;
 #[cfg(feature = "store")]
 pub(crate) use http::served_store;
+pub(crate) use link::check_link_keys;
 pub(crate) use progress::{say, say_folded};
 pub(crate) use stop::{LastLedger, LedgerForm, OnLoss};
 
@@ -75,6 +78,7 @@ use rest::Site;
 use service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use sinks::Sinks;
+use sockets::Served;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -157,6 +161,8 @@ pub(crate) struct Daemon {
     /// The collector to start once `ending` is gone.
     prepared: Option<Prepared>,
     asked: Asked,
+    /// Where the admin server serves, for the collector.
+    served: Served,
     last_ledger: LastLedger,
     inherited: Inherited,
     drops: Drops,
@@ -260,6 +266,7 @@ impl Daemon {
             ending: None,
             prepared,
             asked: Asked::default(),
+            served: Served::default(),
             last_ledger,
             inherited,
             drops,
@@ -283,6 +290,7 @@ impl Daemon {
             pipes: Pipes::default(),
         };
 
+        daemon.tell_collector(&bound);
         daemon.start_prepared()?;
         daemon.become_ready();
         daemon.start_http(bound)?;
@@ -313,20 +321,33 @@ impl Daemon {
             ledger: Arc::clone(&self.ledger),
             health: Arc::clone(&self.health),
             config_file: match &self.source {
-                Source::File { path, .. } => Some(path.display().to_string()),
+                // Commands read it from another folder.
+                Source::File { path, .. } => {
+                    let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                    Some(path.display().to_string())
+                }
                 Source::ReadOnce => None,
             },
             statsd: Arc::clone(&self.statsd),
             sockets: self.config.sockets.is_some().then(|| collector::page(&self.asked)),
+            own_sockets: self.config.sockets.is_some().then(|| collector::own_page(&self.asked)),
             sockets_elsewhere: http::sockets_elsewhere(&self.config),
+            hidden: http::hidden(&self.config),
             flows: self.shown_flows(),
             query: shown_query(&self.config),
             records: self.followers.records(),
         };
+        self.tell_collector(&bound);
         self.admin_bound.remove_file(&bound);
         self.admin_bound = bound.try_clone()?;
         self.http = Http::start(bound, self.config.statsd.as_ref(), &shown)?;
         Ok(())
+    }
+
+    /// Tells the collector whose connections it leaves out.
+    fn tell_collector(&self, bound: &Bound) {
+        let wants = self.config.sockets.as_ref().is_some_and(|sockets| sockets.admin_connections);
+        self.served.set(if wants { Vec::new() } else { bound.addresses() });
     }
 
     /// What the HTTP server shows of flows. Discards everything that scripts have defined so far.
@@ -533,7 +554,8 @@ fn arrange(ledger: &Ledger, config: &Config) {
 /// Prints what runs, and warns about unix targets that nobody listens at yet.
 fn tell_start(run_id: &str, running: &[Running], config: &Config, bound: &Bound) {
     let admin_addr = bound.tcp.as_ref().and_then(|listener| listener.local_addr().ok());
-    say_folded(&banner::banner(run_id, running, config, admin_addr));
+    let page = bound.run_token.as_ref().map(|_| http::link_command(admin_addr));
+    say_folded(&banner::banner(run_id, running, config, admin_addr, page.as_deref()));
     for (name, to) in banner::absent_unix_targets(running) {
         tracing::warn!("target {name}: nobody listens at {to} yet; Weir keeps trying");
     }

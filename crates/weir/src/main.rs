@@ -20,6 +20,7 @@ mod progress;
 #[cfg(feature = "store")]
 mod question;
 mod refused;
+mod run_token;
 mod running;
 mod screen;
 mod usage;

@@ -1,9 +1,10 @@
 //! A running daemon on this host, found by its admin address: its state, and signals to it.
 
-use crate::ask::{self, ask, ask_and};
+use crate::ask::{self, Refused, ask, ask_and, ask_or_hear_why_not};
 use crate::exit::Failure;
 use serde::Deserialize;
 use signal_hook::consts::{SIGHUP, SIGTERM};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 use sys::process::{send_signal, started};
@@ -16,6 +17,13 @@ const END_PAGE: &str = "/daemon?wait=end";
 const END_TIMEOUT: Duration = Duration::from_secs(14);
 /// Time between two attempts to reach a daemon that does not answer.
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a daemon that has closed its address to us is asked in other ways how its reload went.
+const CLOSED_WAIT: Duration = Duration::from_secs(2);
+/// How a reload went that closed the address to us.
+const WITH_TOKEN: &str = "reloaded: it answers only with a token from now on. Fix: --token-file FILE, to see what else changed";
+const WITH_TLS: &str =
+    "reloaded: it speaks TLS from now on. Fix: --admin https://HOST:PORT, to see what else changed";
 
 /// What a daemon says about itself on its page `/daemon`.
 #[derive(Deserialize)]
@@ -70,7 +78,39 @@ impl Daemon {
     ) -> anyhow::Result<Option<Said>> {
         self.signal(SIGHUP)?;
         let is_done = |now: Daemon| now.last_reload.filter(|_| now.reloads > self.reloads);
-        Ok(self.follow(admin, "/daemon", timeout, is_done))
+        let (begun, deadline) = (Instant::now(), Instant::now() + timeout);
+        let mut closed = None;
+        loop {
+            // What the file says now may change where it answers, and to whom.
+            for at in [vec![admin.clone()], self.by_file(admin)].concat() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let wait = left.clamp(ASK_INTERVAL, ANSWER_TIMEOUT);
+                match ask_or_hear_why_not(&at, "/daemon", wait) {
+                    Ok(Ok(text)) => {
+                        let now = read(&at, &text).ok().filter(|now| now.pid == self.pid);
+                        if let Some(said) = now.and_then(is_done) {
+                            return Ok(Some(said));
+                        }
+                    }
+                    Ok(Err(Refused { status: 401, .. })) => closed = Some(WITH_TOKEN),
+                    Ok(Err(Refused { status: 400, .. })) => closed = Some(WITH_TLS),
+                    Ok(Err(_)) | Err(_) => {}
+                }
+            }
+            // It answered before the signal: so the file is in force, although it does not tell us more.
+            let is_told = closed.is_some() && begun.elapsed() >= CLOSED_WAIT;
+            if is_told || Instant::now() >= deadline || !self.is_there() {
+                return Ok(closed.map(|line| Said { code: 0, lines: vec![line.to_owned()] }));
+            }
+            thread::sleep(ASK_INTERVAL);
+        }
+    }
+
+    /// Where it answers by the file that it reads.
+    fn by_file(&self, admin: &ask::Daemon) -> Vec<ask::Daemon> {
+        let file = self.config_file.as_deref().map(Path::new);
+        let config = file.and_then(|file| config::Config::load(file).ok());
+        config.map(|config| admin.by(&config.admin)).unwrap_or_default()
     }
 
     /// Makes it stop. Returns how it ended; `None` if it did not say or took too long.

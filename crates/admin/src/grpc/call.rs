@@ -110,7 +110,7 @@ async fn check(client: &Client, uri: &Uri, headers: &HeaderMap, page: &str) -> R
         .parse()
         .map_err(|_| Status::new(Code::InvalidArgument, "the :authority is no name"))?;
 
-    match crate::http::refuse(&client.shared.state, &request) {
+    match crate::access::refuse(&client.shared.state, &request) {
         Some(refusal) => Err(of_page(refusal.into_response()).await),
         None => Ok(()),
     }

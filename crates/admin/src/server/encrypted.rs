@@ -2,7 +2,7 @@
 
 use super::{Accept, HEAD_TIMEOUT, Served, serve_accepted};
 use crate::AdminState;
-use crate::http::Peer;
+use crate::access::Peer;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;

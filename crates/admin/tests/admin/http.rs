@@ -253,6 +253,52 @@ fn with_a_token_the_sockets_of_other_namespaces_are_shown_too() {
 }
 
 #[test]
+fn the_token_of_a_run_shows_all_to_this_machine_and_another_one_nothing() {
+    let page = |body: &'static str| {
+        let answer = move |_: &str| -> Result<Pieces, PageError> {
+            Ok(Box::new([Ok(body.as_bytes().to_vec())].into_iter()))
+        };
+        Some(Arc::new(answer) as admin::Page)
+    };
+    let ask = |bind: &str, path: &str, token: Option<&str>| {
+        let mut state = state(busy_hops(), bind);
+        state.run_token = Some(Token::new(TOKEN).unwrap());
+        state.sockets = page("all");
+        state.own_sockets = page("own");
+        state.sockets_elsewhere = Some("elsewhere".to_owned());
+        let what = "sockets of others".to_owned();
+        state.hidden = Some(admin::Hidden { what, fix: "weir ui".to_owned() });
+        let request = Request::get(path).header(header::HOST, "localhost:9464");
+        let request = token.into_iter().fold(request, |request, token| {
+            request.header("authorization", format!("Bearer {token}"))
+        });
+        send(&Arc::new(state), request.body(Body::empty()).unwrap())
+    };
+
+    let wrong = "0123456789abcdeF";
+    assert_eq!(ask("127.0.0.1", "/sockets", Some(TOKEN)).body, "all");
+    assert_eq!(ask("127.0.0.1", "/sockets", None).body, "own");
+    for path in ["/sockets", "/ledger", "/daemon", "/metrics"] {
+        let answer = ask("127.0.0.1", path, Some(wrong));
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{path}");
+        assert!(answer.body.starts_with("wrong token"), "{}", answer.body);
+    }
+    assert_eq!(ask("127.0.0.1", "/ui/main.js", Some(wrong)).status, StatusCode::OK);
+    // From another machine it counts for nothing: it would have come in plain HTTP.
+    for path in ["/sockets", "/ledger"] {
+        assert_eq!(ask("0.0.0.0", path, Some(TOKEN)).status, StatusCode::FORBIDDEN, "{path}");
+    }
+
+    let hidden = |token| {
+        let answer = ask("127.0.0.1", "/daemon", token).body;
+        let json: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        json["hidden"]["what"].as_str().map(str::to_owned)
+    };
+    assert_eq!(hidden(None).as_deref(), Some("sockets of others"));
+    assert_eq!(hidden(Some(TOKEN)), None);
+}
+
+#[test]
 fn no_page_of_another_server_may_ask() {
     let right = format!("Bearer {TOKEN}");
     for path in ["/ledger", "/metrics", "/sockets", "/flows", "/daemon", "/healthz"] {

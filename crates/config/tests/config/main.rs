@@ -110,6 +110,7 @@ fields = ["identity", "tcp_info"]
 table_entries_max = 4096
 event_buffer = "1MiB"
 processes = true
+admin_connections = true
 host = "web-17.example.net"
 host_id = "rack-7/slot-3"
 helper = "/run/weir/helper.sock"

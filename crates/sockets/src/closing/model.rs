@@ -8,6 +8,7 @@ use crate::filter::{Filter, NoNames};
 use crate::identity::Identity;
 use crate::options::{Options, Undecided};
 use crate::output::{Output, Problem};
+use crate::served::Served;
 use crate::walk::{Visitor as _, Walked};
 use record::{PollTotals, RecordKind, SocketRecord};
 use std::collections::BTreeMap;
@@ -336,6 +337,7 @@ fn options(mode: Mode) -> Options {
         closes: Closes::On,
         closes_undecided: Undecided::Drop,
         event_buffer_bytes: 1 << 16,
+        served: Served::default(),
         table_entries_max: 1 << 20,
         fields: record::FieldSet::ALL,
     }

@@ -67,14 +67,14 @@ impl Listing {
         let Wanted { filter, limit } = question.wanted;
         let Compiled { states, bytecode, rest, .. } =
             Compiled::of(filter.as_ref(), runner.options.states);
-        let round = Round::begin(runner, states, bytecode);
+        let round = Round::begin(runner, states, bytecode, question.reach);
         let mut text = Text::new(pen, limit);
         text.json.extend_from_slice(
             format!(
                 "{{\"time_unix_ns\":{},\"polls\":{},\"namespaces\":{},\"sockets\":[",
                 text.time_unix_ns,
                 runner.engine.moment.poll,
-                runner.found.len()
+                round.left()
             )
             .as_bytes(),
         );
@@ -195,6 +195,9 @@ impl Text {
 
     fn take(&mut self, listed: Listed<'_, '_>, rest: Option<&Expr>, needs: Needs) {
         let Listed { engine, place, known, message } = listed;
+        if engine.is_served(message, Some(place)) {
+            return;
+        }
         if let Some(rest) = rest {
             let age_ns = engine.age_ns(message.id.cookie, self.boot_ns);
             let place = Some(place);

@@ -8,7 +8,7 @@ pub use figure::{Figure, Order};
 pub use group::Group;
 
 use super::round::{Listed, Round, Step};
-use super::{Asker, TURN, Turn, WALK_MAX};
+use super::{Asker, Reach, TURN, Turn, WALK_MAX};
 use crate::describe::{Whose, describe};
 use crate::filter::{Compiled, Expr, Filter, Needs};
 use crate::runner::Runner;
@@ -65,15 +65,17 @@ impl Ranking {
         let views: Vec<View> = views.collect();
         // What one does not want another may: only states that nobody wants are left out by the kernel.
         let states = views.iter().fold(States::from_bits(0), |all, view| all | view.states);
-        let round = Round::begin(runner, states, Vec::new());
+        let wants_all = views.iter().any(|view| view.reach == Reach::All);
+        let reach = if wants_all { Reach::All } else { Reach::Own };
+        let round = Round::begin(runner, states, Vec::new(), reach);
         Ranking {
+            namespaces: round.left(),
             views,
             round,
             began: Instant::now(),
             time_unix_ns: realtime_ns(),
             boot_ns: boottime_ns(),
             polls: runner.engine.moment.poll.into(),
-            namespaces: runner.found.len(),
             scratch: Vec::new(),
         }
     }
@@ -95,9 +97,14 @@ impl Ranking {
     fn step(&mut self, runner: &mut Runner<'_>) -> Step {
         let Ranking { views, round, time_unix_ns, boot_ns, scratch, .. } = self;
         round.step(runner, |Listed { engine, place, known, message }| {
+            if engine.is_served(message, Some(place)) {
+                return;
+            }
             let age_ns = engine.age_ns(message.id.cookie, *boot_ns);
             for view in views.iter_mut() {
-                view.wants = view.states.contains(message.state)
+                let is_within = view.reach == Reach::All || known.is_some_and(|known| known.is_own);
+                view.wants = is_within
+                    && view.states.contains(message.state)
                     && view.rest.as_ref().is_none_or(|rest| {
                         engine.passes_any(rest, view.needs, message, Some(place), age_ns)
                     });
@@ -119,11 +126,15 @@ impl Ranking {
     fn answer(&mut self, is_late: bool) {
         let Ranking { time_unix_ns, polls, namespaces, round, .. } = self;
         let failed = round.failed;
-        let head = format!(
-            "{{\"time_unix_ns\":\"{time_unix_ns}\",\"polls\":{polls},\"namespaces\":{namespaces},\
-             \"namespaces_failed\":{failed},\"truncated\":{is_late}"
-        );
         for view in self.views.drain(..) {
+            let namespaces = match view.reach {
+                Reach::All => *namespaces,
+                Reach::Own => 1,
+            };
+            let head = format!(
+                "{{\"time_unix_ns\":\"{time_unix_ns}\",\"polls\":{polls},\"namespaces\":{namespaces},\
+                 \"namespaces_failed\":{failed},\"truncated\":{is_late}"
+            );
             let (answer, json) = view.finish(&head);
             // One who has gone is told nothing.
             let _ = answer.send(json);
@@ -134,6 +145,7 @@ impl Ranking {
 /// What one asker gets.
 struct View {
     answer: Sender<Vec<u8>>,
+    reach: Reach,
     states: States,
     rest: Option<Expr>,
     needs: Needs,
@@ -164,6 +176,7 @@ impl View {
         let Compiled { states, whole, .. } = Compiled::of(filter.as_ref(), default_states);
         View {
             answer: question.answer,
+            reach: question.reach,
             states,
             rest: whole,
             needs: filter.as_ref().map_or(Needs::NONE, Filter::needs),

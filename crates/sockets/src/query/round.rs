@@ -1,6 +1,6 @@
 //! One walk through the namespaces, a datagram of the kernel's at a time.
 
-use super::SEARCH_PAUSE;
+use super::{Reach, SEARCH_PAUSE};
 use crate::access::{Access, Found};
 use crate::engine::Engine;
 use crate::namespaces::{Admission, Known};
@@ -51,10 +51,16 @@ pub(super) struct Listed<'a, 'h> {
 }
 
 impl Round {
-    pub(super) fn begin(runner: &mut Runner<'_>, states: States, bytecode: Vec<u8>) -> Round {
+    pub(super) fn begin(
+        runner: &mut Runner<'_>,
+        states: States,
+        bytecode: Vec<u8>,
+        reach: Reach,
+    ) -> Round {
         let Runner { engine, access, found, options, answers, .. } = runner;
         answers.began = Some(Instant::now());
         engine.counts.queries.add(1);
+        engine.refresh_served();
 
         if answers.search_failed.is_none_or(|at| at.elapsed() >= SEARCH_PAUSE) {
             // Anew, so that namespaces that were made since the last poll are in the answer.
@@ -62,14 +68,23 @@ impl Round {
             answers.search_failed = result.is_err().then(Instant::now);
         }
 
+        // One that is not known is none.
+        let own = sys::namespace::own().ok();
+        let ids = found.iter().rev().map(|found| found.id);
+        let left = ids.filter(|id| reach == Reach::All || own == Some(*id)).collect();
         Round {
             states,
             bytecode,
             walker: Walker::default(),
-            left: found.iter().rev().map(|found| found.id).collect(),
+            left,
             walk: None,
             failed: u64::from(answers.search_failed.is_some()),
         }
+    }
+
+    /// Namespaces that are still to be walked.
+    pub(super) fn left(&self) -> usize {
+        self.left.len()
     }
 
     /// Reads one datagram, or opens the next namespace.

@@ -8,7 +8,7 @@ use ledger::Event;
 use record::RecordKind;
 use scene::{Ends, SUBJECTS, Subject};
 use sockets::filter::Filter;
-use sockets::{Options, Scope, Undecided};
+use sockets::{Options, Scope, Served, Undecided};
 use std::fs;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -69,6 +69,7 @@ fn start(home: &Netns, other: &Netns, filter: &str, closes_undecided: Undecided)
         filter,
         closes_undecided,
         event_buffer_bytes: 1 << 20,
+        served: Served::default(),
         table_entries_max: 1_000,
         ..options(RARELY, scope)
     };

@@ -5,7 +5,9 @@
 use ledger::{HopKind, HopSnapshot};
 use record::{CloseReason, FieldSet, PollTotals, RecordKind, SocketRecord};
 use sockets::attribution::Host;
-use sockets::{Closes, Collector, Direct, MakeAccess, Options, Output, Problem, Scope, Undecided};
+use sockets::{
+    Closes, Collector, Direct, MakeAccess, Options, Output, Problem, Scope, Served, Undecided,
+};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -189,6 +191,7 @@ pub(crate) fn options(interval: Duration, scope: Scope) -> Options {
         closes: Closes::On,
         closes_undecided: Undecided::Drop,
         event_buffer_bytes: 16 << 20,
+        served: Served::default(),
         namespaces_max: 4_096,
         table_entries_max: 100_000,
         processes: false,

@@ -1,11 +1,13 @@
 //! `weir config`: checks a file, shows what it means, and prints an example with every key.
 
+mod inputs;
+
 use crate::allowed::users;
 use crate::command::doctor::{self, Host};
 use crate::command::run::unreadable;
 use crate::exit::{self, Failure};
 use config::{
-    self, Budget, Config, ConfigError, Finding, Origins, Overrides, ServiceMemory, Severity,
+    self, Budget, Config, ConfigError, Finding, Input, Origins, Overrides, ServiceMemory, Severity,
     Sources,
 };
 use serde_json::json;
@@ -143,8 +145,11 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     }
 
     let host = Host::this();
-    let findings =
-        if args.environment { examine(&host, &config) } else { config.examine_secrets() };
+    let findings = match args.environment {
+        true => examine(&host, &config),
+        // The file may be for another host.
+        false => [inputs::examine(&config, Severity::Warning), config.examine_secrets()].concat(),
+    };
     let fails = findings.iter().any(|finding| finding.severity == Severity::Error);
 
     let result = if args.json {
@@ -152,7 +157,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         let result = json!({ "file": name, "errors": [], "memory": budget, "findings": findings });
         format!("{result:#}\n")
     } else {
-        let verdict = verdict(name, &config, host.sysctl("net.core.rmem_max"));
+        let verdict = verdict(name, &config, &findings, host.sysctl("net.core.rmem_max"));
         doctor::for_people(&(verdict + &doctor::text(&findings)))
     };
     let code = if fails { Failure::CheckFailed.code() } else { ExitCode::SUCCESS };
@@ -185,6 +190,7 @@ fn drop_in(unit: &str, budget: &Budget) -> String {
 /// All findings on this host, worst first.
 fn examine(host: &Host, config: &Config) -> Vec<Finding> {
     let mut findings = config.examine_host();
+    findings.extend(inputs::examine(config, Severity::Error));
     findings.extend(config.examine_secrets());
     if let Err(error) = users(&config.admin.socket_users) {
         let finding = Finding::new(Severity::Error, "admin socket", error.to_string());
@@ -197,7 +203,7 @@ fn examine(host: &Host, config: &Config) -> Vec<Finding> {
 }
 
 /// What a valid file means for the host.
-fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
+fn verdict(name: &str, config: &Config, findings: &[Finding], rmem_max: Option<u64>) -> String {
     let mut out = String::new();
     let targets: usize = config.listeners.iter().map(|listener| listener.targets.len()).sum();
     let budget = config.budget();
@@ -218,7 +224,24 @@ fn verdict(name: &str, config: &Config, rmem_max: Option<u64>) -> String {
     }
     let last = parts.pop().unwrap_or_default();
     let others = if parts.is_empty() { String::new() } else { parts.join(", ") + " and " };
-    line(format_args!("{name}: correct; {others}{last}"));
+    let is_input = |finding: &&Finding| {
+        config
+            .inputs()
+            .iter()
+            .any(|input| input.place() == finding.what && finding.why == Input::WHY)
+    };
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let unusable = findings.iter().filter(is_input).count();
+    let word = match (errors, unusable) {
+        (0, 0) => "correct".to_owned(),
+        (0, 1) => "no mistake in it, but one file that it names cannot be used here".to_owned(),
+        (0, count) => {
+            format!("no mistake in it, but {count} files that it names cannot be used here")
+        }
+        (1, _) => "no mistake in it, but it cannot run here: one error".to_owned(),
+        (count, _) => format!("no mistake in it, but it cannot run here: {count} errors"),
+    };
+    line(format_args!("{name}: {word}; {others}{last}"));
 
     line(format_args!(
         "memory: at most {} of the process and {} of the kernel",
@@ -391,7 +414,7 @@ mod tests {
     #[test]
     fn the_verdict_names_the_memory_and_the_sysctl() {
         let config = Config::parse(EXAMPLE, "example").unwrap();
-        let text = verdict("weir.toml", &config, Some(212_992));
+        let text = verdict("weir.toml", &config, &[], Some(212_992));
         assert!(text.starts_with("weir.toml: correct; 1 listener and 2 targets\n"), "{text}");
         assert!(
             text.ends_with(
@@ -406,7 +429,7 @@ mod tests {
     fn generated_screens() {
         let config = Config::parse(EXAMPLE, "example").unwrap();
         crate::screen::check("config-check-right", |_| {
-            verdict("weir.toml", &config, Some(212_992))
+            verdict("weir.toml", &config, &[], Some(212_992))
         });
     }
 }

@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// List the tables and their columns, with unit and meaning
     #[arg(long, conflicts_with_all = ["question", "file"])]
     schema: bool,
-    /// Print the SQL and how it is gone about, instead of the answer
+    /// Print the SQL and its query plan, instead of the answer
     #[arg(long)]
     explain: bool,
     /// Longest time for the answer

@@ -1,4 +1,6 @@
-//! `weir ui`: prints the link to the page of a running daemon.
+//! `weir ui`: prints the link to the page of a running daemon, or opens it.
+
+mod open;
 
 use crate::ask::{Daemon, ask, link};
 use crate::exit::{self, Failure};
@@ -7,15 +9,19 @@ use std::time::Duration;
 
 /// Print the link to the page of a running daemon, for a browser
 ///
-/// Asks the daemon first, so a link that is printed works. With --token-file, the link has the token behind its `#`, which the
-/// browser keeps to itself: whoever has the link has the token. Exit code 0: the link is printed; 64: a browser cannot open this
-/// address; 69: no daemon answers.
+/// Asks the daemon first, so a link that is printed works. A daemon that shows known users more than others has a token for each of
+/// its runs, which its user, root and those of admin.socket_users can read: the link has it, or that of --token-file, behind its `#`,
+/// which the browser keeps to itself. Whoever has the link has the token. Exit code 0: the link is printed; 64: a browser cannot open
+/// this address; 69: no daemon answers; 77: it answers only with a token.
 ///
-/// Example: weir ui --token-file /etc/weir/token
+/// Example: weir ui --open
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     daemon: Daemon,
+    /// Open the page in this user's browser instead, with no token on any command line
+    #[arg(long)]
+    open: bool,
 }
 
 /// Longest wait for an answer that the daemon has ready.
@@ -32,5 +38,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let link = link(&args.daemon)?;
     // The page's own first question, which needs the token where there is one.
     ask(&args.daemon, "/ledger", ANSWER_TIMEOUT)?;
+    if args.open {
+        open::open(&link)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     exit::print_and_end(&format!("{link}\n"), ExitCode::SUCCESS)
 }

@@ -18,12 +18,13 @@ const TARGETS_MAX: usize = 4;
 /// The banner says how many datagrams of this size a full buffer holds.
 const EXAMPLE_BYTES: usize = 200;
 
-/// The banner's text.
+/// The banner's text. `page` is the command that prints the link to the page, where the bare address shows less.
 pub(crate) fn banner(
     run_id: &str,
     running: &[Running],
     config: &Config,
     admin: Option<SocketAddr>,
+    page: Option<&str>,
 ) -> String {
     let mut text = format!("weir {} (run {run_id})\n", env!("CARGO_PKG_VERSION"));
 
@@ -37,8 +38,9 @@ pub(crate) fn banner(
     if let Some(warning) = buffer_warning(running) {
         line(&mut text, &warning);
     }
-    if !running.is_empty() {
-        line(&mut text, &format!("sending to {}", receivers(running, config)));
+    let receivers = receivers(running, config);
+    if !receivers.is_empty() {
+        line(&mut text, &format!("sending to {receivers}"));
     }
 
     if let Some(collector) = collector(config) {
@@ -48,13 +50,22 @@ pub(crate) fn banner(
     if let Some(flows) = &config.flows {
         let (from, count) = (flows.from.join(", "), flows.definitions.len());
         let plural = if count == 1 { "" } else { "s" };
-        line(&mut text, &format!("analyzing sFlow of {from} by {count} definition{plural}"));
+        let sinks = config.sinks.iter().filter(|sink| {
+            sink.from.iter().any(|source| matches!(source, Source::Flows | Source::Events))
+        });
+        let sinks: Vec<_> = sinks.map(|sink| (sink.name.as_str(), sink.to.to_string())).collect();
+        let to = match sinks.is_empty() {
+            true => String::new(),
+            false => format!(" for {}", listed(sinks.into_iter())),
+        };
+        line(&mut text, &format!("analyzing sFlow of {from} by {count} definition{plural}{to}"));
     }
 
     let admin =
         admin.map_or("admin off (for `weir ledger`: --admin 127.0.0.1:9464)".to_owned(), |addr| {
             let scheme = if config.admin.certificate.is_some() { "https" } else { "http" };
-            format!("ledger and metrics on {scheme}://{addr}")
+            let page = page.map(|command| format!("page: {command}; ")).unwrap_or_default();
+            format!("{page}ledger and metrics on {scheme}://{addr}")
         });
     line(&mut text, &format!("schedule {}; {admin}", schedule(running, config)));
     text

@@ -4,7 +4,7 @@
 mod outlet;
 mod page;
 
-pub(crate) use page::{Asked, page};
+pub(crate) use page::{Asked, own_page, page};
 
 use super::Daemon;
 use crate::exit::Failure;
@@ -16,7 +16,7 @@ use sink::Fanout;
 use sockets::attribution::{Host, HostOptions};
 use sockets::filter::Filter;
 use sockets::helper::Remote;
-use sockets::{Closes, Collector, Options, Questions, Scope};
+use sockets::{Closes, Collector, Options, Questions, Scope, Served};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -50,7 +50,8 @@ impl Daemon {
     /// # Errors
     /// A thread cannot be started.
     pub(super) fn start_prepared(&mut self) -> anyhow::Result<()> {
-        let Some(prepared) = self.prepared.take() else { return Ok(()) };
+        let Some(mut prepared) = self.prepared.take() else { return Ok(()) };
+        prepared.options.served = self.served.clone();
         let collecting = Collecting::start(prepared, self.sinks.sockets(), &self.ledger)?;
         self.asked.set(Some(collecting.questions()));
         self.collecting = Some(collecting);
@@ -171,6 +172,7 @@ pub(super) fn options(whole: &Config, config: &SocketsConfig) -> anyhow::Result<
         namespaces_max: config.namespaces_max,
         table_entries_max: config.table_entries_max,
         processes: config.processes,
+        served: Served::default(),
         fields: sinks.fold(unasked, |all, sink| all.with(&config.fields_of(sink))),
     })
 }

@@ -213,6 +213,14 @@ fn places(config: &FlowsConfig) -> anyhow::Result<Groups> {
     Ok(groups)
 }
 
+/// Whether a file locates addresses.
+///
+/// # Errors
+/// It cannot be read, or is of another kind.
+pub(crate) fn check_places(path: &Path) -> anyhow::Result<()> {
+    add_places(&mut Groups::default(), path)
+}
+
 /// Switches an analysis from one configuration to another. What scripts have defined meanwhile stays.
 fn change(analysis: &mut Analysis, old: &FlowsConfig, new: &FlowsConfig) {
     analysis.set_limits(new.limits(), new.built_internal());

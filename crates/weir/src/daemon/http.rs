@@ -1,8 +1,13 @@
 //! The admin server and the StatsD push, on their own thread; no data passes through it.
 
 mod access;
+mod hidden;
 
 use self::access::Access;
+pub(crate) use self::access::check_token;
+#[cfg(feature = "store")]
+pub(crate) use self::hidden::{CONTENTS, FOREIGN_SOCKETS, only_for_known};
+pub(crate) use self::hidden::{hidden, link_command, sockets_elsewhere};
 use super::flow_pages::{Exported, figures, pages};
 use super::flows::Shared;
 use super::open::{SocketFile, make_folder};
@@ -10,9 +15,10 @@ use super::rest::Site;
 use crate::allowed::users;
 use crate::command::version::COMMIT;
 use crate::refused::{Wanted, refused};
-use admin::{AdminState, Changes, Flows, Health, Page, Process, Rest, statsd};
-use config::{AdminConfig, AdminListen, Config, Namespaces, StatsdConfig};
-use ledger::Ledger;
+use crate::run_token::RunToken;
+use admin::{AdminState, Changes, Flows, Health, Hidden, Page, Process, Rest, statsd};
+use config::{AdminConfig, AdminListen, Config, StatsdConfig};
+use ledger::{Ledger, Speaker};
 use sockets::helper::Allowed;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -63,8 +69,12 @@ pub(crate) struct Shown {
     pub(crate) statsd: Arc<statsd::Counts>,
     /// `None` without a socket collector.
     pub(crate) sockets: Option<Page>,
-    /// The refusal for unknown users who ask about sockets; `None` if everybody gets an answer.
+    /// Those of the daemon's own network namespace.
+    pub(crate) own_sockets: Option<Page>,
+    /// The refusal for unknown users who ask about all sockets; `None` if everybody gets an answer.
     pub(crate) sockets_elsewhere: Option<String>,
+    /// What unknown users do not see.
+    pub(crate) hidden: Option<Hidden>,
     /// `None` without an analysis.
     pub(crate) flows: Option<ShownFlows>,
     /// `None` without a store.
@@ -81,36 +91,6 @@ pub(crate) struct ShownFlows {
     pub(crate) rest: Option<(Arc<Site>, Changes)>,
 }
 
-/// The refusal for a request over TCP that asks about sockets of namespaces other than the daemon's own. `None` if the daemon
-/// collects only from its own namespace, whose sockets every process in it can list.
-pub(crate) fn sockets_elsewhere(config: &Config) -> Option<String> {
-    let sockets = config.sockets.as_ref()?;
-    (sockets.namespaces != Namespaces::Own)
-        .then(|| only_for_known(&config.admin, FOREIGN_SOCKETS, "sockets"))
-}
-
-/// What is shown only to known users.
-pub(crate) const FOREIGN_SOCKETS: &str = "sockets of other network namespaces are";
-#[cfg(feature = "store")]
-pub(crate) const CONTENTS: &str = "what was received, and events, are";
-
-/// The refusal for unknown users who ask for these, at a page of this name: both ways to be known.
-pub(crate) fn only_for_known(admin: &AdminConfig, these: &str, page: &str) -> String {
-    let who = format!(
-        "{these} shown to those who have the token of admin.token_file; and to root, to this daemon's user and to those of \
-         admin.socket_users, at a unix socket"
-    );
-    match &admin.socket {
-        Some(path) => {
-            format!("{who}. Fix: curl --unix-socket {} http://localhost/{page}", path.display())
-        }
-        None => format!(
-            "{who}, and there is none. Fix: socket = \"/run/weir/admin.sock\" under [admin]; then curl --unix-socket \
-             /run/weir/admin.sock http://localhost/{page}"
-        ),
-    }
-}
-
 /// The admin server's listening sockets.
 #[derive(Default)]
 pub(crate) struct Bound {
@@ -124,6 +104,8 @@ pub(crate) struct Bound {
     pub(crate) grpc: Option<TcpListener>,
     /// Who may ask at `tcp`.
     access: Access,
+    /// What known users show at `tcp`; `None` where everybody sees the same, or the token cannot be left anywhere.
+    pub(crate) run_token: Option<Arc<RunToken>>,
 }
 
 /// The unix socket for known users.
@@ -175,11 +157,18 @@ impl Bound {
             AdminListen::On(addr) => Some(bind(addr, "admin.listen, which may be off")?),
         };
 
-        let Some(path) = &wanted.socket else {
-            return Ok(Bound { tcp, local: None, rest, grpc, access });
+        let uids: Vec<u32> =
+            users(&wanted.socket_users)?.into_iter().map(|user| user.uid).collect();
+        let run_token = match hidden(config) {
+            Some(_) => self.run_token(tcp.as_ref(), &uids),
+            None => None,
         };
-        let uids = users(&wanted.socket_users)?.into_iter().map(|user| user.uid);
-        let allowed = Allowed { uids: uids.chain([sys::process::effective_uid()]).collect() };
+
+        let Some(path) = &wanted.socket else {
+            return Ok(Bound { tcp, local: None, rest, grpc, access, run_token });
+        };
+        let own = [sys::process::effective_uid()];
+        let allowed = Allowed { uids: uids.into_iter().chain(own).collect() };
 
         let local = match &self.local {
             // If somebody has removed the file, bind it again.
@@ -199,7 +188,35 @@ impl Bound {
         // configured.
         let mode = if wanted.socket_users.is_empty() { 0o600 } else { 0o666 };
         share_socket_file(path, mode, (None, None)).map_err(|error| cannot_listen(path, &error))?;
-        Ok(Bound { tcp, local: Some(local), rest, grpc, access })
+        Ok(Bound { tcp, local: Some(local), rest, grpc, access, run_token })
+    }
+
+    /// The token of this run for the server at `tcp`, which these users may read: the one that there is, while the address stays.
+    fn run_token(&self, tcp: Option<&TcpListener>, uids: &[u32]) -> Option<Arc<RunToken>> {
+        let addr = tcp?.local_addr().ok()?;
+        // It counts at loopback addresses only.
+        if !addr.ip().is_loopback() && !addr.ip().is_unspecified() {
+            return None;
+        }
+        if let Some(same) = self.run_token.as_ref().filter(|one| one.addr() == addr) {
+            same.share(uids);
+            return Some(Arc::clone(same));
+        }
+        match RunToken::make(addr, uids) {
+            Ok(made) => Some(Arc::new(made)),
+            Err(error) => {
+                tracing::info!(
+                    "no token for this run, so that nobody sees everything at {addr}: {error}. Fix: token_file or socket under [admin]"
+                );
+                None
+            }
+        }
+    }
+
+    /// The TCP addresses that are served.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let all = [&self.tcp, &self.rest, &self.grpc].into_iter().flatten();
+        all.filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
     /// Whether the files that `[admin]` names held something else when `other` was read.
@@ -231,6 +248,7 @@ impl Bound {
             rest: self.rest.as_ref().map(TcpListener::try_clone).transpose()?,
             grpc: self.grpc.as_ref().map(TcpListener::try_clone).transpose()?,
             access: self.access.clone(),
+            run_token: self.run_token.clone(),
         })
     }
 
@@ -300,7 +318,7 @@ impl Http {
     /// # Errors
     /// The thread cannot be started.
     pub(crate) fn start(
-        bound: Bound,
+        mut bound: Bound,
         push: Option<&StatsdConfig>,
         shown: &Shown,
     ) -> io::Result<Option<Http>> {
@@ -313,17 +331,26 @@ impl Http {
         let bind = addr.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip());
         let mut state = AdminState::new(Arc::clone(&shown.ledger), Arc::clone(&shown.health), bind);
         state.token.clone_from(&bound.access.token);
+        // Its file goes when the daemon no longer wants it, not when this thread ends.
+        state.run_token = bound.run_token.take().map(|made| made.token.clone());
         state.build.commit = COMMIT.to_owned();
         let pid = std::process::id();
         state.process = Process {
+            speaker: Speaker {
+                host: sys::process::host_name().unwrap_or_default(),
+                address: addr.map(|addr| addr.to_string()),
+                config_file: shown.config_file.clone(),
+            },
             pid,
             // Without /proc nobody can tell this process from a later one with its id, so nobody signals it.
             started: sys::process::started(pid).unwrap_or_default(),
-            config_file: shown.config_file.clone(),
         };
         state.statsd = Arc::clone(&shown.statsd);
         state.sockets.clone_from(&shown.sockets);
+        state.own_sockets.clone_from(&shown.own_sockets);
         state.sockets_elsewhere.clone_from(&shown.sockets_elsewhere);
+        state.hidden =
+            shown.hidden.clone().map(|hidden| Hidden { fix: link_command(addr), ..hidden });
 
         state.flows = shown.flows.as_ref().map(|flows| Flows {
             pages: pages(&flows.shared),
@@ -393,6 +420,7 @@ fn grpc_state(bound: &Bound, of: &AdminState) -> Option<Arc<AdminState>> {
     let addr = bound.grpc.as_ref()?.local_addr().ok()?;
     let mut state = AdminState::new(Arc::clone(&of.ledger), Arc::clone(&of.health), addr.ip());
     state.token.clone_from(&of.token);
+    state.run_token.clone_from(&of.run_token);
     state.http = Arc::clone(&of.http);
     state.sockets_elsewhere.clone_from(&of.sockets_elsewhere);
     state.records.clone_from(&of.records);

@@ -109,6 +109,14 @@ fn checked_state(what: &str, path: Option<&Path>) -> anyhow::Result<Option<PathB
     Ok(Some(path.to_owned()))
 }
 
+/// Whether a file has keys of links.
+///
+/// # Errors
+/// It cannot be read, or is wrong.
+pub(crate) fn check_link_keys(path: &Path) -> anyhow::Result<()> {
+    read_keys("a link", path).map(drop)
+}
+
 fn read_keys(what: &str, path: &Path) -> anyhow::Result<Keys> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(|error| {

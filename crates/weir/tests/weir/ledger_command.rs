@@ -155,7 +155,7 @@ fn somebody_else_there() {
     assert_eq!(output.status.code(), Some(69));
     let refusal = "the ledger is only shown on a loopback address";
     let output = weir(&[], &serve(vec![("403 Forbidden", refusal.into())]));
-    assert_eq!(output.status.code(), Some(69));
+    assert_eq!(output.status.code(), Some(77));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(refusal), "{said}");
 }

@@ -75,6 +75,7 @@ mod reload_command;
 #[cfg(feature = "tls")]
 mod remote;
 mod restart;
+mod run_token;
 mod said_source;
 mod screens;
 mod sink_check;

@@ -52,8 +52,8 @@ fn the_link_has_the_token_with_every_character_escaped() {
     assert_eq!(ui(&["--admin", &admin, "--token-file", &token_file]).1, expected);
 
     let (code, printed, said) = ui(&["--admin", &admin]);
-    assert_eq!((code, printed.as_str()), (69, ""), "{said}");
-    assert!(said.contains("Fix: name the file that has its token with --token-file"), "{said}");
+    assert_eq!((code, printed.as_str()), (77, ""), "{said}");
+    assert!(said.contains("missing token") && said.contains("--token-file FILE"), "{said}");
 }
 
 #[test]

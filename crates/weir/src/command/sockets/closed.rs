@@ -7,7 +7,7 @@ use ledger::{HopKind, Meter, Reason};
 use record::{FieldSet, PollTotals, RecordKind, SocketRecord};
 use sockets::attribution::{Host, HostOptions};
 use sockets::filter::Filter;
-use sockets::{Closes, Collector, Options, Output, Problem, Undecided};
+use sockets::{Closes, Collector, Options, Output, Problem, Served, Undecided};
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -99,6 +99,7 @@ fn options(args: &Args, filter: &Filter) -> Options {
         closes: Closes::On,
         closes_undecided: if args.undecided { Undecided::Keep } else { Undecided::Drop },
         event_buffer_bytes: EVENT_BUFFER_BYTES,
+        served: Served::default(),
         namespaces_max: 65_536,
         table_entries_max: 131_072,
         processes: false,

@@ -193,7 +193,11 @@ impl<'p> Live<'p> {
         let denied = self.assembler.processes().map_or(0, |processes| processes.summary().denied);
         if denied > 0 {
             let processes = plural(denied, "process", "processes");
-            let text = format!("which sockets {processes} hold cannot be seen{}", without_ptrace());
+            let text = format!(
+                "cannot see which sockets {processes} {}{}",
+                if denied == 1 { "holds" } else { "hold" },
+                without_ptrace()
+            );
             self.tell_once("processes".to_owned(), &text);
         }
     }

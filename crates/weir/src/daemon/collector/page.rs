@@ -5,7 +5,7 @@ use admin::service::pairs;
 use admin::{Page, PageError, Pieces};
 use record::FieldSet;
 use sockets::filter::{Filter, FilterError, Needs};
-use sockets::{Figure, Group, Order, QueryError, Questions, RANKED_MAX, Ranked};
+use sockets::{Figure, Group, Order, QueryError, Questions, RANKED_MAX, Ranked, Reach};
 use std::fmt::Display;
 use std::io;
 use std::iter;
@@ -39,10 +39,16 @@ impl Asked {
 /// The page for the admin server.
 pub(crate) fn page(asked: &Asked) -> Page {
     let asked = asked.clone();
-    Arc::new(move |query| answer(&asked, query))
+    Arc::new(move |query| answer(&asked, query, Reach::All))
 }
 
-fn answer(asked: &Asked, query: &str) -> Result<Pieces, PageError> {
+/// The same of the daemon's own network namespace, for those who may not see more.
+pub(crate) fn own_page(asked: &Asked) -> Page {
+    let asked = asked.clone();
+    Arc::new(move |query| answer(&asked, query, Reach::Own))
+}
+
+fn answer(asked: &Asked, query: &str, reach: Reach) -> Result<Pieces, PageError> {
     let Question { filter, limit, ranking } =
         Question::parse(query).map_err(PageError::BadQuery)?;
     let filter = match filter.trim() {
@@ -53,6 +59,7 @@ fn answer(asked: &Asked, query: &str) -> Result<Pieces, PageError> {
     let Some(questions) = asked.questions() else {
         return Err(PageError::Unavailable("the collector is being started anew".to_owned()));
     };
+    let questions = questions.within(reach);
 
     let answer = match ranking {
         None => questions
@@ -217,7 +224,7 @@ mod tests {
 
     #[test]
     fn filters_that_cannot_be_answered() {
-        let said = |filter| match answer(&Asked::default(), filter) {
+        let said = |filter| match answer(&Asked::default(), filter, Reach::All) {
             Err(PageError::BadQuery(text)) => text,
             _ => panic!("{filter} was taken"),
         };

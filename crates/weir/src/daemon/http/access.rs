@@ -96,6 +96,14 @@ fn identity(config: &AdminConfig) -> anyhow::Result<Option<tls::Identity>> {
     files.map(read).transpose().map_err(|trouble| refused("admin.tls_cert", trouble))
 }
 
+/// Whether a file has a token.
+///
+/// # Errors
+/// It cannot be read, or has none.
+pub(crate) fn check_token(path: &Path) -> anyhow::Result<()> {
+    token(path).map(drop)
+}
+
 fn token(path: &Path) -> anyhow::Result<Token> {
     let secret = SecretSource::File(path.to_owned()).read();
     let secret = secret.map_err(|trouble| refused("admin.token_file", trouble))?;

@@ -105,6 +105,7 @@ impl Daemon {
         self.log.set(&config.daemon);
         arrange(&self.ledger, &config);
         self.config = config;
+        self.tell_collector(&self.admin_bound);
         if let Err(error) = self.names.watch(&watched_names(&self.config)) {
             report.failed(format!("names are not followed: {error}"));
         }
