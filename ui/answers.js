@@ -59,6 +59,9 @@ export async function ask(path, { signal, timeoutMs = TIMEOUT_MS } = {}) {
   return JSON.parse(text, exact);
 }
 
+/** Whether the server keeps the answer from clients that it does not know: the page says so once, for all. @param {unknown} error */
+export const isHidden = (error) => error instanceof Refused && error.status === 403;
+
 /**
  * Why there is no answer, in words.
  * @param {unknown} error

@@ -1,7 +1,7 @@
 // A line chart with a scale of its own, and the previous range in the background.
 
 import { h, s, replace } from "./dom.js";
-import { clock } from "./figures.js";
+import { clock, zone } from "./figures.js";
 
 /**
  * @typedef {object} Series
@@ -38,7 +38,7 @@ export function drawChart(into, chart, height = 130) {
   ]);
   const times = [[chart.fromMs, "start"], [(chart.fromMs + chart.toMs) / 2, "middle"], [chart.toMs, "end"]];
   const ticks = times.map(([at, anchor]) =>
-    s("text", { class: "tick", x: x(Number(at)), y: height - 5, "text-anchor": String(anchor) }, clock(Number(at))));
+    s("text", { class: "tick", x: x(Number(at)), y: height - 5, "text-anchor": String(anchor) }, clock(Number(at)) + (anchor === "end" ? ` ${zone()}` : "")));
   const paths = chart.series.map((one) => s("path", { class: `line ${one.className}`, d: path(one.points, x, y) }));
 
   const drawing = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": chart.title }, ...lines, ...ticks, ...paths);

@@ -1,11 +1,11 @@
 // How connections ended. Ordinary closes would hide the others, so they are only counted; the others are drawn.
 
 import { RANGES, link } from "./address.js";
-import { isFleet, why } from "./answers.js";
+import { isFleet, isHidden, why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
-import { clock, endpoint, grouped, lasting, microseconds, short, size } from "./figures.js";
-import { STORE_EVERY_MS, askStore, ends, milliseconds, missing, namedPath, noHistory, pairs, records } from "./history.js";
+import { clock, each, endpoint, grouped, lasting, microseconds, size } from "./figures.js";
+import { STORE_EVERY_MS, UNSEEN_MS, askStore, ends, milliseconds, missing, namedPath, noHistory, pairs, records, whole } from "./history.js";
 import { poll } from "./poller.js";
 import { sources } from "./stored.js";
 import { replaceTable, table } from "./table.js";
@@ -56,12 +56,13 @@ export function start(root, context) {
   const stopStore = poll(STORE_EVERY_MS, async (signal) => {
     try {
       const [lines, rows] = await Promise.all([askStore(byEnd, signal), askStore(recent, signal)]);
-      stored = lines && perBucket(records(lines));
+      stored = lines && perBucket(records(lines), context.looks.ran());
       panels.abnormal.lacks(missing(lines));
       panels.recent.lacks(missing(rows, ROWS));
       panels.recent.show(() => (rows ? replaceTable(panels.recent.body, recentTable(records(rows))) : replace(panels.recent.body, noHistory())));
     } catch (error) {
-      if (!signal.aborted) panels.recent.show(() => replace(panels.recent.body, h("p", { class: "mistake" }, why(error))));
+      if (isHidden(error)) panels.recent.root.hidden = true;
+      else if (!signal.aborted) panels.recent.show(() => replace(panels.recent.body, h("p", { class: "mistake" }, why(error))));
     }
   });
   return () => {
@@ -104,23 +105,27 @@ export const endsTable = (counted) => table({
 function watched(context) {
   const looks = context.looks.within((RANGES.get(context.address.range) ?? 900) * 1000);
   return new Map(ENDS.map(([end]) => [end, pairs(looks).map(([before, now]) => {
-    const elapsed = before.runId === now.runId ? (now.uptimeMs - before.uptimeMs) / 1000 : 0;
+    const isSeen = before.runId === now.runId && now.timeMs - before.timeMs < UNSEEN_MS;
+    const elapsed = isSeen ? (now.uptimeMs - before.uptimeMs) / 1000 : 0;
     const count = Number((now.ends.get(end) ?? 0n) - (before.ends.get(end) ?? 0n));
     return { timeMs: now.timeMs, value: elapsed > 0 ? count / elapsed : null };
   })]));
 }
 
-/** @param {Record<string, any>[]} rows @returns {Map<string, Point[]>} */
-export function perBucket(rows) {
+/** @param {Record<string, any>[]} rows @param {{fromMs: number, toMs: number}} ran When it was on record. @returns {Map<string, Point[]>} */
+export function perBucket(rows, ran = { fromMs: Infinity, toMs: 0 }) {
   const times = [...new Set(rows.map((row) => String(row["bucket_unix_ns"])))];
+  const widthMs = Number(rows[0]?.["width_ns"] ?? 0) / 1e6;
   const found = new Map(rows.map((row) => [`${row["bucket_unix_ns"]} ${row["close_reason"]}`, Number(row["closed"]) / (Number(row["width_ns"]) / 1e9)]));
-  return new Map(ENDS.map(([end]) => [end, times.map((time) => ({ timeMs: milliseconds(time), value: found.get(`${time} ${end}`) ?? 0 }))]));
+  /** @param {string} end @returns {Point[]} */
+  const points = (end) => times.map((time) => ({ timeMs: milliseconds(time), value: found.get(`${time} ${end}`) ?? 0 }));
+  return new Map(ENDS.map(([end]) => [end, whole(points(end), widthMs, ran, (timeMs, value) => ({ timeMs, value }))]));
 }
 
 /** @param {HTMLElement} body @param {Map<string, Point[]>} points @param {number} fromMs @param {number} toMs */
 export function drawEnds(body, points, fromMs, toMs) {
   drawChart(body, {
-    title: "Connections that ended badly, per second", unit: short, fromMs, toMs,
+    title: "Connections that ended badly, per second", unit: each, fromMs, toMs,
     series: ENDS.filter(([, , isOrdinary]) => !isOrdinary).map(([end], at) => ({ name: end.replaceAll("_", " "), className: LINES[at] ?? "", points: points.get(end) ?? [] })),
   });
 }
@@ -138,12 +143,12 @@ export function recentTable(rows) {
       { name: "end", title: "how", cell: (row) => String(row["close_reason"] ?? "unknown").replaceAll("_", " ") },
       { name: "local", title: "local", isCode: true, cell: (row) => endpoint(row["src_address"], row["src_port"]) },
       { name: "peer", title: "peer", isCode: true, cell: (row) => endpoint(row["dst_address"], row["dst_port"]) },
+      { name: "whose", title: "owner", cell: (row) => row["process_name"] ?? row["systemd_unit"] ?? row["netns_name"] ?? "" },
       { name: "seen", title: "lived at least", isNumber: true, cell: (row) => (row["seen_ns"] ? lasting(milliseconds(row["seen_ns"])) : "–") },
       { name: "rtt", title: "RTT", isNumber: true, cell: (row) => (row["rtt_us"] ? microseconds(Number(row["rtt_us"])) : "–") },
       { name: "retrans", title: "retrans", isNumber: true, cell: (row) => (row["total_retrans_segments"] ?? null) === null ? "–" : grouped(row["total_retrans_segments"]) },
       { name: "sent", title: "sent", isNumber: true, cell: (row) => (row["bytes_sent"] ?? null) === null ? "–" : size(Number(row["bytes_sent"])) },
       { name: "received", title: "received", isNumber: true, cell: (row) => (row["bytes_received"] ?? null) === null ? "–" : size(Number(row["bytes_received"])) },
-      { name: "whose", title: "whose", cell: (row) => row["systemd_unit"] ?? row["process_name"] ?? row["netns_name"] ?? "" },
     ],
   });
 }

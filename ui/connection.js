@@ -1,7 +1,7 @@
 // One connection: its current state, and its round-trip time, window, retransmissions and limits over time.
 
 import { link } from "./address.js";
-import { ask, why } from "./answers.js";
+import { ask, isHidden, why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { fill, h, panel, replace } from "./dom.js";
 import { bitsPerSecond, endpoint, grouped, microseconds, perSecond, short, size } from "./figures.js";
@@ -22,10 +22,10 @@ export function startConnection(root, context) {
   const live = `/sockets?${new URLSearchParams({ filter: `state all cookie = ${cookie}`, sort: "-rtt_us", limit: "200" })}`;
   const past = namedPath("connection", { cookie, namespace, since: context.address.range, limit: String(ROWS) });
   const panels = {
-    now: panel({ id: "now", title: "What is it?", links: [["JSON", live]], className: "wide" }),
+    now: panel({ id: "now", title: "Connection", links: [["JSON", live]], className: "wide" }),
     rtt: panel({ id: "rtt", title: "Is the path slow?", links: [["JSON", past]] }),
-    window: panel({ id: "window", title: "How much may be on its way?", links: [["JSON", past]] }),
-    again: panel({ id: "again", title: "Is something sent again?", links: [["JSON", past]] }),
+    window: panel({ id: "window", title: "Congestion window", links: [["JSON", past]] }),
+    again: panel({ id: "again", title: "Retransmissions", links: [["JSON", past]] }),
     limits: panel({ id: "limits", title: "Who holds it up?", links: [["JSON", past]] }),
   };
   const said = h("p", { class: "said", role: "status" });
@@ -63,7 +63,7 @@ export function startConnection(root, context) {
       before = answer ? records(answer).map((socket) => ({ timeMs: milliseconds(socket["time_unix_ns"]), socket })).sort((a, b) => a.timeMs - b.timeMs) : [];
       draw();
     } catch (error) {
-      if (!signal.aborted) replace(note, h("p", null, `Its history is not shown: ${why(error)}.`));
+      if (!signal.aborted && !isHidden(error)) replace(note, h("p", null, `Its history is not shown: ${why(error)}.`));
     }
   });
   return () => {
@@ -77,7 +77,7 @@ export function startConnection(root, context) {
 function about(socket) {
   /** @type {[string, string | undefined][]} */
   const facts = [
-    ["state", socket["state"]], ["whose", socket["systemd_unit"] ?? socket["container_id"] ?? socket["cgroup_path"]], ["namespace", socket["netns_name"] ?? socket["netns_inode"]],
+    ["state", socket["state"]], ["owner", socket["process_name"] ?? socket["systemd_unit"] ?? socket["container_id"] ?? socket["cgroup_path"]], ["namespace", socket["netns_name"] ?? socket["netns_inode"]],
     ["RTT", rtt(socket)], ["smallest RTT", !socket["min_rtt_us"] ? undefined : microseconds(socket["min_rtt_us"])],
     ["congestion window", !socket["snd_cwnd_segments"] ? undefined : `${grouped(socket["snd_cwnd_segments"])} segments of ${grouped(socket["snd_mss_bytes"] ?? 0)} bytes`],
     ["congestion control", socket["congestion_algorithm"]], ["path MTU", !socket["pmtu_bytes"] ? undefined : `${grouped(socket["pmtu_bytes"])} bytes`],

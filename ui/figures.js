@@ -29,6 +29,9 @@ function scaled(value, units) {
 /** @param {number} value A number without a unit, such as 12.3k. */
 export const short = (value) => scaled(value, [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);
 
+/** @param {number} value A rate, on a chart's scale. */
+export const each = (value) => `${short(value)}/s`;
+
 /** @param {number | null} value */
 export function perSecond(value) {
   return value === null ? "–" : `${short(Math.abs(value) < 0.005 ? 0 : value)}/s`;
@@ -62,6 +65,9 @@ export function lasting(ms) {
   if (minutes > 0) return `${minutes} min ${seconds % 60} s`;
   return ms > 0 && ms < 1000 ? `${Math.round(ms)} ms` : `${seconds} s`;
 }
+
+/** The zone of the times that are shown, such as UTC or GMT+1. */
+export const zone = () => new Date().toLocaleTimeString("en", { timeZoneName: "short" }).split(" ").at(-1) ?? "";
 
 /** @param {number} unixMs */
 export const clock = (unixMs) => new Date(unixMs).toLocaleTimeString(undefined, { hour12: false });

@@ -5,7 +5,7 @@ import { why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { drawEnds, endsTable, perBucket, recentTable } from "./closes.js";
 import { h, panel, replace } from "./dom.js";
-import { grouped, short } from "./figures.js";
+import { each, grouped } from "./figures.js";
 import { drawHeat } from "./heat.js";
 import { STORE_EVERY_MS, askStore, milliseconds, missing, namedPath, records } from "./history.js";
 import { poll } from "./poller.js";
@@ -25,7 +25,7 @@ export function fleetTrends(range, host) {
   const panels = {
     made: panel({ id: "made", title: "How many records are made?", links: sources("poll-rates", asked) }),
     lost: panel({ id: "lost", title: "What do polls lose?", links: sources("poll-rates", asked) }),
-    heat: panel({ id: "heat", title: "Since when are round-trip times as they are?", className: "wide", links: sources("rtt-heat", asked) }),
+    heat: panel({ id: "heat", title: "When did round-trip times change?", className: "wide", links: sources("rtt-heat", asked) }),
     ends: panel({ id: "ends", title: "How did connections end?", links: sources("closes-by-end", asked) }),
     abnormal: panel({ id: "abnormal", title: "When did they end badly?", links: sources("closes-by-end", asked) }),
     recent: panel({ id: "recent", title: "Which ended last?", className: "wide", links: sources("recent-closes", last) }),
@@ -97,7 +97,7 @@ function showMade(body, rows, [fromMs, toMs]) {
   const drawing = h("div", null);
   replace(body, h("p", { class: "now" }, h("b", null, grouped(sum(rows, "made"))), " records were made in the range, of sockets and of closes."), drawing);
   drawChart(drawing, {
-    title: "Records that were made, per second", unit: short, fromMs, toMs,
+    title: "Records that were made, per second", unit: each, fromMs, toMs,
     series: [{ name: "records", className: "first", points: perSecond(whole(rows, [fromMs, toMs]), "made") }],
   });
 }
@@ -109,7 +109,7 @@ function showLost(body, rows, [fromMs, toMs]) {
   replace(body, h("p", { class: "now" }, counted("lost_sockets"), " sockets and ", counted("lost_closes"), " closes were lost, and ", counted("unobserved_closes"), " connections ended without an event."), drawing);
   const points = whole(rows, [fromMs, toMs]);
   drawChart(drawing, {
-    title: "What polls lost, per second", unit: short, fromMs, toMs,
+    title: "What polls lost, per second", unit: each, fromMs, toMs,
     series: [
       { name: "lost sockets", className: "lost-line", points: perSecond(points, "lost_sockets") },
       { name: "lost closes", className: "second", points: perSecond(points, "lost_closes") },

@@ -11,6 +11,8 @@ import { losses, place, totals } from "./ledger.js";
 const RECENT = 60;
 /** Of what is older, one in this many is kept: more than a chart has room for would be memory alone. */
 const KEPT = 10;
+/** Two looks that are further apart leave a gap. */
+export const UNSEEN_MS = 3_000 * KEPT;
 /** Together a quarter of an hour. */
 const SEEN_MAX = RECENT + 840 / KEPT;
 
@@ -87,7 +89,9 @@ export class Looks extends Seen {
    */
   rates(ms) {
     return pairs(this.within(ms)).map(([before, now]) => {
-      const elapsed = before.runId === now.runId ? (now.uptimeMs - before.uptimeMs) / 1000 : 0;
+      // While the page was hidden nothing was seen: a line across would be made up.
+      const isSeen = before.runId === now.runId && now.timeMs - before.timeMs < UNSEEN_MS;
+      const elapsed = isSeen ? (now.uptimeMs - before.uptimeMs) / 1000 : 0;
       /** @param {keyof Look["totals"]} name */
       const rate = (name) => (elapsed > 0 ? perSecondBetween(before.totals[name], now.totals[name], elapsed) : null);
       return { timeMs: now.timeMs, arrived: rate("arrived"), sent: rate("sent"), stored: rate("stored"), lost: rate("lost") };
@@ -110,10 +114,43 @@ export class Looks extends Seen {
     return [...sums].sort(([, a], [, b]) => (a < b ? 1 : -1));
   }
 
+  /** The time since which the daemon is known to run, and up to which a history of it is complete. */
+  ran() {
+    const last = this.all.at(-1);
+    return { fromMs: last ? last.timeMs - last.uptimeMs : Infinity, toMs: last ? last.timeMs - STORE_DELAY_MS : 0 };
+  }
+
   /** How long this page has been watching. */
   spanMs() {
     return (this.all.at(-1)?.timeMs ?? 0) - (this.all[0]?.timeMs ?? 0);
   }
+}
+
+/**
+ * The points of a history that keeps none where nothing happened: zeros where the daemon ran, which is known since the start of its
+ * run, and a gap where it is not known.
+ * @template {{timeMs: number}} Point
+ * @param {Point[]} points In the order of time.
+ * @param {number} widthMs The time that each stands for.
+ * @param {{fromMs: number, toMs: number}} ran
+ * @param {(timeMs: number, value: 0 | null) => Point} made
+ * @returns {Point[]}
+ */
+export function whole(points, widthMs, { fromMs, toMs }, made) {
+  /** @type {Point[]} */
+  const all = [];
+  for (const [at, point] of points.entries()) {
+    all.push(point);
+    const nextMs = points[at + 1]?.timeMs ?? toMs;
+    let missingMs = point.timeMs + widthMs;
+    if (missingMs + widthMs > nextMs + 1) continue;
+    if (missingMs < fromMs) {
+      all.push(made(missingMs, null));
+      missingMs += Math.ceil((fromMs - missingMs) / widthMs) * widthMs;
+    }
+    for (; widthMs > 0 && missingMs + widthMs <= nextMs + 1; missingMs += widthMs) all.push(made(missingMs, 0));
+  }
+  return all;
 }
 
 /** @param {Ledger} ledger Closed connections by how they ended. */
@@ -157,6 +194,8 @@ export async function askStore(path, signal) {
   }
 }
 
+/** How far a history may be behind. */
+const STORE_DELAY_MS = 30_000;
 const STORE_TIMEOUT_MS = 12_000;
 /** Time between two queries for a range. */
 export const STORE_EVERY_MS = 10_000;

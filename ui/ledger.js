@@ -115,6 +115,16 @@ export function losses(ledger) {
 /** @param {Ledger} ledger Whether received = delivered + dropped + in flight holds at every hop, and held at every earlier check. */
 export const isBalanced = (ledger) => ledger.violations === 0n && ledger.hops.every((hop) => hop.unaccounted === 0n);
 
+/** Whether a listener's hop leads into the queue of this sink. @param {Hop} target @param {Hop} sink */
+export const feeds = (target, sink) =>
+  target.kind === "target" && sink.kind === "sink" && target.target === sink.target && sink.origin.split("+").includes(target.origin);
+
+/** Which part of a sink's way a hop is, where a listener feeds the sink. @param {Ledger} ledger @param {Hop} hop */
+export function partOfSink(ledger, hop) {
+  if (ledger.hops.some((sink) => feeds(hop, sink))) return "queue of";
+  return ledger.hops.some((target) => feeds(target, hop)) ? "sink" : undefined;
+}
+
 /** @param {{origin: string, target: string}} hop */
 export const place = (hop) => (hop.target ? `${hop.origin} → ${hop.target}` : hop.origin);
 

@@ -17,12 +17,13 @@ import { poll } from "./poller.js";
  * @property {Looks} looks
  * @property {() => import("./ledger.js").Words} words
  * @property {(level: string, parts: import("./dom.js").Part[]) => void} say Sets the line above the page.
- * @property {(listener: OnLedger) => () => void} onLedger Calls the listener at once if there is a ledger, and for each later one.
+ * @property {(listener: OnLedger, onSilence?: (why: string) => void) => () => void} onLedger Calls the listener at once if there is a ledger, and for each later one; and the other one where there is no answer.
  *
  * @typedef {{start: (root: Element, context: Context) => () => void}} Page The exports of a page's module; `start` returns the function that stops the page.
  */
 
 const LEDGER_EVERY_MS = 1_000;
+const DAEMON_EVERY_MS = 30_000;
 
 /** The pages; each module is loaded when its page is first shown. @type {Record<string, {title: string, load: () => Promise<Page>}>} */
 const DAEMON_PAGES = {
@@ -44,56 +45,84 @@ const [PAGES, FIRST] = isFleet ? [FLEET_PAGES, "fleet"] : [DAEMON_PAGES, "overvi
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
-const [nav, controls, status, main] = ["pages", "controls", "status", "page"].map(byId);
+const [nav, controls, status, notice, main] = ["pages", "controls", "status", "notice", "page"].map(byId);
 
 const looks = new Looks();
-/** @type {Set<OnLedger>} */
-const listeners = new Set();
+/** @type {Map<OnLedger, (why: string) => void>} */
+const listeners = new Map();
 /** @type {{now: Ledger | null, before: Ledger | null}} */
 const ledgers = { now: null, before: null };
 /** @type {import("./ledger.js").Words | null} */
 let words = null;
 let failedSince = 0;
+let silence = "";
+/** What the daemon says about itself, and when it was asked. @type {{host: string, address: string | null, config_file: string | null, hidden: {what: string, fix: string} | null} | null} */
+let daemon = null;
+let daemonAskedAt = -Infinity;
+let title = "";
 let shows = 0;
 let endPage = () => {};
 
 /** @type {Context["onLedger"]} */
-function onLedger(listener) {
-  listeners.add(listener);
+function onLedger(listener, onSilence = () => {}) {
+  listeners.set(listener, onSilence);
   if (ledgers.now) listener(ledgers.now, ledgers.before);
+  if (silence) onSilence(silence);
   return () => listeners.delete(listener);
 }
 
 /** @param {AbortSignal} signal */
 async function look(signal) {
   try {
-    const [json, texts] = await Promise.all([ask("/ledger", { signal }), words ?? askWords()]);
+    const [json, texts] = await Promise.all([ask("/ledger", { signal }), words ?? askWords(), introduce(signal)]);
     words = texts;
     const ledger = readLedger(json, texts);
     ledgers.before = ledgers.now;
     ledgers.now = ledger;
     looks.add(ledger);
+    // Another life may be another configuration.
+    if (ledgers.before && ledgers.before.runId !== ledger.runId) daemonAskedAt = -Infinity;
     failedSince = 0;
-    say("live", ["Live · ", `Weir ${ledger.version}, up ${lasting(ledger.uptimeMs)}, run ${ledger.runId}`]);
-    for (const listener of listeners) listener(ledger, ledgers.before);
+    silence = "";
+    const who = daemon ? [daemon.host, daemon.address, daemon.config_file].filter(Boolean).map((one) => `${one} · `).join("") : "";
+    say("live", ["Live · ", `${who}Weir ${ledger.version}, up ${lasting(ledger.uptimeMs)}, run ${ledger.runId}`]);
+    for (const listener of listeners.keys()) listener(ledger, ledgers.before);
   } catch (error) {
     if (signal.aborted) return;
     failedSince ||= Date.now();
-    if (error instanceof Refused && error.status === 401) return askForToken();
+    silence = why(error);
+    for (const onSilence of listeners.values()) onSilence(silence);
+    if (error instanceof Refused && error.status === 401) return askForToken(silence);
     const since = ledgers.now ? `No answer since ${clock(failedSince)} (${lasting(Date.now() - failedSince)}): ` : "No answer: ";
     say("dead", [h("strong", null, since), why(error), ledgers.now ? ". The figures are the last ones; this page goes on by itself." : "."]);
   }
 }
 
-/** Shows a form for the token that the server requires. Shows it only once, so that typing is not disturbed. */
-function askForToken() {
-  if (status?.querySelector("#token")) return;
+/** Asks the daemon who it is and what it does not show, once in a while: a reload may change it. @param {AbortSignal} signal */
+async function introduce(signal) {
+  if (performance.now() - daemonAskedAt < DAEMON_EVERY_MS) return;
+  daemonAskedAt = performance.now();
+  daemon = await ask("/daemon", { signal }).catch(() => daemon);
+  showTitle();
+  if (!notice) return;
+  const hidden = daemon?.hidden;
+  notice.hidden = !hidden;
+  if (hidden) replace(notice, `Not shown to this browser: ${hidden.what}. To see it, run `, h("code", null, hidden.fix), ` on ${daemon?.host} as root or as the daemon's user, and open the link that it prints.`);
+}
+
+/** The page, and whose it is. */
+const showTitle = () => { document.title = [title, daemon?.host, "Weir"].filter(Boolean).join(" · "); };
+
+/** Shows a form for the token that the server requires. Shows it only once, so that typing is not disturbed. @param {string} why */
+function askForToken(why) {
+  if (status?.querySelector("#token") && status.dataset["why"] === why) return;
   const token = h("input", { id: "token", type: "password", autocomplete: "off", size: 40 });
   say("dead", [h("form", { class: "ask", submit: (/** @type {Event} */ event) => {
     event.preventDefault();
     keepToken(token.value.trim());
     say("", ["Asking …"]);
-  } }, h("label", { for: "token" }, "This daemon answers with its token alone, that of admin.token_file: "), token, h("button", null, "Use it"))]);
+  } }, h("label", { for: "token" }, `${why}. Open the link that `, h("code", null, "weir ui"), " prints on the daemon's host, or enter the token: "), token, h("button", null, "Use it"))]);
+  if (status) status.dataset["why"] = why;
 }
 
 /** @param {string} level @param {import("./dom.js").Part[]} parts */
@@ -111,7 +140,8 @@ async function show() {
   const address = readAddress();
   const name = Object.hasOwn(PAGES, address.page) ? address.page : FIRST;
   const page = /** @type {typeof PAGES[string]} */ (PAGES[name]);
-  document.title = `${page.title} · Weir`;
+  title = page.title;
+  showTitle();
   replace(nav, Object.entries(PAGES).map(([one, { title }]) =>
     h("a", { href: pageLink(one), "aria-current": one === name ? "page" : undefined }, title)));
   const options = [...RANGES.keys()].map((range) => h("option", { value: range, selected: range === address.range }, range));

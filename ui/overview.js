@@ -2,11 +2,11 @@
 
 import { fill, h, panel, replace } from "./dom.js";
 import { grouped, perSecond, share } from "./figures.js";
-import { KINDS } from "./ledger.js";
+import { KINDS, partOfSink } from "./ledger.js";
 import { drawStreams } from "./stream.js";
 import { replaceTable, table } from "./table.js";
 import { startTrends, trendPanels } from "./trends.js";
-import { rates, state, verdict } from "./verdict.js";
+import { rates, state, unknown, verdict } from "./verdict.js";
 
 /**
  * @typedef {import("./ledger.js").Ledger} Ledger
@@ -26,12 +26,16 @@ export function start(root, context) {
   };
   fill(root, h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)));
 
+  fill(panels.verdict.body, unknown());
   const trends = startTrends(panels, context);
   const stop = context.onLedger((ledger, before) => {
     panels.verdict.show(() => showVerdict(panels.verdict, ledger, before, trends.lost()));
     panels.stream.show(() => drawStreams(panels.stream.body, ledger));
     panels.ledger.show(() => showTable(panels.ledger.body, ledger, before));
     trends.draw();
+  }, (why) => {
+    panels.verdict.root.dataset["level"] = "bad";
+    panels.verdict.show(() => replace(panels.verdict.body, unknown(why)));
   });
   return () => {
     stop();
@@ -71,7 +75,7 @@ function showTable(body, ledger, before) {
     attributes: (hop) => ({ "data-hop": hop.key }),
     columns: [
       { name: "origin", title: "origin", isName: true, cell: (hop) => hop.origin },
-      { name: "hop", title: "hop", cell: (hop) => (hop.target ? `${KINDS[hop.kind]} ${hop.target}` : KINDS[hop.kind]) },
+      { name: "hop", title: "hop", cell: (hop) => (hop.target ? `${partOfSink(ledger, hop) ?? KINDS[hop.kind]} ${hop.target}` : KINDS[hop.kind]) },
       { name: "state", title: "state", cell: (hop) => stateMark(hop, rateOf(hop)) },
       { name: "received", title: "received", isNumber: true, cell: (hop) => grouped(hop.received.count) },
       { name: "delivered", title: "delivered", isNumber: true, cell: (hop) => grouped(hop.delivered.count) },
@@ -95,6 +99,6 @@ function lossLine(loss, hop) {
 /** @param {Hop} hop @param {{delivered: number | null, lost: number | null}} rate */
 export function stateMark(hop, { delivered, lost }) {
   const word = state(hop, lost, delivered);
-  const level = word === "ok" ? "good" : word === "lost" || word === "trouble" ? "warn" : "bad";
+  const level = word === "ok" ? "good" : ["lost", "trouble", "was down"].includes(word) ? "warn" : "bad";
   return h("span", { class: `state ${level}` }, word);
 }

@@ -66,7 +66,7 @@ async function list(into, signal) {
   try {
     const answer = await ask("/query", { signal });
     const all = Array.isArray(answer) ? answer : (answer.queries ?? []);
-    replace(into, h("h3", null, "Questions that have a name"), h("ul", null, all.filter((/** @type {any} */ one) => !needsMore(one)).map((/** @type {any} */ one) =>
+    replace(into, h("h3", null, "Named queries"), h("ul", null, all.filter((/** @type {any} */ one) => !needsMore(one)).map((/** @type {any} */ one) =>
       h("li", null, h("a", { href: link({ pick: one.name, sql: "" }) }, one.name), one.title ? `: ${one.title}` : ""))));
   } catch (error) {
     if (!signal.aborted) replace(into, error instanceof Refused && error.status === 404 ? noHistory() : h("p", { class: "mistake" }, why(error)));

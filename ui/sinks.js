@@ -17,7 +17,7 @@ export function start(root, context) {
   const panels = {
     lag: panel({ id: "lag", title: "Does a sink lag?", className: "wide", links }),
     fate: panel({ id: "fate", title: "What became of what each sink was given?", className: "wide", links }),
-    work: panel({ id: "work", title: "How hard does it try?", className: "wide", links }),
+    work: panel({ id: "work", title: "Retries", className: "wide", links }),
   };
   fill(root, h("div", { class: "panels" }, Object.values(panels).map((one) => one.root)));
   const stop = context.onLedger((ledger, before) => {
@@ -84,7 +84,7 @@ const workTable = (sinks) => table({
   caption: "Attempts of sinks", rows: sinks, empty: NO_SINK,
   columns: [
     NAME,
-    ...[["attempts", "batches sent"], ["retries", "sent again"], ["errors", "failed"], ["connects", "connections"], ["circuit_openings", "times given up for a while"]].map(([name = "", title = ""]) =>
+    ...[["attempts", "batches sent"], ["retries", "sent again"], ["errors", "failed"], ["connects", "connections"], ["circuit_openings", "circuit opened"]].map(([name = "", title = ""]) =>
       ({ name, title, isNumber: true, cell: (/** @type {Hop} */ hop) => grouped(hop.events.get(name) ?? 0n) })),
     { name: "spooled", title: "records in the spool", isNumber: true, cell: (hop) => grouped(hop.gauges.get("spool_rows") ?? 0n) },
   ],

@@ -37,7 +37,7 @@ export function start(root, context) {
   const { address } = context;
   if (address.pick) return startConnection(root, context);
   const panels = {
-    heat: panel({ id: "heat", title: "Since when are round-trip times as they are?" }),
+    heat: panel({ id: "heat", title: "When did round-trip times change?" }),
     groups: panel({ id: "groups", title: "Is it one peer, one port, one unit, or all?" }),
     sockets: panel({ id: "sockets", title: "Which sockets are worst?", className: "wide", links: [["JSON", path(address)]] }),
   };
@@ -113,7 +113,7 @@ function groupTable(answer, address) {
       { name: "sockets", title: "sockets", isNumber: true, cell: (row) => grouped(row.sockets) },
       { name: "rtt", title: "longest RTT", isNumber: true, cell: (row) => microseconds(row.rtt_us_max) },
       { name: "sent", title: "sent", isNumber: true, isExtra: true, cell: (row) => size(BigInt(row.bytes_sent)) },
-      { name: "retransmitted", title: "sent again", isNumber: true, cell: (row) => part(row.bytes_retrans, row.bytes_sent) },
+      { name: "retransmitted", title: "retransmitted", isNumber: true, cell: (row) => part(row.bytes_retrans, row.bytes_sent) },
     ],
   });
 }
@@ -142,19 +142,19 @@ function socketTable(answer, address) {
     columns: /** @type {import("./table.js").Column<any>[]} */ ([
       { name: "local", title: "local", isName: true, isCode: true, cell: (row) => h("a", { href: link({ pick: `${row.cookie}.${row.netns_inode ?? 0}` }), "data-key": String(row.cookie) }, endpoint(row.src_address, row.src_port)) },
       { name: "dst_port", title: "peer", isCode: true, isSortable: true, cell: (row) => endpoint(row.dst_address, row.dst_port) },
+      { name: "whose", title: "owner", cell: (row) => row.process_name ?? row.systemd_unit ?? row.container_id?.slice(0, 12) ?? row.netns_name ?? "" },
       { name: "state", title: "state", isExtra: true, cell: (row) => row.state },
       { name: "rtt_us", title: "RTT", isNumber: true, isSortable: true, about: "smoothed round-trip time ± its deviation", cell: (row) => (row.rtt_us ? `${microseconds(row.rtt_us)} ± ${microseconds(row.rttvar_us ?? 0)}` : "–") },
       { name: "rtt_ratio", title: "× min", isNumber: true, isSortable: true, about: "round-trip time as a multiple of the smallest", cell: (row) => (row.rtt_us && row.min_rtt_us ? (row.rtt_us / row.min_rtt_us).toFixed(1) : "–") },
       { name: "snd_cwnd_segments", title: "cwnd", isNumber: true, isSortable: true, isExtra: true, cell: (row) => number(row.snd_cwnd_segments) },
       { name: "total_retrans_segments", title: "retrans", isNumber: true, isSortable: true, about: "segments retransmitted so far", cell: (row) => number(row.total_retrans_segments) },
-      { name: "bytes_retrans", title: "sent again", isNumber: true, isSortable: true, isExtra: true, about: "share of the bytes sent that were sent again", cell: (row) => part(row.bytes_retrans ?? 0, row.bytes_sent ?? 0) },
+      { name: "bytes_retrans", title: "retransmitted", isNumber: true, isSortable: true, isExtra: true, about: "share of the bytes sent that were sent again", cell: (row) => part(row.bytes_retrans ?? 0, row.bytes_sent ?? 0) },
       { name: "bytes_sent", title: "sent", isNumber: true, isSortable: true, cell: (row) => bytes(row.bytes_sent), tip: (row) => digits(row.bytes_sent) },
       { name: "bytes_received", title: "received", isNumber: true, isSortable: true, cell: (row) => bytes(row.bytes_received), tip: (row) => digits(row.bytes_received) },
       { name: "send_queue", title: "send-Q", isNumber: true, isSortable: true, isExtra: true, cell: (row) => number(row.send_queue) },
       { name: "receive_queue", title: "recv-Q", isNumber: true, isSortable: true, isExtra: true, cell: (row) => number(row.receive_queue) },
       { name: "rwnd_limited_us", title: "held up by", isNumber: true, isSortable: true, about: "shares of the time with data to send; sorted by the peer's window", cell: (row) => heldUp(row) },
       { name: "delivery_rate_bytes_per_sec", title: "rate", isNumber: true, isSortable: true, isExtra: true, cell: (row) => (row.delivery_rate_bytes_per_sec ? bitsPerSecond(Number(row.delivery_rate_bytes_per_sec) * 8) : "–") },
-      { name: "whose", title: "whose", cell: (row) => row.systemd_unit ?? row.container_id?.slice(0, 12) ?? row.netns_name ?? "" },
     ]),
   });
 }

@@ -1,7 +1,7 @@
 // Panels that show the answer of a named query over the range as a table.
 
 import { pageLink } from "./address.js";
-import { why } from "./answers.js";
+import { isHidden, why } from "./answers.js";
 import { h, panel, replace } from "./dom.js";
 import { clock, grouped, microseconds, share, size } from "./figures.js";
 import { STORE_EVERY_MS, askStore, milliseconds, missing, namedPath } from "./history.js";
@@ -30,7 +30,8 @@ export function storedPanel({ id, title, name, range, host }) {
       shown.lacks(missing(answer));
       shown.show(() => (answer ? showTable(shown.body, answerTable(answer, `Rows of the answer: ${title}`)) : replace(shown.body, h("p", null, "This daemon keeps no history. ", h("a", { href: pageLink("query") }, "What turns one on"), "."))));
     } catch (error) {
-      if (!signal.aborted) shown.show(() => replace(shown.body, h("p", { class: "mistake" }, why(error))));
+      if (isHidden(error)) shown.root.hidden = true;
+      else if (!signal.aborted) shown.show(() => replace(shown.body, h("p", { class: "mistake" }, why(error))));
     }
   });
   return {

@@ -2,7 +2,7 @@
 
 import { h, s, replace, plain } from "./dom.js";
 import { grouped, share } from "./figures.js";
-import { KINDS, isPart } from "./ledger.js";
+import { KINDS, feeds, isPart } from "./ledger.js";
 import { table } from "./table.js";
 
 /**
@@ -51,8 +51,10 @@ export function streams(ledger) {
     const name = KINDS[hop.kind] ?? hop.kind;
     if (hop.kind === "socket") at(hop.origin).trunks.push(band("received", [hop, find("receive", hop)]));
     if (["poll", "close", "analysis"].includes(hop.kind)) at(hop.origin).trunks.push(band(name, [hop]));
-    if (hop.kind === "target") at(hop.origin).bands.push(band(hop.target, [hop, find("egress", hop)], find("receiver", hop)));
-    if (hop.kind === "sink") at(hop.origin).bands.push(band(hop.target, [hop]));
+    // A sink that one listener alone feeds continues its hop there.
+    const sink = ledger.hops.find((one) => feeds(hop, one) && one.origin === hop.origin);
+    if (hop.kind === "target") at(hop.origin).bands.push(band(hop.target, [hop, find("egress", hop), sink], find("receiver", hop)));
+    if (hop.kind === "sink" && !find("target", hop)) at(hop.origin).bands.push(band(hop.target, [hop]));
   }
   return [...found.values()];
 }

@@ -4,9 +4,9 @@ import { RANGES } from "./address.js";
 import { Refused, ask, why } from "./answers.js";
 import { drawChart } from "./chart.js";
 import { h, panel, replace } from "./dom.js";
-import { grouped, lasting, perSecond, short } from "./figures.js";
+import { each, grouped, lasting, perSecond } from "./figures.js";
 import { drawHeat } from "./heat.js";
-import { STORE_EVERY_MS, askStore, milliseconds, missing, noHistory, records } from "./history.js";
+import { STORE_EVERY_MS, askStore, milliseconds, missing, noHistory, records, whole } from "./history.js";
 import { poll } from "./poller.js";
 import { sources } from "./stored.js";
 
@@ -46,7 +46,7 @@ export function trendPanels(context) {
   return {
     rates: panel({ id: "rates", title: "Is the rate normal?", links: rates }),
     lost: panel({ id: "lost", title: "When was something lost?", links: losses }),
-    heat: panel({ id: "heat", title: "Since when are round-trip times as they are?", className: "wide", links: heat }),
+    heat: panel({ id: "heat", title: "When did round-trip times change?", className: "wide", links: heat }),
   };
 }
 
@@ -65,7 +65,7 @@ export function startTrends(panels, context) {
       const { rates, losses, heat } = questions(context);
       const answers = await Promise.all([rates, losses, heat].map(([json]) => askStore(json?.[1] ?? "", signal)));
       isWithoutStore = answers.some((answer) => answer === null);
-      past = isWithoutStore ? null : readPast(answers, rangeMs);
+      past = isWithoutStore ? null : readPast(answers, rangeMs, context.looks.ran());
       [panels.rates, panels.lost, panels.heat].forEach((one, at) => one.lacks(missing(answers[at === 2 ? 2 : 0] ?? null)));
     } catch {
       // Shows what this page has seen instead; the next turn tries again.
@@ -109,8 +109,8 @@ export function startTrends(panels, context) {
   };
 }
 
-/** @param {(import("./history.js").Answer | null)[]} answers @param {number} rangeMs @returns {Past} */
-function readPast(answers, rangeMs) {
+/** @param {(import("./history.js").Answer | null)[]} answers @param {number} rangeMs @param {{fromMs: number, toMs: number}} ran @returns {Past} */
+function readPast(answers, rangeMs, ran) {
   const [rates = [], losses = [], heat = []] = answers.map((answer) => (answer ? records(answer) : []));
   /** @type {Map<string, {timeMs: number, arrived: number, sent: number, stored: number, lost: number}>} */
   const points = new Map();
@@ -126,12 +126,15 @@ function readPast(answers, rangeMs) {
     if (way === "delivered" && hop === "sink") point.stored += perSecond;
     if (["dropped", "rejected", "uncertain"].includes(way) && hop !== "member") point.lost += perSecond;
   }
+  /** @type {Rates[]} */
   const all = [...points.values()].sort((a, b) => a.timeMs - b.timeMs);
   // The rows come newest first, so that an answer at its limit lacks some of its oldest point.
   if (answers[0]?.truncated) all.shift();
   const begins = (all.at(-1)?.timeMs ?? 0) - rangeMs;
+  const widthMs = Number(rates[0]?.["width_ns"] ?? 0) / 1e6;
+  const every = whole(all, widthMs, ran, (timeMs, value) => ({ timeMs, arrived: value, sent: value, stored: value, lost: value }));
 
-  return { rates: all.filter((point) => point.timeMs >= begins), before: all.filter((point) => point.timeMs < begins), losses, heat: heatColumns(heat) };
+  return { rates: every.filter((point) => point.timeMs >= begins), before: every.filter((point) => point.timeMs < begins), losses, heat: heatColumns(heat) };
 }
 
 /** @param {Record<string, any>[]} rows Those of `rtt-heat`. */
@@ -173,7 +176,7 @@ function showRates(body, looked, past, rangeMs, isWithoutStore) {
     replace(body, words, drawing, isWithoutStore && more);
   }
   drawChart(drawing, {
-    title: "Datagrams that arrived and that were handed to targets, and records that sinks took, per second", unit: short, fromMs, toMs,
+    title: "Datagrams that arrived and that were handed to targets, and records that sinks took, per second", unit: each, fromMs, toMs,
     series: [
       ...(past?.before.length ? [{ name: "arrived in the range before", className: "first before", points: line(past.before, "arrived", rangeMs) }] : []),
       { name: "arrived", className: "first", points: line(rates, "arrived") },
@@ -190,7 +193,7 @@ function showLost(body, looked, past, rangeMs) {
   const drawing = h("div", null);
   replace(body, h("p", { class: "now" }, "Now ", h("b", null, perSecond(looked.at(-1)?.lost ?? null)), " are lost."), drawing);
   drawChart(drawing, {
-    title: "Losses per second", unit: short, fromMs, toMs,
+    title: "Losses per second", unit: each, fromMs, toMs,
     series: [{ name: past ? "not delivered" : "lost", className: "lost-line", points: line(rates, "lost") }],
   });
 }

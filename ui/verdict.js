@@ -33,7 +33,7 @@ export function rates(before, now) {
 export function state(hop, lostPerSecond, deliveredPerSecond) {
   const isUp = hop.gauges.get("up") !== 0n && hop.gauges.get("circuit_open") !== 1n;
   if (!isUp && hop.inFlight.count > 0n && deliveredPerSecond === 0) return "STUCK";
-  if (!isUp) return "DOWN";
+  if (!isUp) return hop.kind === "target" && lostPerSecond === 0 && (deliveredPerSecond ?? 0) > 0 ? "was down" : "DOWN";
   if ((lostPerSecond ?? 0) > 0) return "LOSING";
   if (hop.trouble || hop.unaccounted !== 0n) return "trouble";
   return lostAt(hop) > 0n ? "lost" : "ok";
@@ -55,7 +55,7 @@ export function verdict(ledger, before) {
   const isCompared = before?.runId === ledger.runId;
   const headline = now > 0
     ? ["Losing ", h("strong", null, perSecond(now)), " now."]
-    : total > 0n ? [isCompared && "Nothing is being lost now."] : ["Nothing is lost", intended ? " but what the settings ask for." : "."];
+    : total > 0n ? [isCompared && "Nothing is being lost now."] : ["Nothing lost", intended ? ", apart from what your settings drop." : "."];
   const mark = now > 0 ? "✕" : total > 0n ? "!" : "✓";
   return {
     level: now > 0 ? "bad" : total > 0n ? "warn" : "good",
@@ -70,6 +70,10 @@ export function verdict(ledger, before) {
     ],
   };
 }
+
+/** What is known before the first answer, and when there is none. @param {string} [why] */
+export const unknown = (why) => h("p", { class: "headline" }, h("span", { class: "mark", "aria-hidden": "true" }, "?"),
+  why ? `Unknown: ${why}.` : "Asking the daemon …");
 
 /** @param {Ledger} ledger */
 function balance(ledger) {

@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use testkit::{Process, TempDir, find_tool, free_port, need_tool, wait_for_up_to};
+use testkit::{
+    Netns, Process, TempDir, find_tool, free_port, need_root_netns, need_tool, wait_for_up_to,
+};
 
 /// Longest time that a script may take on a busy machine; alone, the longest takes half a minute.
 const SCRIPT_MAX: Duration = Duration::from_secs(300);
@@ -70,11 +72,17 @@ impl Rig {
 
     /// As [`start`](Self::start), with more in its configuration.
     fn with(more: impl Fn(&TempDir) -> String) -> Rig {
+        Rig::of("own", more)
+    }
+
+    /// As [`with`](Self::with), with sockets of these namespaces.
+    fn of(namespaces: &str, more: impl Fn(&TempDir) -> String) -> Rig {
         let dir = TempDir::new();
         let receiver = Verifier::start(&Place::Here, &["127.0.0.1:0"], &[]);
         let to = receiver.listens[0].clone();
         let file = dir.file("weir.toml");
-        fs::write(&file, configuration(&dir, &to) + &more(&dir)).unwrap();
+        let text = configuration(&dir, &to).replace("\"own\"", &format!("\"{namespaces}\""));
+        fs::write(&file, text + &more(&dir)).unwrap();
         let weir = Weir::run(&file);
         let senders = [Generator::start(
             &Place::Here,
@@ -236,6 +244,22 @@ fn a_link_of_weir_ui_opens_the_page() {
     assert_eq!(code, 0, "{said}");
     let question = json!({ "url": weir.url(), "path": link.trim_end().strip_prefix(&weir.url()) });
     assert_eq!(answer(drive("link.cjs", &question))["level"], "live");
+}
+
+#[test]
+fn a_link_of_a_run_shows_every_page_and_strangers_are_told_once_what_is_missing() {
+    let Some(_browser) = browser() else { return };
+    if !need_root_netns() {
+        return;
+    }
+    let _other = Netns::new();
+    let rig = Rig::of("all", |_| String::new());
+    let (code, link, said) = ui(&["--admin", &rig.weir.admin.to_string()]);
+    assert_eq!(code, 0, "{said}");
+    let mut question = rig.question();
+    question["path"] = json!(link.trim_end().strip_prefix(&rig.weir.url()));
+    let seen = answer(drive("known.cjs", &question));
+    assert_eq!(seen["seen"].as_object().map(|all| all.len()), Some(6), "{seen}");
 }
 
 #[test]
