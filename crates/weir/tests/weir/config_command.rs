@@ -310,3 +310,29 @@ fn a_folder_is_checked_and_shown_with_the_place_of_each_value() {
     assert!(err.contains("2 mistakes in .:\n./30-more.toml:2: daemon.log_level: it is set at ./20-daemon.toml:2 already"), "{err}");
     assert!(err.contains("./30-more.toml:3: daemon.drain_grace: the variable GRACE"), "{err}");
 }
+
+#[test]
+fn every_file_that_a_key_names_is_read_as_a_daemon_reads_it() {
+    let folder = Folder::new("inputs");
+    for (name, text) in
+        [("short", "short"), ("empty", ""), ("key", "no key of a link"), ("db", "no database")]
+    {
+        fs::write(folder.0.join(name), text).unwrap();
+    }
+    let config = "[admin]\ntoken_file='short'\n\
+        [[listener]]\nname='link'\nlisten='weir://127.0.0.1:5516'\nkeys='missing'\n\
+        [[listener.target]]\nname='far'\nto='weir://127.0.0.1:5515'\nkey='key'\n\
+        [[listener]]\nname='s'\nlisten='127.0.0.1:6343'\n\
+        [flows]\nfrom=['s']\nmmdb=['db', 'empty']\n[[flow]]\nname='f'\nkeys=['asn(src)']\n";
+    let (code, out, err) = run(&folder, &["config", "check", "-"], config);
+    // The file may be for another host.
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(!out.contains(": correct"), "{out}");
+    assert!(out.contains("5 files that it names cannot be used here"), "{out}");
+    let (code, out, _) = run(&folder, &["config", "check", "--environment", "-"], config);
+    assert_eq!(code, 1, "{out}");
+    for place in ["admin.token_file", "listener[0].keys", "listener[0].target[0].key", "flows.mmdb"]
+    {
+        assert!(out.contains(&format!("ERROR    {place}: ")), "{place}: {out}");
+    }
+}

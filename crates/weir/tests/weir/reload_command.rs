@@ -91,3 +91,21 @@ fn a_folder_is_read_again_with_the_files_that_came_and_went() {
     assert_eq!((code, out.as_str()), (0, "reloaded: listener other removed\n"));
     assert_eq!(weir.stop().code, Some(0));
 }
+
+#[test]
+fn a_reload_that_closes_the_address_is_a_success() {
+    let dir = TempDir::new();
+    let config = dir.file("weir.toml");
+    let listener = "[[listener]]\nname='in'\nlisten='127.0.0.1:0'\n[[listener.target]]\nname='a'\nto='null:'\n";
+    fs::write(&config, listener).unwrap();
+    fs::write(dir.file("token"), "0123456789abcdef").unwrap();
+    let weir = Weir::run(&config);
+    let admin = format!("[admin]\ntoken_file='{}'\n", dir.text("token"));
+    fs::write(&config, format!("{admin}{listener}")).unwrap();
+    let began = std::time::Instant::now();
+    let (code, out, err) = ask(&weir, &["reload"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.starts_with("reloaded: "), "{out}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "it does not wait for the limit");
+    assert_eq!(weir.stop().code, Some(0));
+}

@@ -124,16 +124,8 @@ fn nobody_is_answered_without_the_token_and_no_token_goes_to_a_stranger() {
         assert!(!text.contains(TOKEN) && !text.contains(OTHER_TOKEN), "{text}");
     };
 
-    check(
-        &["--admin", &url, "--ca-file", &remote.ca],
-        69,
-        "401 Unauthorized: this needs the token",
-    );
-    check(
-        &["--admin", &url, "--ca-file", &remote.ca, "--token-file", &other],
-        69,
-        "401 Unauthorized",
-    );
+    check(&["--admin", &url, "--ca-file", &remote.ca], 77, "missing token");
+    check(&["--admin", &url, "--ca-file", &remote.ca, "--token-file", &other], 77, "wrong token");
     check(
         &["--admin", &url, "--ca-file", &remote.ca, "--token-file", &empty],
         66,
@@ -187,7 +179,7 @@ fn a_reload_reads_token_and_certificate_again_or_keeps_the_former() {
     wait_for("the new token", || (ledger(&remote.token_file()).0 == 0).then_some(()));
     assert!(remote.process.said().contains("[admin]: another token or certificate"));
     let (code, text) = ledger(&former);
-    assert!(code == 69 && text.contains("401"), "{text}");
+    assert!(code == 77 && text.contains("wrong token"), "{text}");
 
     for end in ["pem", "key"] {
         fs::copy(

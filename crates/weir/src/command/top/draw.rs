@@ -7,7 +7,7 @@ use super::pages::{Content, Trend, content};
 use super::wanted::Page;
 use super::width::{cut, left, right, width};
 use super::words::{KEYS, help, words};
-use ledger::verdict_lines;
+use ledger::{Speaker, verdict_lines};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -112,8 +112,10 @@ fn head(model: &Model) -> String {
         Some(ledger) => {
             let up = short_time(ledger.uptime_ms.saturating_mul(1_000));
             let run = text::escaped(&ledger.run_id);
-            let daemon = ledger.daemon.as_ref().map(|daemon| daemon.line());
-            let who = daemon.unwrap_or_else(|| model.admin.clone());
+            // With the address that is asked, which may be one of several.
+            let address = || Some(model.admin.clone());
+            let daemon = ledger.daemon.clone().map(|one| Speaker { address: address(), ..one });
+            let who = daemon.map_or_else(|| model.admin.clone(), |daemon| daemon.line());
             format!("weir top{paused}  {who}  up {up}  run {run}")
         }
         None => format!("weir top{paused}  {}", model.admin),
