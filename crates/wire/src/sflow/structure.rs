@@ -77,11 +77,14 @@ macro_rules! records {
             #[inline]
             pub fn decode(record: &RawRecord<'a>) -> Result<Self, Fault> {
                 let from = &mut Cursor::new(record.body);
-                let read = match (record.format.enterprise(), record.format.format()) {
-                    $(($enterprise, $format) => $type::read(from).map(Self::$variant),)*
+                // A record is large, so it is made where it is returned.
+                match (record.format.enterprise(), record.format.format()) {
+                    $(($enterprise, $format) => match $type::read(from) {
+                        Ok(fields) => Ok(Self::$variant(fields)),
+                        Err(fault) => Self::of_vendor(record).ok_or(fault),
+                    },)*
                     _ => Ok(Self::Unknown(*record)),
-                };
-                read.or_else(|fault| Self::of_vendor(record).ok_or(fault))
+                }
             }
 
             /// The structure's number.

@@ -236,88 +236,55 @@ fn deep_nesting_ends() {
 /// A header of up to eight layers that fit each other more often than not.
 fn stack(random: &mut Random) -> Vec<u8> {
     let mut header = ethernet_to(std::array::from_fn(|_| random.index(256) as u8), 0);
-    // Where the type of the next layer is written.
-    let mut type_at = 12;
     for _ in 0..=random.index(7) {
-        let set = |header: &mut Vec<u8>, ethertype: u16| {
-            header[type_at..type_at + 2].copy_from_slice(&ethertype.to_be_bytes());
-        };
-        match random.index(12) {
-            0 => {
-                set(&mut header, 0x8100);
-                header.extend([0, 7, 0, 0]);
-                type_at = header.len() - 2;
-            }
-            1 => {
-                set(&mut header, 0x8926);
-                header.extend([0x45, 0, 0, 7, 0, 0]);
-                type_at = header.len() - 2;
-            }
-            2 => {
-                set(&mut header, 0x88e7);
-                header.extend([0x60, 0, 0, 7]);
-                header.extend(ethernet(0));
-                type_at = header.len() - 2;
-            }
-            3 => {
-                set(&mut header, 0x8847);
-                header.extend([0, 1, random.index(2) as u8, 64]);
-                header.extend(&[0, 0, 0, 0][..random.index(2) * 4]);
-                header.extend(ethernet_to([[0x45, 0x60, 0, 2][random.index(4)]; 6], 0));
-                type_at = header.len() - 2;
-            }
-            4 => {
-                set(&mut header, 0x8847);
-                header.extend([0, 1, 1, 64]);
-                header.extend(if random.index(2) == 0 { v4(17, 53) } else { v6(17) });
-                return header;
-            }
-            5 => {
-                set(&mut header, 0x0800);
-                header.extend(v4(17, [4789, 4790, 6081, 2152, 6635][random.index(5)]));
-                header.extend([[8, 0, 0x30][random.index(3)], 255, 0x65, 0x58, 0, 0, 7, 0]);
-                header.extend(ethernet(0));
-                type_at = header.len() - 2;
-            }
-            6 => {
-                set(&mut header, 0x0800);
-                header.extend(&v4(47, 0)[..20]);
-                let protocol = [0x6558u16, 0x88be, 0x22eb, 0x0800][random.index(4)];
-                header.extend([0x10 * random.index(2) as u8, 0]);
-                header.extend(protocol.to_be_bytes());
-                header.extend(&[0x10; 20][..random.index(6) * 4]);
-                header.extend(ethernet(0));
-                type_at = header.len() - 2;
-            }
-            7 => {
-                set(&mut header, 0x0800);
-                header.extend(&v4(4, 0)[..20]);
-                header.extend(v4(6, 443));
-                return header;
-            }
-            8 => {
-                set(&mut header, 0x86dd);
-                header.extend(&v6([4, 41, 143, 137][random.index(4)])[..40]);
-                header.extend(ethernet(0));
-                type_at = header.len() - 2;
-            }
-            9 => {
-                set(&mut header, 0x8864);
-                header.extend([0x11, 0, 0, 7, 0, 9, 0, [0x21, 0x57][random.index(2)]]);
-                header.extend(if random.index(2) == 0 { v4(17, 53) } else { v6(17) });
-                return header;
-            }
-            10 => {
-                set(&mut header, 0x0800);
-                header.extend(v4(17, 53));
-                return header;
-            }
-            _ => {
-                set(&mut header, 0x86dd);
-                header.extend(v6(17));
-                return header;
-            }
+        let (ethertype, layer, is_last) = layer(random);
+        // The type of a layer is in the last bytes of the one before.
+        let type_at = header.len() - 2;
+        header[type_at..].copy_from_slice(&ethertype.to_be_bytes());
+        header.extend(layer);
+        if is_last {
+            break;
         }
     }
     header
+}
+
+/// A layer with its type, and whether it is the last. Others end with room for the next one's type.
+fn layer(random: &mut Random) -> (u16, Vec<u8>, bool) {
+    let packet = |random: &mut Random| if random.index(2) == 0 { v4(17, 53) } else { v6(17) };
+    match random.index(12) {
+        0 => (0x8100, vec![0, 7, 0, 0], false),
+        1 => (0x8926, vec![0x45, 0, 0, 7, 0, 0], false),
+        2 => (0x88e7, [&[0x60, 0, 0, 7][..], &ethernet(0)].concat(), false),
+        3 => {
+            let label = [0, 1, random.index(2) as u8, 64];
+            let word = &[0; 4][..random.index(2) * 4];
+            let frame = ethernet_to([[0x45, 0x60, 0, 2][random.index(4)]; 6], 0);
+            (0x8847, [&label, word, &frame].concat(), false)
+        }
+        4 => (0x8847, [&[0, 1, 1, 64][..], &packet(random)].concat(), true),
+        5 => {
+            let udp = v4(17, [4789, 4790, 6081, 2152, 6635][random.index(5)]);
+            let head = [[8, 0, 0x30][random.index(3)], 255, 0x65, 0x58, 0, 0, 7, 0];
+            (0x0800, [&udp[..], &head, &ethernet(0)].concat(), false)
+        }
+        6 => {
+            let protocol = [0x6558u16, 0x88be, 0x22eb, 0x0800][random.index(4)].to_be_bytes();
+            let flags = [0x10 * random.index(2) as u8, 0];
+            let fields = &[0x10; 20][..random.index(6) * 4];
+            let parts = [&v4(47, 0)[..20], &flags, &protocol, fields, &ethernet(0)];
+            (0x0800, parts.concat(), false)
+        }
+        7 => (0x0800, [&v4(4, 0)[..20], &v4(6, 443)].concat(), true),
+        8 => {
+            let head = &v6([4, 41, 143, 137][random.index(4)])[..40];
+            (0x86dd, [head, &ethernet(0)].concat(), false)
+        }
+        9 => {
+            let head = [0x11, 0, 0, 7, 0, 9, 0, [0x21, 0x57][random.index(2)]];
+            (0x8864, [&head[..], &packet(random)].concat(), true)
+        }
+        10 => (0x0800, v4(17, 53), true),
+        _ => (0x86dd, v6(17), true),
+    }
 }
