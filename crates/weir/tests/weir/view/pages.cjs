@@ -39,7 +39,11 @@ const CHECKS = {
     await until("the sockets that are held", async () => (await texts(page, "#matched"))[0] === String(held.count));
     const listed = execFileSync("ss", ["-Htn", "state", "established", "dport", "=", `:${held.port}`], { encoding: "utf8" });
     const expected = listed.trim().split("\n").map((line) => line.trim().split(/\s+/).slice(2, 4).join(" ")).sort();
-    const shown = await page.$$eval("#sockets tr[data-cookie]", (rows) => rows.map((row) => [...row.children].slice(0, 2).map((cell) => cell.textContent).join(" ")));
+    // A panel is drawn once the browser has said that it is in sight.
+    const shown = await until("their rows", async () => {
+      const rows = await page.$$eval("#sockets tr[data-cookie]", (rows) => rows.map((row) => [...row.children].slice(0, 2).map((cell) => cell.textContent).join(" ")));
+      return rows.length > 0 && rows;
+    });
     assert.deepEqual(shown.sort(), expected);
     const groups = await page.$$eval("#groups tbody tr", (rows) => rows.map((row) => Number(row.querySelector("td:nth-of-type(2)").textContent.replaceAll(",", ""))));
     assert.equal(groups.reduce((sum, count) => sum + count, 0), held.count, "groups and other are all");
