@@ -55,7 +55,8 @@ enum Shown {
 /// Every page that shows sockets, records or history, and who gets it.
 fn pages() -> Vec<(String, Shown)> {
     let mut pages = vec![
-        ("/sockets?limit=1".to_owned(), Shown::ToKnown),
+        // To anyone those of the daemon's own namespace.
+        ("/sockets?limit=1".to_owned(), Shown::ToAnyone),
         ("/records?follow&for=50ms".to_owned(), Shown::ToKnown),
         ("/records?follow&for=50ms&from=sockets".to_owned(), Shown::ToKnown),
         ("/records?follow&for=50ms&from=flows".to_owned(), Shown::ToAnyone),
@@ -195,6 +196,9 @@ fn every_page_is_shown_to_those_whom_it_is_for() {
                 for way in ["admin.token_file", "Fix: curl --unix-socket"] {
                     assert!(body.contains(way), "{page}: {body}");
                 }
+            }
+            if page.starts_with("/sockets") && asker == Asker::Anyone {
+                assert!(body.contains("\"namespaces\":1,"), "{body}");
             }
             let is_secret = body.contains(&hex("secret of the site"));
             assert!(!is_secret || asker.is_known(), "{asker:?} {page}: {body}");
