@@ -232,6 +232,13 @@ impl Listen {
         if (self, other) == (&Listen::Stdin, &Listen::Stdin) {
             return true;
         }
+        if let (Listen::Udp(this), Listen::Udp(other)) = (self, other)
+            && let (Some(this), Some(other)) = (&this.interface, &other.interface)
+            && this != other
+        {
+            // The kernel keeps ports apart by the interface that they are bound to (net/ipv4/udp.c, udp_lib_lport_inuse).
+            return false;
+        }
         match (self.port(), other.port()) {
             (Some(this), Some(other)) => {
                 this.port == other.port

@@ -116,8 +116,9 @@ pub fn connect_udp(remote: SocketAddr, options: &SendOptions) -> io::Result<Owne
     Ok(socket)
 }
 
-/// Over IPv4, clears the bit that forbids fragments. Over IPv6 no router fragments, so this host sends nothing longer than what every
-/// path takes (RFC 8200 section 5).
+/// Over IPv4, clears the bit that forbids fragments. Over IPv6 no router fragments: what is longer than this host's own way out takes
+/// leaves in packets that every path takes (RFC 8200 section 5). What fits that way leaves whole, whatever the option says
+/// (net/ipv6/ip6_output.c, ip6_finish_output), unless the route has a smaller MTU.
 fn leave_fragmentation_to_routers(fd: i32, remote: SocketAddr) -> io::Result<()> {
     match remote {
         SocketAddr::V4(_) => {

@@ -5,6 +5,8 @@ mod matrix;
 use crate::support::{Namespace, Weir, hop};
 use ledger::{Event, HopKind};
 use std::net::{IpAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use testkit::{Netns, need_root_netns, sender, wait_for};
 
 /// A relay's host with two wires to a receiver's host.
@@ -214,4 +216,111 @@ fn a_listener_on_an_address_that_comes_later_joins_the_rest() {
     let ended = weir.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.said);
     assert!(ended.said.contains("listener vip: listening on udp://192.0.2.55"), "{}", ended.said);
+}
+
+#[test]
+fn everybody_may_send_to_a_unix_listener_and_its_file_is_made_again() {
+    let folder = testkit::TempDir::new();
+    let (receiver, to) = testkit::receiver();
+    let path = folder.file("log.sock");
+    let mode = || std::fs::metadata(&path).map(|meta| meta.permissions().mode() & 0o777).ok();
+    let send = |text: &str| {
+        let client = UnixDatagram::unbound().unwrap();
+        client.send_to(text.as_bytes(), &path).ok()
+    };
+    for (more, wanted) in [("", 0o666), ("?mode=0620", 0o620)] {
+        let listen = format!("unix:{}{more}", path.display());
+        let weir = Weir::relay(&["--listen", &listen, "--to", &to]);
+        assert_eq!(mode(), Some(wanted));
+        send("first").unwrap();
+        assert_eq!(testkit::receive(&receiver), b"first");
+        std::fs::remove_file(&path).unwrap();
+        wait_for("the file", || (mode() == Some(wanted)).then_some(()));
+        send("again").unwrap();
+        assert_eq!(testkit::receive(&receiver), b"again");
+        let ended = weir.stop();
+        assert_eq!(ended.code, Some(0), "{}", ended.said);
+        assert!(
+            ended.said.contains("its socket file was removed; it listens anew"),
+            "{}",
+            ended.said
+        );
+    }
+}
+
+#[test]
+fn a_target_with_a_rebind_interval_takes_another_port_and_loses_nothing() {
+    let (receiver, at) = testkit::receiver();
+    let to = format!("{at}?name=out&rebind_interval=1s");
+    let weir = Weir::relay(&["--listen", "127.0.0.1:0", "--to", &to]);
+    let client = sender(weir.address());
+    let (mut ports, mut number) = (std::collections::BTreeSet::new(), 0_u64);
+    while ports.len() < 3 {
+        number += 1;
+        client.send(&number.to_le_bytes()).unwrap();
+        let mut buffer = [0; 8];
+        let (_, from) = receiver.recv_from(&mut buffer).unwrap();
+        assert_eq!(u64::from_le_bytes(buffer), number);
+        ports.insert(from.port());
+    }
+    let ended = weir.stop();
+    let target = hop(&ended.ledger, HopKind::Target, "out");
+    assert_eq!(target.delivered.count, number, "{}", ended.said);
+    assert!(target.event(Event::SocketRenewals) >= 2, "{}", ended.said);
+}
+
+#[test]
+fn an_interface_is_used_alone_and_a_free_address_is_bound_before_it_is_there() {
+    let Some(rig) = Rig::new() else { return };
+    rig.relay.ip("route add 10.9.9.9 via 10.9.2.9 dev v2 metric 100");
+    let receiver = rig.receiver("10.9.9.9");
+    let port = testkit::free_port();
+    let to = format!("{}?name=out&interface=v2", receiver.local_addr().unwrap());
+    let by = format!("0.0.0.0:{port}?name=by&interface=v1");
+    let free_port = testkit::free_port();
+    let free = format!("192.0.2.77:{free_port}?name=free&freebind=true");
+    let weir = Weir::relay_at(
+        rig.relay.place(),
+        &["--listen", "127.0.0.1:0?name=in", "--listen", &by, "--listen", &free, "--to", &to],
+    );
+    // The shortest route is by the other interface.
+    expect_from(&client_of(&rig, &weir), &receiver, "10.9.2.1");
+    assert_eq!(rig.readyz(&weir), "ready\n");
+
+    let received = |origin: &str| {
+        let ledger = weir.ledger();
+        let is_it = |hop: &&ledger::HopSnapshot| hop.hop == HopKind::Socket && hop.origin == origin;
+        ledger.hops.iter().find(is_it).map_or(0, |hop| hop.received.count)
+    };
+    let far = |to: &str| {
+        let socket = rig.far.inside(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        socket.connect((to, port)).unwrap();
+        socket
+    };
+    let (other, right) = (far("10.9.2.1"), far("10.9.1.1"));
+    wait_for("a datagram by the interface", || {
+        let _ = (other.send(b"by the other"), right.send(b"by it"));
+        (received("by") > 0).then_some(())
+    });
+    rig.relay.ip("address add 192.0.2.77/32 dev lo");
+    let local = rig.relay.inside(|| sender(format!("192.0.2.77:{free_port}").parse().unwrap()));
+    wait_for("a datagram to the free address", || {
+        let _ = local.send(b"free");
+        (received("free") > 0).then_some(())
+    });
+    assert!(other.send(b"refused by now").is_err() || other.send(b"refused").is_err());
+
+    // The interface is made again: the listener that is bound to it listens anew.
+    rig.relay.ip("link del v1");
+    Netns::connect(&rig.relay, "v1", &rig.far, "w1");
+    rig.far.ip("address add 10.9.1.9/24 dev w1");
+    rig.add(1, 1);
+    let before = received("by");
+    wait_for("a datagram by the interface that was made again", || {
+        let _ = right.send(b"by it");
+        (received("by") > before).then_some(())
+    });
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert!(ended.said.contains("listener by: its interface was made again"), "{}", ended.said);
 }

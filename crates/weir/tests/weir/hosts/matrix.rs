@@ -259,7 +259,7 @@ fn every_way_goes_on_after_every_change() {
             while sent < due {
                 sent += 1;
                 // Refused once the relay has ended.
-                let _ = client.send(sent.to_string().as_bytes());
+                let _ = client.send(format!("{sent:0>400}").as_bytes());
             }
             newest.store(sent, Ordering::Relaxed);
             thread::park_timeout(Duration::from_millis(2));
