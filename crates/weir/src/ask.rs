@@ -203,7 +203,7 @@ fn agent(url: &str, proof: &Proof, timeout: Duration) -> anyhow::Result<ureq::Ag
 impl Proof {
     /// The token, if there is one and it may be sent to `url`.
     fn token_for(&self, url: &str) -> anyhow::Result<Option<Secret>> {
-        let Some(path) = &self.token_file else { return self.run_token_for(url) };
+        let Some(path) = &self.token_file else { return Ok(run_token_for(url)) };
         if !url.starts_with(HTTPS) && !is_at_loopback(url) {
             return Err(Failure::Usage.error(format!(
                 "the token in {} is not sent to {url}: without TLS everybody on the way could read it. Fix: write https://, or leave out \
@@ -222,20 +222,6 @@ impl Proof {
         }
     }
 
-    /// The token of the run of the daemon at `url`, if this user may read it.
-    fn run_token_for(&self, url: &str) -> anyhow::Result<Option<Secret>> {
-        if !is_at_loopback(url) {
-            return Ok(None);
-        }
-        let uri = url.parse::<Uri>().ok();
-        let address = uri.as_ref().and_then(|uri| Some((uri.host()?, uri.port_u16()?)));
-        let found = address.and_then(|(host, port)| {
-            run_token::find(host.trim_start_matches('[').trim_end_matches(']'), port)
-        });
-        // The daemon may end between the two, and take it along.
-        Ok(found.and_then(|path| SecretSource::File(path).read().ok()))
-    }
-
     #[cfg(feature = "tls")]
     fn tls_config(&self) -> anyhow::Result<ureq::tls::TlsConfig> {
         use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
@@ -252,6 +238,13 @@ impl Proof {
 
 fn unreadable(Trouble { what, fix }: Trouble) -> anyhow::Error {
     Failure::InputMissing.error(format!("{what}. Fix: {fix}"))
+}
+
+/// The token of the run of the daemon at `url`, if this user may read it.
+fn run_token_for(url: &str) -> Option<Secret> {
+    let uri = url.parse::<Uri>().ok().filter(|_| is_at_loopback(url))?;
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    run_token::find(host, uri.port_u16()?)
 }
 
 /// Whether a request to this URL stays on this machine. Any name other than `localhost` depends on a name server.

@@ -6,6 +6,7 @@
 //! file shows the token to the daemon that made it. It is good for one life of the daemon.
 
 use admin::Token;
+use sink::Secret;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -110,8 +111,8 @@ const USERS: &str = "/run/user";
 /// Runtime folders have this name, or begin with it, as `weir-sockets`.
 const NAME: &str = "weir";
 
-/// The file of the token that the daemon at one of these addresses of this host has made, if this user may read it.
-pub(crate) fn find(host: &str, port: u16) -> Option<PathBuf> {
+/// The token that the daemon at one of these addresses of this host has made, if this user may read it.
+pub(crate) fn find(host: &str, port: u16) -> Option<Secret> {
     let addresses: Vec<IpAddr> = match host.parse() {
         Ok(address) => vec![address],
         Err(_) if host.eq_ignore_ascii_case("localhost") => {
@@ -126,7 +127,21 @@ pub(crate) fn find(host: &str, port: u16) -> Option<PathBuf> {
 
     let folders = found_folders();
     let files = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    files.into_iter().find(|file| File::open(file).is_ok())
+    files.into_iter().find_map(|file| read(&file))
+}
+
+/// Reads a token. Any user of this host may put something else in its place, for whoever looks for tokens as root: a pipe that nobody
+/// writes, or a link to a secret that would then go to whatever listens at the address. So only a plain file counts, and only
+/// what looks like a token.
+fn read(path: &Path) -> Option<Secret> {
+    let named = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let file = File::open(path).ok()?;
+    let open = file.metadata().ok()?;
+    let is_named = (open.dev(), open.ino()) == (named.dev(), named.ino()) && open.nlink() == 1;
+    let mut text = String::new();
+    file.take(2 * BYTES as u64 + 1).read_to_string(&mut text).ok()?;
+    let is_token = text.len() == 2 * BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_named && is_token).then(|| text.into())
 }
 
 /// Every folder in which a daemon of this host may have left its token.
@@ -146,4 +161,32 @@ fn found_folders() -> Vec<PathBuf> {
 /// The name of the file for a daemon that is bound to this address in this network namespace.
 fn name(addr: SocketAddr) -> io::Result<String> {
     Ok(format!("{}-{addr}.token", sys::namespace::own()?.inode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use testkit::TempDir;
+
+    #[test]
+    fn only_a_plain_file_with_a_token_is_read() {
+        let dir = TempDir::new();
+        let token = "0123456789abcdef".repeat(4);
+        let file = dir.file("token");
+        fs::write(&file, &token).unwrap();
+        assert_eq!(read(&file).unwrap().reveal(), token);
+
+        symlink(&file, dir.file("link")).unwrap();
+        assert!(read(&dir.file("link")).is_none());
+        let secret = format!("{token}{token}");
+        for text in ["", "root:x:0:0", &token[1..], &secret, &token.replace('a', "g")] {
+            fs::write(dir.file("other"), text).unwrap();
+            assert!(read(&dir.file("other")).is_none(), "{text}");
+        }
+        fs::hard_link(&file, dir.file("twin")).unwrap();
+        assert!(read(&dir.file("twin")).is_none());
+        testkit::run(std::process::Command::new("mkfifo").arg(dir.file("pipe")));
+        assert!(read(&dir.file("pipe")).is_none(), "and nobody waits for its writer");
+    }
 }
