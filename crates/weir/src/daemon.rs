@@ -204,8 +204,7 @@ pub(crate) fn run(setup: Setup) -> anyhow::Result<ExitCode> {
 impl Daemon {
     fn start(setup: Setup) -> anyhow::Result<Daemon> {
         let Setup { config, source, progress, last_ledger } = setup;
-        let log = log::start(&config.daemon);
-        let (sender, events) = mpsc::channel();
+        let (log, (sender, events)) = (log::start(&config.daemon), mpsc::channel());
         forward_signals(sender.clone())?;
         let names = names_of(&config, sender.clone())?;
 
@@ -220,6 +219,7 @@ impl Daemon {
         let prepared = collector::prepare(&config)?;
 
         let (ways, run_id) = (Ways::start(), run_id());
+        let (mut running, mut waiting) = (Vec::new(), Vec::new());
         let ledger = new_ledger(&run_id, &config);
 
         // Before everything that feeds the sinks.
@@ -228,7 +228,6 @@ impl Daemon {
         let mitigations = Mitigations::start(&config)?;
         let flows = Flows::start(&config, sinks.of_flows(&mitigations), &ledger)?;
 
-        let (mut running, mut waiting) = (Vec::new(), Vec::new());
         let mut targets = open_targets(&config.listeners, &names, &ways, &sockets)?;
         if matches!(source, Source::ReadOnce) {
             refuse_mistakes(&sockets, &mut targets)?;
