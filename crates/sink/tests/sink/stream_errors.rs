@@ -206,7 +206,7 @@ mod tls {
     use crate::outage::beside;
     use crate::streams::{Receiver, carried, options_of};
     use crate::support::{Source, numbers_of};
-    use sink::{TlsIdentity, TlsOptions, TlsVerify, tls};
+    use sink::{HostChanges, TlsIdentity, TlsOptions, TlsVerify, tls};
     use std::collections::BTreeSet;
     use testkit::proxy::{Fault, Proxy};
     use testkit::servers::{Certificate, Certificates};
