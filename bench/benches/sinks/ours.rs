@@ -149,6 +149,7 @@ fn open(wanted: &SinkConfig) -> anyhow::Result<Sink> {
         fields: Some(FieldSet::ALL),
         remote: sink::Remote::default(),
         durability: sink::Durability::default(),
+        host: sink::HostChanges::default(),
     };
     let options = SinkOptions {
         name: wanted.name.clone(),

@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Add(Box<dyn Pump>),
     Replace {
         target: String,
-        change: Change,
+        change: Box<Change>,
         done: Sender<Replaced>,
     },
     /// `end` is the first datagram that is no longer for the target; `None` means the next one.

@@ -327,7 +327,7 @@ impl History {
         let (done, answer) = mpsc::channel();
         let is_refused =
             matches!((&self.joined[&target].to, &destination), (To::Shelf(_), TargetKind::Null));
-        let change = Change { destination, gate: None };
+        let change = Box::new(Change { destination, gate: None });
         self.targets.apply(Command::Replace { target, change, done });
         assert!(!is_refused || answer.recv() == Ok(Replaced::No));
     }

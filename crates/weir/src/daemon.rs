@@ -67,7 +67,7 @@ use followers::{Followers, Why};
 use http::{Bound, Http, Shown, ShownFlows};
 use inherited::Inherited;
 use ledger::{Ledger, Snapshot};
-use listeners::{Running, Targets, open_listeners, open_targets, refuse_mistakes};
+use listeners::{Running, Targets, open_listeners, open_targets};
 use mitigation::Mitigations;
 use names::Names;
 use pipes::Pipes;
@@ -218,8 +218,7 @@ impl Daemon {
         names.wait_for_answers(Instant::now() + NAMES_WAIT);
         let prepared = collector::prepare(&config)?;
 
-        let (ways, run_id) = (Ways::start(), run_id());
-        let (mut running, mut waiting) = (Vec::new(), Vec::new());
+        let (ways, run_id, mut running) = (Ways::start(), run_id(), Vec::new());
         let ledger = new_ledger(&run_id, &config);
 
         // Before everything that feeds the sinks.
@@ -228,18 +227,10 @@ impl Daemon {
         let mitigations = Mitigations::start(&config)?;
         let flows = Flows::start(&config, sinks.of_flows(&mitigations), &ledger)?;
 
-        let mut targets = open_targets(&config.listeners, &names, &ways, &sockets)?;
-        if matches!(source, Source::ReadOnce) {
-            refuse_mistakes(&sockets, &mut targets)?;
-        }
+        let targets = open_targets(&config.listeners, &names, &ways, &sockets, &source)?;
+        let waiting = Waiting::of(&config.listeners, &sockets, &ledger);
         for ((listener, socket), mut targets) in config.listeners.iter().zip(sockets).zip(targets) {
-            let socket = match socket {
-                Ok(socket) => socket,
-                Err((trouble, _)) => {
-                    waiting.push(Waiting::new(listener.clone(), trouble, &ledger));
-                    continue;
-                }
-            };
+            let Ok(socket) = socket else { continue };
             targets.feed(&config, &listener.name, &mut sinks, flows.shared());
             running.push(Running::start(listener.clone(), socket, targets, &drops, &ledger)?);
         }
@@ -289,15 +280,21 @@ impl Daemon {
             pipes: Pipes::default(),
         };
 
-        daemon.tell_collector(&bound);
-        daemon.start_prepared()?;
-        daemon.become_ready();
-        daemon.start_http(bound)?;
-        daemon.hold_drops();
+        daemon.begin(bound)?;
         daemon.pipes.feed(input, sender)?;
         // Last: a program that starts after this daemon may send to it at once.
         daemon.service.ready();
         Ok(daemon)
+    }
+
+    /// Starts what serves and watches the listeners.
+    fn begin(&mut self, bound: Bound) -> anyhow::Result<()> {
+        self.tell_collector(&bound);
+        self.start_prepared()?;
+        self.become_ready();
+        self.start_http(bound)?;
+        self.hold_drops();
+        Ok(())
     }
 
     /// Data flows under the configuration: from now on the health page says so.

@@ -152,6 +152,7 @@ impl Listener {
         let name = target.name.clone();
         change.destination.note_listener(self.socket());
         target.meter.follow(&change.destination);
+        let change = Box::new(change);
         command(self, target, Command::Replace { target: name.clone(), change, done })?;
         Ok(Step::Replace { target: name, class: target.class, answer })
     }

@@ -8,7 +8,7 @@ use super::names::Names;
 use super::open::{self, Anchor, Awaited, CannotListen, OpenSocket, SocketFile};
 use super::sinks::{Fed, Sinks};
 use super::ways::Ways;
-use super::{NAMES_WAIT, has_name};
+use super::{NAMES_WAIT, Source, has_name};
 use crate::exit::Failure;
 use config::{Config, ListenerConfig};
 use ledger::{Ledger, Trouble};
@@ -68,30 +68,42 @@ pub(super) fn open_listeners(
     Ok((sockets, input))
 }
 
-/// Refuses a command line whose listeners or targets name what this host does not have: somebody waits for its answer, and most
-/// often has mistyped it. A file may be read while a host is still starting.
-pub(super) fn refuse_mistakes(sockets: &[Opened], targets: &mut [Targets]) -> anyhow::Result<()> {
-    let is_mistaken = |one: &Opened| matches!(one, Err((_, Awaited::Address)));
-    if let Some(Err((trouble, _))) = sockets.first().filter(|_| sockets.iter().all(is_mistaken)) {
-        let Trouble { what, fix } = trouble;
-        return Err(Failure::Unavailable.error(format!("{what}. Fix: {fix}")));
-    }
-    targets.iter_mut().find_map(|one| one.absent.take()).map_or(Ok(()), Err)
-}
-
 /// Opens the targets of all listeners that have a socket. `sockets` are the listeners' own sockets, to detect loops.
 pub(super) fn open_targets(
     listeners: &[ListenerConfig],
     names: &Names,
     ways: &Ways,
     sockets: &[Opened],
+    source: &Source,
 ) -> anyhow::Result<Vec<Targets>> {
     let listen_addrs: Vec<_> = sockets.iter().flatten().filter_map(OpenSocket::address).collect();
     let open = |(listener, socket): (&ListenerConfig, &Opened)| match socket {
         Ok(_) => Targets::open(listener, names, ways, &listen_addrs),
         Err(_) => Ok(Targets::default()),
     };
-    listeners.iter().zip(sockets).map(open).collect()
+    let targets = listeners.iter().zip(sockets).map(open).collect::<anyhow::Result<_>>()?;
+    refuse_mistakes(source, sockets, targets)
+}
+
+/// Refuses a command line whose listeners or targets name what this host does not have: somebody waits for its answer, and most
+/// often has mistyped it. A file may be read while a host is still starting.
+fn refuse_mistakes(
+    source: &Source,
+    sockets: &[Opened],
+    mut targets: Vec<Targets>,
+) -> anyhow::Result<Vec<Targets>> {
+    if matches!(source, Source::File { .. }) {
+        return Ok(targets);
+    }
+    let is_mistaken = |one: &Opened| matches!(one, Err((_, Awaited::Address)));
+    if let Some(Err((trouble, _))) = sockets.first().filter(|_| sockets.iter().all(is_mistaken)) {
+        let Trouble { what, fix } = trouble;
+        return Err(Failure::Unavailable.error(format!("{what}. Fix: {fix}")));
+    }
+    match targets.iter_mut().find_map(|one| one.absent.take()) {
+        Some(absent) => Err(absent),
+        None => Ok(targets),
+    }
 }
 
 impl Running {

@@ -161,55 +161,7 @@ pub(crate) fn listener(
         });
     }
 
-    let wrong = |error| {
-        let wanted = match &at {
-            LocalAddress::Inet(addr) => Wanted::Udp(*addr),
-            LocalAddress::Unix(path) => Wanted::Unix(path),
-        };
-        let listener = named(&config.listen, "listener", &config.name);
-        let refused = refused(format_args!("cannot listen on {listener}"), wanted, &error);
-        let awaited = match error.kind() {
-            io::ErrorKind::AddrNotAvailable => Some(Awaited::Address),
-            _ => is_no_device(&error).then_some(Awaited::Interface),
-        };
-        let error = CannotListen::Never(refused);
-        match awaited {
-            Some(awaited) => CannotListen::Waits(error.into_trouble(), awaited),
-            None => error,
-        }
-    };
-    let mut input = None;
-    let (socket, file) = match (&config.listen, &at) {
-        (Listen::Stdin, _) => {
-            let (ours, socket) = UnixDatagram::pair().map_err(wrong)?;
-            input = Some(ours);
-            (socket.into(), None)
-        }
-        (Listen::Udp(udp), LocalAddress::Inet(addr)) => {
-            let shares_address = place == Place::LeftByFormer;
-            let options = ListenOptions { shares_address, ..udp.listen_options() };
-            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
-            set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
-            busy_poll(config, socket.as_fd())?;
-            (socket, None)
-        }
-        (Listen::Weir(weir), LocalAddress::Inet(addr)) => {
-            let shares_address = place == Place::LeftByFormer;
-            let options = ListenOptions { shares_address, ..ListenOptions::default() };
-            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
-            set_receive_buffer(socket.as_fd(), weir.receive_buffer_bytes);
-            (socket, None)
-        }
-        (Listen::Unix(unix), _) => {
-            let socket = socket::listen_unix(&unix.path).map_err(wrong)?;
-            let file = SocketFile::of(&unix.path);
-            share(&config.name, unix).inspect_err(|_| file.iter().for_each(SocketFile::remove))?;
-            (socket, file)
-        }
-        (Listen::Udp(_) | Listen::Weir(_), LocalAddress::Unix(path)) => {
-            (socket::listen_unix(path).map_err(wrong)?, SocketFile::of(path))
-        }
-    };
+    let Fresh { socket, file, input } = fresh(config, &at, place)?;
     let receive = receive::of(config, socket.as_fd(), helper);
     Ok(OpenSocket {
         socket,
@@ -220,6 +172,73 @@ pub(crate) fn listener(
         link,
         input,
     })
+}
+
+/// A socket that was opened for a listener.
+struct Fresh {
+    socket: OwnedFd,
+    file: Option<SocketFile>,
+    /// Where what is read from standard input goes.
+    input: Option<UnixDatagram>,
+}
+
+impl Fresh {
+    fn new(socket: OwnedFd) -> Fresh {
+        Fresh { socket, file: None, input: None }
+    }
+}
+
+fn fresh(config: &ListenerConfig, at: &LocalAddress, place: Place) -> Result<Fresh, CannotListen> {
+    let wrong = |error| cannot_listen_at(config, at, &error);
+    let shares_address = place == Place::LeftByFormer;
+    match (&config.listen, at) {
+        (Listen::Stdin, _) => {
+            let (ours, socket) = UnixDatagram::pair().map_err(wrong)?;
+            Ok(Fresh { input: Some(ours), ..Fresh::new(socket.into()) })
+        }
+        (Listen::Udp(udp), LocalAddress::Inet(addr)) => {
+            let options = ListenOptions { shares_address, ..udp.listen_options() };
+            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
+            set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
+            busy_poll(config, socket.as_fd())?;
+            Ok(Fresh::new(socket))
+        }
+        (Listen::Weir(weir), LocalAddress::Inet(addr)) => {
+            let options = ListenOptions { shares_address, ..ListenOptions::default() };
+            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
+            set_receive_buffer(socket.as_fd(), weir.receive_buffer_bytes);
+            Ok(Fresh::new(socket))
+        }
+        (Listen::Unix(unix), _) => {
+            let socket = socket::listen_unix(&unix.path).map_err(wrong)?;
+            let file = SocketFile::of(&unix.path);
+            share(&config.name, unix).inspect_err(|_| file.iter().for_each(SocketFile::remove))?;
+            Ok(Fresh { file, ..Fresh::new(socket) })
+        }
+        (Listen::Udp(_) | Listen::Weir(_), LocalAddress::Unix(path)) => {
+            let socket = socket::listen_unix(path).map_err(wrong)?;
+            Ok(Fresh { file: SocketFile::of(path), ..Fresh::new(socket) })
+        }
+    }
+}
+
+/// What an error of opening a listener's socket means.
+fn cannot_listen_at(config: &ListenerConfig, at: &LocalAddress, error: &io::Error) -> CannotListen {
+    let wanted = match at {
+        LocalAddress::Inet(addr) => Wanted::Udp(*addr),
+        LocalAddress::Unix(path) => Wanted::Unix(path),
+    };
+    let listener = named(&config.listen, "listener", &config.name);
+    let refused = refused(format_args!("cannot listen on {listener}"), wanted, error);
+    let awaited = match error.kind() {
+        io::ErrorKind::AddrNotAvailable => Some(Awaited::Address),
+        _ => is_no_device(error).then_some(Awaited::Interface),
+    };
+    let error = CannotListen::Never(refused);
+    match awaited {
+        Some(awaited) => CannotListen::Waits(error.into_trouble(), awaited),
+        None => error,
+    }
 }
 
 /// Lets those send to a unix listener's socket who may.

@@ -209,21 +209,7 @@ impl Daemon {
         let sinks = self.sinks.prepare(config, &self.names, self.last_ledger)?;
         let mitigations = self.mitigations.prepare(config)?;
         let collector = self.next_collector(config)?;
-        let shows_the_same = config.statsd == self.config.statsd
-            && config.sockets.is_some() == self.config.sockets.is_some()
-            && sockets_elsewhere(config) == sockets_elsewhere(&self.config)
-            && served_flows(config) == served_flows(&self.config)
-            && served_store(config) == served_store(&self.config);
-
-        let answers_the_same = config.admin == self.config.admin
-            && self.admin_bound.has_the_same_files(&config.admin)?;
-        let admin = match answers_the_same && shows_the_same {
-            true => Admin::Same,
-            false => {
-                let now = (&self.config.admin, rest_address(&self.config));
-                Admin::Move(self.admin_bound.reopen(now, config)?)
-            }
-        };
+        let admin = self.next_admin(config)?;
 
         // Nothing can fail from here on: what was opened goes into the plan.
         let fates = ways.into_iter().zip(matches).zip(opened.drain(..));
@@ -238,6 +224,23 @@ impl Daemon {
         });
         let (config, fates) = (config.clone(), fates.collect());
         Ok(Plan { config, fates, admin, collector, flowing, mitigations, sinks })
+    }
+
+    /// Whether the admin server goes on, or anew at the addresses and with the answers of the new configuration.
+    fn next_admin(&mut self, config: &Config) -> anyhow::Result<Admin> {
+        let shows_the_same = config.statsd == self.config.statsd
+            && config.sockets.is_some() == self.config.sockets.is_some()
+            && sockets_elsewhere(config) == sockets_elsewhere(&self.config)
+            && served_flows(config) == served_flows(&self.config)
+            && served_store(config) == served_store(&self.config);
+
+        let answers_the_same = config.admin == self.config.admin
+            && self.admin_bound.has_the_same_files(&config.admin)?;
+        if answers_the_same && shows_the_same {
+            return Ok(Admin::Same);
+        }
+        let now = (&self.config.admin, rest_address(&self.config));
+        Ok(Admin::Move(self.admin_bound.reopen(now, config)?))
     }
 
     /// Opens the socket of a new listener. If a draining listener is still bound to the address, both share it: the old one has

@@ -2,7 +2,7 @@
 //! rest of the daemon works meanwhile, and they join when they can.
 
 use super::Daemon;
-use super::listeners::{Running, Targets};
+use super::listeners::{Opened, Running, Targets};
 use super::open::{self, CannotListen};
 use crate::log::Repeated;
 use config::{ListenerConfig, Target};
@@ -33,6 +33,19 @@ impl Meter for Place {
 }
 
 impl Waiting {
+    /// Those of the listeners whose sockets could not be opened yet.
+    pub(super) fn of(
+        listeners: &[ListenerConfig],
+        sockets: &[Opened],
+        ledger: &Ledger,
+    ) -> Vec<Waiting> {
+        let waits = |(config, socket): (&ListenerConfig, &Opened)| {
+            let (trouble, _) = socket.as_ref().err()?;
+            Some(Waiting::new(config.clone(), trouble.clone(), ledger))
+        };
+        listeners.iter().zip(sockets).filter_map(waits).collect()
+    }
+
     pub(super) fn new(config: ListenerConfig, trouble: Trouble, ledger: &Ledger) -> Waiting {
         tracing::warn!(
             "listener {} waits: {}. It begins when it can. Fix: {}",

@@ -7,7 +7,7 @@ use super::super::{
 use super::{Admin, Fate, NextCollector, Plan, Step};
 use crate::exit::Failure;
 use admin::Said;
-use config::{FLOWS_NAME, ListenerConfig, changes};
+use config::{Config, FLOWS_NAME, ListenerConfig, changes};
 use relay::{ChangesUnderWay, Listener, ListenerOptions, SocketOwner, TargetChange};
 use std::time::{Duration, Instant};
 
@@ -42,14 +42,7 @@ impl Daemon {
         }
 
         // Before anything is received under the new configuration.
-        let is_same =
-            self.config.flows == config.flows && self.config.thresholds == config.thresholds;
-        if !is_same {
-            // The file's names and groups may have changed, and scripts must not be able to change those.
-            self.forget_scripts();
-            let exported = config.flows.iter().flat_map(|flows| flows.exported());
-            self.exported.set(exported.map(str::to_owned).collect());
-        }
+        self.follow_flows(&config);
         // Before thresholds change: the new mitigations handle the events that this raises.
         let next = self.mitigations.apply(mitigations, &config, Instant::now() + grace);
         next.unwrap_or_else(|error| report.failed(format!("{error:#}")));
@@ -74,19 +67,15 @@ impl Daemon {
                     continue;
                 }
                 Fate::Open { socket, targets } => {
-                    match Running::start(
-                        listener.clone(),
-                        *socket,
-                        targets,
-                        &self.drops,
-                        &self.ledger,
-                    ) {
-                        Ok(running) => Entering::Ready(running),
-                        Err(error) => {
+                    let (drops, ledger) = (&self.drops, &self.ledger);
+                    let one = Running::start(listener.clone(), *socket, targets, drops, ledger);
+                    one.map_or_else(
+                        |error| {
                             report.failed(format!("{error:#}"));
                             Entering::Failed
-                        }
-                    }
+                        },
+                        Entering::Ready,
+                    )
                 }
             };
 
@@ -115,6 +104,18 @@ impl Daemon {
         tracing::info!("{}", report.line());
         self.health.reload_said(report.said());
         self.health.config_applied(&fingerprint(&self.config));
+    }
+
+    /// Forgets what scripts defined, and exports what the new configuration does, if its flows or thresholds are others.
+    fn follow_flows(&mut self, config: &Config) {
+        let is_same =
+            self.config.flows == config.flows && self.config.thresholds == config.thresholds;
+        if !is_same {
+            // The file's names and groups may have changed, and scripts must not be able to change those.
+            self.forget_scripts();
+            let exported = config.flows.iter().flat_map(|flows| flows.exported());
+            self.exported.set(exported.map(str::to_owned).collect());
+        }
     }
 
     /// Waits for the changes asked of the data threads, and takes the listeners into service.

@@ -18,9 +18,10 @@ use ledger::HopKind;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use testkit::{Netns, TempDir, say, sender, wait_for};
 
@@ -58,6 +59,12 @@ struct Judges {
 }
 
 impl Judges {
+    fn watch_unix(&self, socket: &UnixDatagram, way: Arc<Way>) {
+        let socket = socket.try_clone().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        self.watch(way, move |buffer| socket.recv(buffer));
+    }
+
     fn way(&mut self, name: &'static str) -> Arc<Way> {
         let way = Arc::<Way>::default();
         self.ways.push((name, Arc::clone(&way)));
@@ -175,37 +182,72 @@ fn config(folder: &TempDir, ways: &[(&str, String)]) -> String {
     )
 }
 
-#[test]
-fn every_way_goes_on_after_every_change() {
-    let Some(rig) = Rig::new() else { return };
-    rig.far.ip("address add 10.9.9.8/32 dev lo");
-    rig.relay.ip("route add 10.9.9.8 via 10.9.1.9");
-    rig.route_all(1);
-    let folder = TempDir::new();
-    let key = key(&folder, "matrix");
-    let mut judges = Judges::default();
+/// What receives at the far end, and what the near one is told about it.
+struct Receivers {
+    /// The listener's targets, but for the link.
+    ways: Vec<(&'static str, String)>,
+    behind: SocketAddr,
+    row: SocketAddr,
+    lines: SocketAddr,
+    statsd: SocketAddr,
+    /// Joins the group anew with its interface.
+    member: UdpSocket,
+    /// Which of two hosts the name has.
+    named_at: Arc<Mutex<usize>>,
+    path: PathBuf,
+    unix: Arc<Way>,
+    _unix_socket: UnixDatagram,
+}
 
-    let bind = |ip: &str| rig.far.inside(|| UdpSocket::bind((ip, 0)).unwrap());
-    let v4 = judges.udp("v4", bind("10.9.9.9"));
-    let v6 = judges.udp("v6", bind("fd09:9::9"));
-    let group = bind("0.0.0.0");
-    rig.join(&group);
-    let member = group.try_clone().unwrap();
-    let group = SocketAddr::from((GROUP, judges.udp("group", group).port()));
-    let behind = judges.udp("link", bind("10.9.9.9"));
-    let row = judges.udp("udp sink", bind("10.9.9.9"));
-    let statsd = judges.udp("statsd", bind("10.9.9.9"));
-    let lines = judges.tcp("tcp sink", rig.far.inside(|| TcpListener::bind("10.9.9.9:0").unwrap()));
-    let named = judges.way("named");
-    let places = ["10.9.9.9", "10.9.9.8"].map(|ip| {
+impl Receivers {
+    fn open(rig: &Rig, folder: &TempDir, judges: &mut Judges) -> Receivers {
+        let bind = |ip: &str| rig.far.inside(|| UdpSocket::bind((ip, 0)).unwrap());
+        let v4 = judges.udp("v4", bind("10.9.9.9"));
+        let v6 = judges.udp("v6", bind("fd09:9::9"));
+        let group = bind("0.0.0.0");
+        rig.join(&group);
+        let member = group.try_clone().unwrap();
+        let group = SocketAddr::from((GROUP, judges.udp("group", group).port()));
+        let behind = judges.udp("link", bind("10.9.9.9"));
+        let row = judges.udp("udp sink", bind("10.9.9.9"));
+        let statsd = judges.udp("statsd", bind("10.9.9.9"));
+        let listener = rig.far.inside(|| TcpListener::bind("10.9.9.9:0").unwrap());
+        let lines = judges.tcp("tcp sink", listener);
+        let named_at = named(rig, judges);
+
+        let path = folder.file("out.sock");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let unix = judges.way("unix");
+        judges.watch_unix(&socket, Arc::clone(&unix));
+        let ways = vec![
+            ("v4", v4.to_string()),
+            ("v6", v6.to_string()),
+            ("group", group.to_string()),
+            ("named", "collector.test:7777".to_owned()),
+            ("unix", format!("unix:{}", path.display())),
+        ];
+        Receivers {
+            ways,
+            behind,
+            row,
+            lines,
+            statsd,
+            member,
+            named_at,
+            path,
+            unix,
+            _unix_socket: socket,
+        }
+    }
+}
+
+/// Two hosts that a name may have. The old one goes on to receive: only what comes to the one that the name has counts.
+fn named(rig: &Rig, judges: &mut Judges) -> Arc<Mutex<usize>> {
+    let (way, named_at) = (judges.way("named"), Arc::<Mutex<usize>>::default());
+    for (at, ip) in ["10.9.9.9", "10.9.9.8"].into_iter().enumerate() {
         let socket = rig.far.inside(|| UdpSocket::bind((ip, 7_777)).unwrap());
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        socket
-    });
-    let where_named = Arc::new(Mutex::new(0));
-    for (at, socket) in places.into_iter().enumerate() {
-        let (way, current) = (Arc::clone(&named), Arc::clone(&where_named));
-        // The old host goes on to receive: only what comes to the one that the name has counts.
+        let (way, current) = (Arc::clone(&way), Arc::clone(&named_at));
         judges.watch(Arc::default(), move |buffer| {
             let len = socket.recv(buffer)?;
             if *current.lock().unwrap() == at {
@@ -214,44 +256,31 @@ fn every_way_goes_on_after_every_change() {
             Ok(len)
         });
     }
-    let path = folder.file("out.sock");
-    let first = UnixDatagram::bind(&path).unwrap();
-    let unix = judges.way("unix");
-    let watch_unix = |socket: &UnixDatagram, way: Arc<Way>| {
-        let socket = socket.try_clone().unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        judges.watch(way, move |buffer| socket.recv(buffer));
-    };
-    watch_unix(&first, Arc::clone(&unix));
+    named_at
+}
 
-    let listen = format!("weir://10.9.9.9:0?name=in&keys={}", key.display());
-    let far = Weir::relay_at(rig.far.place(), &["--listen", &listen, "--to", &behind.to_string()]);
-    let link = far.listen().to_owned();
-    rig.relay.write_hosts("10.9.9.9 collector.test\n");
-    let ways = [
-        ("v4", v4.to_string()),
-        ("v6", v6.to_string()),
-        ("group", group.to_string()),
-        ("link", link),
-        ("named", "collector.test:7777".to_owned()),
-        ("unix", format!("unix:{}", path.display())),
-    ];
+fn start_near(rig: &Rig, folder: &TempDir, receivers: &Receivers, link: &str) -> Weir {
+    let mut ways = receivers.ways.clone();
+    ways.push(("link", link.to_owned()));
+    let Receivers { row, lines, statsd, .. } = receivers;
     let text = format!(
         "{}[sockets]\ninterval = \"100ms\"\nskip_unchanged = false\n\
          [[sink]]\nname = \"row\"\nfrom = [\"sockets\"]\nto = \"udp://{row}\"\nbatch_age = \"20ms\"\n\
          [[sink]]\nname = \"lines\"\nfrom = [\"in\"]\nto = \"tcp://{lines}\"\nbody = \"payload\"\nbatch_age = \"20ms\"\n\
          [metrics.statsd]\nto = \"{statsd}\"\ninterval = \"100ms\"\n",
-        config(&folder, &ways)
+        config(folder, &ways)
     );
     std::fs::write(folder.file("weir.toml"), text).unwrap();
     let mut command = rig.relay.place().weir();
     command.args(["run", "-c"]).arg(folder.file("weir.toml"));
-    let near = Weir::run_at(rig.relay.place(), command);
+    Weir::run_at(rig.relay.place(), command)
+}
 
-    let at = near.address();
+/// Sends until the judges stop. Returns how many datagrams it sent.
+fn load(rig: &Rig, at: SocketAddr, judges: &Judges) -> JoinHandle<u64> {
     let client = rig.relay.inside(|| sender(at));
     let (stop, newest) = (Arc::clone(&judges.stop), Arc::clone(&judges.sent));
-    let load = thread::spawn(move || {
+    thread::spawn(move || {
         let begin = Instant::now();
         let mut sent = 0_u64;
         while !stop.load(Ordering::Relaxed) {
@@ -265,9 +294,11 @@ fn every_way_goes_on_after_every_change() {
             thread::park_timeout(Duration::from_millis(2));
         }
         sent
-    });
+    })
+}
 
-    judges.expect_more("the start");
+/// Makes every change, and returns the longest time until everything went on.
+fn change_all(rig: &Rig, receivers: &Receivers, judges: &mut Judges) -> Duration {
     let mut slowest = Duration::ZERO;
     let mut after = |what: &str| slowest = slowest.max(judges.expect_more(what));
 
@@ -280,7 +311,7 @@ fn every_way_goes_on_after_every_change() {
     after("a route by another interface");
     rig.relay.ip("link del v2");
     rig.make_wire(2);
-    rig.join(&member);
+    rig.join(&receivers.member);
     rig.route_all(2);
     after("an interface made again");
     rig.relay.ip("link set v2 down");
@@ -288,17 +319,37 @@ fn every_way_goes_on_after_every_change() {
     rig.relay.ip("address add fd09:2::1/64 dev v2 nodad");
     rig.route_all(2);
     after("a link that was down");
-    *where_named.lock().unwrap() = 1;
+    *receivers.named_at.lock().unwrap() = 1;
     rig.relay.write_hosts("10.9.9.8 collector.test\n");
     after("a name that moved");
-    std::fs::remove_file(&path).unwrap();
-    let second = UnixDatagram::bind(&path).unwrap();
+
+    std::fs::remove_file(&receivers.path).unwrap();
+    let second = UnixDatagram::bind(&receivers.path).unwrap();
     judges.ways.retain(|(name, _)| *name != "unix");
     let unix_anew = judges.way("unix anew");
-    let socket = second.try_clone().unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    judges.watch(Arc::clone(&unix_anew), move |buffer| socket.recv(buffer));
-    slowest = slowest.max(judges.expect_more("another receiver at the path"));
+    judges.watch_unix(&second, unix_anew);
+    slowest.max(judges.expect_more("another receiver at the path"))
+}
+
+#[test]
+fn every_way_goes_on_after_every_change() {
+    let Some(rig) = Rig::new() else { return };
+    rig.far.ip("address add 10.9.9.8/32 dev lo");
+    rig.relay.ip("route add 10.9.9.8 via 10.9.1.9");
+    rig.route_all(1);
+    let folder = TempDir::new();
+    let key = key(&folder, "matrix");
+    let mut judges = Judges::default();
+    let receivers = Receivers::open(&rig, &folder, &mut judges);
+
+    let listen = format!("weir://10.9.9.9:0?name=in&keys={}", key.display());
+    let behind = receivers.behind.to_string();
+    let far = Weir::relay_at(rig.far.place(), &["--listen", &listen, "--to", &behind]);
+    rig.relay.write_hosts("10.9.9.9 collector.test\n");
+    let near = start_near(&rig, &folder, &receivers, far.listen());
+    let load = load(&rig, near.address(), &judges);
+    judges.expect_more("the start");
+    let slowest = change_all(&rig, &receivers, &mut judges);
 
     judges.stop.store(true, Ordering::Relaxed);
     let sent = load.join().unwrap();
@@ -308,7 +359,7 @@ fn every_way_goes_on_after_every_change() {
         assert!(one.ledger.hops.iter().all(|hop| hop.unaccounted == 0), "{name}: {}", one.said);
     }
     assert_eq!(hop(&ended.ledger, HopKind::Socket, "").received.count, sent, "{}", ended.said);
-    for (name, way) in judges.ways.iter().chain([("unix", unix)].iter()) {
+    for (name, way) in judges.ways.iter().chain([("unix", receivers.unix)].iter()) {
         let reordered = way.reordered.load(Ordering::Relaxed);
         // A link repairs, and what it repairs comes later.
         assert!(reordered == 0 || *name == "link", "{name}: {reordered}: {}", ended.said);
