@@ -47,6 +47,10 @@ impl fmt::Display for Country {
     }
 }
 
+/// The fields in which files have the number of an autonomous system, by who named them.
+const MAXMIND: &str = "autonomous_system_number";
+const IPINFO: &str = "asn";
+
 impl Places {
     /// Adds a file.
     pub(crate) fn add(&mut self, bytes: Vec<u8>) -> Result<(), PlacesError> {
@@ -66,13 +70,21 @@ impl Places {
     pub(crate) fn asn_of(&self, address: IpAddr) -> Option<u32> {
         self.0.iter().find_map(|reader| {
             let found = reader.lookup(address).ok()?;
-            let number = found.decode_path(&[PathElement::Key("autonomous_system_number")]).ok()?;
+            // Makers of these files choose the type: MaxMind's is 32 bits without a sign, others have 16, 64 or 128. Only this one is
+            // read from all of them.
+            let number = |key| {
+                let number: Option<i128> = found.decode_path(&[PathElement::Key(key)]).ok()?;
+                u32::try_from(number?).ok()
+            };
             // IPinfo writes it as "AS64496".
-            let text = || {
-                let text: Option<&str> = found.decode_path(&[PathElement::Key("asn")]).ok()?;
+            let text = |key| {
+                let text: Option<&str> = found.decode_path(&[PathElement::Key(key)]).ok()?;
                 asn(text?)
             };
-            number.or_else(text)
+            number(MAXMIND)
+                .or_else(|| text(IPINFO))
+                .or_else(|| text(MAXMIND))
+                .or_else(|| number(IPINFO))
         })
     }
 
@@ -133,6 +145,17 @@ mod tests {
         );
         let country =
             mmdb("GeoLite2-Country", &[("192.0.2.0/25", &[("country/iso_code", Text("DE"))])]);
+        // As other makers write them: a text, a number in the other field, and one of 16 bits.
+        let mut other = mmdb(
+            "other",
+            &[
+                ("203.0.113.64/26", &[("autonomous_system_number", Text("64497"))]),
+                ("203.0.113.128/26", &[("asn", Number(64_498))]),
+                ("203.0.113.192/26", &[("autonomous_system_number", Number(0xABCD))]),
+            ],
+        );
+        let wide = other.windows(3).position(|bytes| bytes == [6 << 5 | 2, 0xAB, 0xCD]);
+        other[wide.unwrap()] = 5 << 5 | 2;
         let lite = mmdb(
             "ipinfo lite",
             &[(
@@ -144,7 +167,7 @@ mod tests {
                 ],
             )],
         );
-        for file in [asn, country, lite] {
+        for file in [asn, country, other, lite] {
             groups.add_places(file).unwrap();
         }
         groups
@@ -165,6 +188,9 @@ mod tests {
         check("2001:db8::1", "AS4200000000", "-");
         check("198.51.100.7", "AS64511", "AT");
         check("203.0.113.1", "-", "-");
+        check("203.0.113.65", "AS64497", "-");
+        check("203.0.113.129", "AS64498", "-");
+        check("203.0.113.193", "AS43981", "-");
         check("::1", "-", "-");
     }
 

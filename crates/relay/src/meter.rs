@@ -27,7 +27,7 @@ use sys::clock::monotonic_ns;
 use sys::socket::{MemInfo, mem_info};
 
 /// Maximum number of datagrams that a thread may hold between two counters.
-const IN_HAND_MAX: u64 = 64;
+pub(crate) const IN_HAND_MAX: u64 = 64;
 
 /// The same for a thread that reads aggregates.
 const IN_HAND_MAX_AGGREGATES: u64 = IN_HAND_MAX * sys::gro::SEGMENTS_MAX as u64;

@@ -4,7 +4,7 @@ use super::kept::ReceiverFile;
 use super::target::source_of;
 use super::{LinkListenOptions, STATE_PATIENCE, STATE_PAUSE};
 use crate::intake::Intake;
-use crate::meter::{LinkPeer, PeerKind};
+use crate::meter::{IN_HAND_MAX, LinkPeer, PeerKind};
 use crate::pump::Targets;
 use crate::ring::Times;
 use crate::socket::ListenSocket;
@@ -251,6 +251,10 @@ fn hand_on(
     let received_unix_ns = one.origin.received_unix_ns;
     let times = Times { received_unix_ns, arrived_ns: now_ns };
     intake.take_one(source, times, one.bytes, accepted, targets);
+    // A packet may bring hundreds of small datagrams, and a batch of packets more than a snapshot takes for those in hand.
+    if accepted.count >= IN_HAND_MAX - 1 {
+        intake.show(accepted);
+    }
 }
 
 /// The address in the form that a socket of this family uses.

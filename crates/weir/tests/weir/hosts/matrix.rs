@@ -288,7 +288,7 @@ fn load(rig: &Rig, at: SocketAddr, judges: &Judges) -> JoinHandle<u64> {
             while sent < due {
                 sent += 1;
                 // Refused once the relay has ended.
-                let _ = client.send(format!("{sent:0>400}").as_bytes());
+                let _ = client.send(sent.to_string().as_bytes());
             }
             newest.store(sent, Ordering::Relaxed);
             thread::park_timeout(Duration::from_millis(2));
