@@ -67,6 +67,9 @@ pub struct PortRates {
     pub output: Rates,
     /// Length of the averaging period, in milliseconds of the agent's clock.
     pub over_ms: u32,
+    /// Time since the counters before, in milliseconds: what differences from those are of. Shorter than `over_ms` where polls come
+    /// unevenly and two of them are averaged.
+    pub since_ms: u32,
     /// Counter samples in between that did not arrive. The averages are right anyway.
     pub missed: u32,
     /// Scaled bytes from samples per byte from counters, for incoming traffic; for outgoing traffic if the interface is sampled
@@ -84,6 +87,8 @@ pub struct Port {
     before: Option<(IfCounters, f64)>,
     /// Seconds that have passed on the agent's clock and on ours, decayed.
     clocks_s: [f64; 2],
+    /// The last counters came later than by the agent's clock.
+    is_slow: bool,
     /// Whether the agent has restarted since the last sample, so that its clock says nothing.
     is_restarted: bool,
     /// The rate in bits per second of the last difference, if that was more than the interface can carry.
@@ -285,8 +290,11 @@ impl Port {
         let [theirs, ours] = &mut self.clocks_s;
         *theirs = *theirs * 0.75 + uptime_s;
         *ours = *ours * 0.75 + arrival_s;
-        // One that is faster than ours is right about datagrams that were held up and come all at once.
-        let is_apart = *ours >= CLOCKS_MIN_S && *theirs * CLOCKS_APART < *ours;
+        // One that is faster than ours is right about datagrams that were held up and come all at once. One such datagram comes late
+        // and those behind it early; by a clock that is slow, all come late.
+        let was_slow = std::mem::replace(&mut self.is_slow, uptime_s * CLOCKS_APART < arrival_s);
+        let is_apart =
+            was_slow && self.is_slow && *ours >= CLOCKS_MIN_S && *theirs * CLOCKS_APART < *ours;
         if is_apart {
             note(Discrepancy::Clock);
         }
@@ -328,6 +336,7 @@ impl Port {
         let is_longer = octets_s > full * seconds && self.believed == 0.0;
         let seconds = if is_longer { octets_s / stated } else { seconds };
         let rates = rates.or_else(|| self.difference((before, after), seconds, missed));
+        let rates = rates.map(|rates| PortRates { since_ms: (seconds * 1e3) as u32, ..rates });
         if rates.is_none() {
             // If one counter jumped, all of them restarted.
             self.implausible += 1;
@@ -387,6 +396,7 @@ impl Port {
             input: rates(&input, seconds),
             output: rates(&output, seconds),
             over_ms: (seconds * 1e3) as u32,
+            since_ms: (seconds * 1e3) as u32,
             missed,
             sampled_ratio: None,
         })

@@ -3,15 +3,20 @@
 use crate::support::WEIR;
 use serde_json::Value;
 use std::fs::File;
+use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use testkit::{Process, TempDir, wait_for};
+
+/// `EX_TEMPFAIL`, where something is left behind.
+const LEFT_BEHIND: i32 = 75;
 
 /// A relay that warns as soon as it runs: nobody is at its target.
 fn relay(format: &[&str]) -> Process {
     let mut command = Command::new(WEIR);
     let nobody = "unix:/nonexistent/weir-log-format.sock";
     command.args(["relay", "--listen", "127.0.0.1:0", "--to", nobody, "--progress", "lines"]);
+    command.args(["--drain-grace", "100ms"]);
     command.args(format);
     Process::start(command)
 }
@@ -19,15 +24,19 @@ fn relay(format: &[&str]) -> Process {
 /// Standard error of a relay from its banner to its last ledger.
 fn said(format: &[&str]) -> String {
     let mut process = relay(format);
-    wait_for("the warning and a line of progress", || {
-        let said = process.said();
-        let is_there = said.contains("nobody listens at") && said.contains("0 delivered");
-        is_there.then_some(())
-    });
+    wait_for("the warning", || process.said().contains("nobody listens at").then_some(()));
+    // Progress is a line where something has happened.
+    let said = process.said();
+    let (_, port) = said.split_once("listening on udp://127.0.0.1:").unwrap();
+    let port: u16 = port.split(' ').next().unwrap().parse().unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.send_to(b"<13>a", ("127.0.0.1", port)).unwrap();
+    wait_for("a line of progress", || process.said().contains("0 delivered").then_some(()));
     process.signal("TERM");
     let (status, _) = process.finish();
     let said = process.said();
-    assert_eq!(status.code(), Some(0), "{said}");
+    // The datagram that nobody took is left behind.
+    assert_eq!(status.code(), Some(LEFT_BEHIND), "{said}");
     said
 }
 

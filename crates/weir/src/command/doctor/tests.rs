@@ -235,7 +235,9 @@ fn limits_of_the_process_and_of_all_sockets() {
 fn a_host_that_shows_nothing_is_no_reason_to_fail() {
     let host = Host::at(Path::new("/nowhere/at/all"), "weir");
     let findings = examine(&host, None);
-    assert!(findings.iter().all(|finding| finding.severity >= Severity::Advice), "{findings:?}");
+    // A socket says itself what it is granted.
+    let mut others = findings.iter().filter(|finding| finding.what != "receive buffer");
+    assert!(others.all(|finding| finding.severity >= Severity::Advice), "{findings:?}");
 }
 
 /// A host with `count` namespaces, half of them mounted.

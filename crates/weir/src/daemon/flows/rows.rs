@@ -415,7 +415,12 @@ fn fill_counters(record: &mut CounterRecord<'_>, counters: &IfCounters) {
 fn fill_differences(record: &mut CounterRecord<'_>, a: &IfCounters, b: &IfCounters) {
     // All ones means that the agent does not have the counter.
     let wide = |before: u64, after: u64| {
-        (before != u64::MAX && after != u64::MAX).then(|| after.wrapping_sub(before))
+        // What goes back and is compared all the same has wrapped. Some agents count octets with 32 bits.
+        let grown = match (u32::try_from(before), u32::try_from(after)) {
+            (Ok(before), Ok(after)) => after.wrapping_sub(before).into(),
+            _ => after.wrapping_sub(before),
+        };
+        (before != u64::MAX && after != u64::MAX).then_some(grown)
     };
     let narrow = |before: u32, after: u32| {
         (before != u32::MAX && after != u32::MAX).then(|| after.wrapping_sub(before))
@@ -439,13 +444,30 @@ fn fill_differences(record: &mut CounterRecord<'_>, a: &IfCounters, b: &IfCounte
 
 fn fill_rates(record: &mut CounterRecord<'_>, reading: &CounterReading<'_>) {
     let Some(rates) = reading.port.rates() else { return };
-    let whole = |rate: Option<f64>| rate.map(|rate| rate.round() as u64);
-    record.interval_ms = Some(rates.over_ms);
+    record.interval_ms = Some(rates.since_ms);
     record.missed_polls = Some(rates.missed);
     record.sampled_ratio_permille =
         rates.sampled_ratio.map(|ratio| (ratio * 1_000.0).round() as u32);
-    record.in_bits_per_sec = whole(rates.input.bits_per_s);
-    record.in_packets_per_sec = whole(rates.input.frames_per_s);
-    record.out_bits_per_sec = whole(rates.output.bits_per_s);
-    record.out_packets_per_sec = whole(rates.output.frames_per_s);
+
+    // Those of the port may be over two uneven polls. A row's are those of its differences.
+    let seconds = f64::from(rates.since_ms.max(1)) / 1e3;
+    let per_s = |amount: Option<u64>| amount.map(|amount| (amount as f64 / seconds).round() as u64);
+    let bits = |octets: Option<u64>| octets.map(|octets| octets.saturating_mul(8));
+    let sum = |frames: [Option<u32>; 3]| {
+        frames.into_iter().flatten().map(u64::from).reduce(|sum, one| sum + one)
+    };
+    record.in_bits_per_sec = per_s(bits(record.in_octets_delta));
+    record.out_bits_per_sec = per_s(bits(record.out_octets_delta));
+    let frames = [
+        record.in_unicast_packets_delta,
+        record.in_multicast_packets_delta,
+        record.in_broadcast_packets_delta,
+    ];
+    record.in_packets_per_sec = per_s(rates.input.frames_per_s.and_then(|_| sum(frames)));
+    let frames = [
+        record.out_unicast_packets_delta,
+        record.out_multicast_packets_delta,
+        record.out_broadcast_packets_delta,
+    ];
+    record.out_packets_per_sec = per_s(rates.output.frames_per_s.and_then(|_| sum(frames)));
 }

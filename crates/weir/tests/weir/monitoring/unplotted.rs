@@ -11,6 +11,14 @@ pub(super) const UNPLOTTED: &[(&str, &str)] = &[
         "received less what is dropped at the listener, which are plotted",
     ),
     ("weir_relay_empty_datagrams_total", "they are forwarded like others"),
+    (
+        "weir_flow_discrepancies_total",
+        "figures are right all the same; `weir flows --agents` names who and what",
+    ),
+    (
+        "weir_flow_definition_lacking_samples_total",
+        "a part of a definition's samples; the flows' own answer counts them",
+    ),
     ("weir_relay_receive_errors_total", "no datagram is lost by one"),
     ("weir_relay_overtaken_datagrams_total", "no datagram is lost by one"),
     (
