@@ -10,7 +10,7 @@ use wire::sflow::{
 /// The content of one sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// Length of the frame on the wire in bytes: what the agent states, until [`measure`](Self::measure) has compared it with the
+    /// Length of the frame on the wire in bytes: what the agent states, until the engine has compared it with the
     /// packet. For agents that send no frame, that of the packet.
     pub frame_bytes: u32,
     agent: IpAddr,
