@@ -1,5 +1,9 @@
 //! Opens what the configuration names: the sockets of listeners and the destinations of targets.
 
+mod file;
+
+use self::file::prepare_file;
+pub(crate) use self::file::{make_folder, sink_file, sink_folder};
 use super::inherited::Inherited;
 use super::link;
 use super::names::Names;
@@ -7,20 +11,20 @@ use super::receive;
 use super::ways::Ways;
 use crate::allowed::number_of;
 use crate::exit::Failure;
-use crate::refused::{Wanted, is_no_device, mkdir, own_folder, refused};
+use crate::refused::{Wanted, is_no_device, refused};
 use config::{
-    HostPort, Listen, ListenerConfig, SinkConfig, Target, TargetConfig, UdpListener, UdpTarget,
-    UnixListener, would_loop,
+    HostPort, Listen, ListenerConfig, Target, TargetConfig, UdpListener, UdpTarget, UnixListener,
+    would_loop,
 };
 use ledger::Trouble;
 use relay::{
     Gso, LinkListenOptions, Path as Way, Receive, SocketOwner, SourceAddress, TargetKind, UnixPeer,
 };
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -663,82 +667,4 @@ fn why_never(
     };
     let target = named(&config.to, "target", &config.name);
     refused(format_args!("cannot send to {target} at {addr}"), wanted, error)
-}
-
-/// Owner writes, group reads.
-const FILE_MODE: u32 = 0o640;
-
-/// Makes sure that a file target can be written. Payloads may hold anything, so others may not read them.
-fn prepare_file(config: &TargetConfig, path: &Path) -> anyhow::Result<()> {
-    let target = named(&config.to, "target", &config.name);
-    writable(&target, path, &fs::metadata(path))
-}
-
-/// Makes sure that a sink's file can be written. Records name processes and peers, so others may not read them. A symbolic link
-/// at the path, which another user may have left there, is refused.
-pub(crate) fn sink_file(config: &SinkConfig, path: &Path) -> anyhow::Result<()> {
-    let sink = named(&config.to, "sink", &config.name);
-    let found = fs::symlink_metadata(path);
-    if found.as_ref().is_ok_and(|found| found.file_type().is_symlink()) {
-        return Err(Failure::Config.error(format!(
-            "cannot write {sink}: it is a link, which is not followed. Fix: write the path that it leads to"
-        )));
-    }
-    writable(&sink, path, &found)
-}
-
-/// Makes sure that the folder exists in which a sink creates files.
-pub(crate) fn sink_folder(config: &SinkConfig, folder: &Path) -> anyhow::Result<()> {
-    let sink = named(&config.to, "sink", &config.name);
-    make_folder(&folder.join("file")).map_err(|error| cannot_write(&sink, folder, &error))?;
-    match fs::metadata(folder) {
-        Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(Failure::Io.error(format!(
-            "cannot write {sink}: {} is not a folder. Fix: choose another path",
-            folder.display()
-        ))),
-        Err(error) => Err(cannot_write(&sink, &folder.join("file"), &error)),
-    }
-}
-
-/// Makes the folder of a file if only the last part of its path is missing, so that a mistyped path does not create a tree.
-///
-/// # Errors
-/// Any error of `mkdir(2)`.
-pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
-    match folder.map_or(Ok(()), fs::create_dir) {
-        // Another process created it first.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        result => result,
-    }
-}
-
-/// Checks that a file can be opened for appending by opening it once. Makes its folder if needed.
-fn writable(what: &str, path: &Path, found: &io::Result<fs::Metadata>) -> anyhow::Result<()> {
-    make_folder(path).map_err(|error| cannot_write(what, path, &error))?;
-
-    let kind = found.as_ref().map(fs::Metadata::file_type);
-    if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_block_device()) {
-        return Err(Failure::Config.error(format!(
-            "cannot write {what}: it is not a plain file. Fix: choose another path"
-        )));
-    }
-
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(FILE_MODE)
-        .open(path)
-        .map(drop)
-        .map_err(|error| cannot_write(what, path, &error))
-}
-
-fn cannot_write(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
-    let (failure, fix) = match error.kind() {
-        io::ErrorKind::NotFound => (Failure::Io, mkdir(path)),
-        io::ErrorKind::PermissionDenied => (Failure::Permission, own_folder()),
-        _ => (Failure::Io, "choose another path".to_owned()),
-    };
-    failure.error(format!("cannot write {what}: {error}. Fix: {fix}"))
 }
