@@ -139,12 +139,15 @@ fn play(weir: &Weir, flood: &mut Flood, until: u64) -> u64 {
         let socket = hop(ledger, HopKind::Socket, "");
         let tap = hop(ledger, HopKind::Target, "flows");
         let late = tap.dropped_for(Reason::QueueFull).count;
-        let kernel = until - tap.received.count.min(until);
+        let missing = until - tap.received.count.min(until);
+        // Lost by the kernel, or, where the process lacks CPU time, at the ring.
+        let earlier = ledger.hops.iter().filter(|hop| hop.hop != HopKind::Target);
+        let lost = earlier.flat_map(|hop| &hop.dropped).map(|one| one.amount.count).sum::<u64>();
         let is_all = socket.received.count == until
             && ledger.hops.iter().all(|hop| hop.in_flight.is_zero())
             && tap.delivered.count + late == tap.received.count
-            && socket.dropped.iter().map(|one| one.amount.count).sum::<u64>() == kernel;
-        dropped.set(is_all.then_some(late + kernel));
+            && lost == missing;
+        dropped.set(is_all.then_some(late + missing));
         is_all
     });
     dropped.get().unwrap()
