@@ -7,13 +7,13 @@ use crate::port::Port;
 use crate::sampler::{Reading, Sampler, Worth};
 use crate::sequence::{Seen, Sequence, SequenceTotals};
 use crate::share::Shares;
+use crate::source::Source;
 use crate::twins::Twins;
 use crate::vantage::vantages;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
-use wire::sflow::DataSource;
 
 /// A clock that goes back by more than this has restarted, in milliseconds: datagrams are never reordered by that much.
 const BACK_MS: u32 = 5_000;
@@ -111,7 +111,7 @@ pub struct Agent {
     /// The last sender, and what each has sent since there was another.
     last_sender: IpAddr,
     twins: Option<Box<Twins>>,
-    samplers: HashMap<(Traffic, DataSource), Numbered, RandomState>,
+    samplers: HashMap<(Traffic, Source), Numbered, RandomState>,
     ports: HashMap<u32, Port, RandomState>,
 }
 
@@ -141,7 +141,7 @@ impl Agent {
     pub(crate) const fn memory_max_bytes(agents: usize, sources: usize) -> usize {
         let agent = size_of::<(AgentId, Agent)>() + 1;
         let source = size_of::<(u32, Port)>();
-        let sampler = size_of::<((Traffic, DataSource), Numbered)>();
+        let sampler = size_of::<((Traffic, Source), Numbered)>();
         let larger = if source > sampler { source } else { sampler };
         let each = agent + size_of::<Twins>() + 4 * (source + sampler + 2);
         let agents_bytes = (agents * each * 7 + (agents * agent + sources * (larger + 1)) * 16) / 7;
@@ -192,7 +192,7 @@ impl Agent {
     }
 
     /// Its samplers, in no particular order.
-    pub fn samplers(&self) -> impl Iterator<Item = (Traffic, DataSource, &Sampler)> {
+    pub fn samplers(&self) -> impl Iterator<Item = (Traffic, Source, &Sampler)> {
         self.samplers.iter().map(|((traffic, source), one)| (*traffic, *source, &one.sampler))
     }
 
@@ -286,7 +286,7 @@ impl Agent {
     #[inline]
     pub(crate) fn weigh(
         &mut self,
-        source: DataSource,
+        source: Source,
         traffic: Traffic,
         reading: Reading,
         shares: &mut Shares,

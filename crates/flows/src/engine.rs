@@ -12,17 +12,17 @@ use crate::lookup::{Author, GroupSets, Groups};
 use crate::portion::{Told, Untolds};
 use crate::sequence::Seen;
 use crate::share::Shares;
+use crate::source::Structure;
 use crate::table::Everything;
 use crate::vantage::Devices;
 use foldhash::fast::RandomState;
-use samples::Heard;
+pub(crate) use samples::{Content, Heard};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 pub use totals::{EngineTotals, Taken};
-use wire::sflow::{DataFormat, Datagram, Malformed};
 
 /// Maximum number of unknown structure kinds that are counted separately; the rest share one counter.
 const UNKNOWN_MAX: usize = 256;
@@ -62,7 +62,7 @@ pub struct Engine {
 }
 
 /// What samples of any agent pass through.
-struct Rest {
+pub(crate) struct Rest {
     groups: GroupSets,
     internal: HashSet<(IpAddr, u32)>,
     counting: Vec<Counting>,
@@ -76,6 +76,21 @@ struct Rest {
     /// Samples in portions that definitions reported that have ended.
     reported_samples: u64,
     changed: Changed,
+}
+
+/// What a datagram says about itself, and when and from where it came.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark<'d> {
+    /// Its number.
+    pub(crate) sequence: u32,
+    /// The agent's clock, in milliseconds since it started.
+    pub(crate) uptime_ms: u32,
+    /// All of it.
+    pub(crate) bytes: &'d [u8],
+    /// Who sent it.
+    pub(crate) sender: IpAddr,
+    /// When it arrived.
+    pub(crate) now_ns: u64,
 }
 
 /// Interfaces whose rates have changed since the last query.
@@ -282,63 +297,66 @@ impl Engine {
         self.rest.changed = Changed::Unwatched;
     }
 
-    /// Processes a datagram. `source` is its sender, for agents that do not know their own address. `now_ns` is its time of
-    /// arrival, on a clock that never goes back.
-    pub fn datagram(
+    /// Counts a datagram without a readable header by its fault. `version` is that of an old edition of its protocol.
+    #[cold]
+    pub(crate) fn malformed(
         &mut self,
-        bytes: &[u8],
-        source: IpAddr,
-        now_ns: u64,
-        told: &mut impl Told,
+        class: &'static str,
+        version: Option<u32>,
+        sender: IpAddr,
     ) -> Taken {
         let totals = &mut self.rest.totals;
         totals.datagrams += 1;
-        let datagram = match Datagram::parse(bytes) {
-            Ok(datagram) => datagram,
-            Err(malformed) => {
-                totals.malformed += 1;
-                totals.note_version(&malformed, source);
-                self.rest.fault(&malformed);
-                return Taken::Malformed(malformed);
-            }
-        };
-        // An address that nobody has is no address: agents send it before they have one.
-        let address = datagram.agent.ip().filter(|address| !address.is_unspecified());
-        let id = AgentId { address: address.unwrap_or(source), sub_agent: datagram.sub_agent };
-        self.take((&datagram, bytes), id, source, now_ns, told)
+        totals.malformed += 1;
+        if let Some(version) = version {
+            totals.note_version(version, sender);
+        }
+        self.rest.fault(class);
+        Taken::Malformed
     }
 
-    /// Processes a datagram of this agent, unless its sender is another with the same address: that one has the address that it sends
-    /// from.
-    fn take(
+    /// Processes a datagram of this agent. `read` hands over its samples; it is not called if they count already.
+    #[inline]
+    pub(crate) fn take<T: Told>(
         &mut self,
-        (datagram, bytes): (&Datagram<'_>, &[u8]),
         id: AgentId,
-        source: IpAddr,
-        now_ns: u64,
-        told: &mut impl Told,
+        mark: Mark<'_>,
+        told: &mut T,
+        read: impl FnOnce(&mut Rest, Heard, &mut Agent, &mut T),
     ) -> Taken {
+        self.rest.totals.datagrams += 1;
+        self.take_of(id, mark, told, read)
+    }
+
+    /// The same, unless its sender is another with the same address: that one has the address that it sends from.
+    fn take_of<T: Told>(
+        &mut self,
+        id: AgentId,
+        mark: Mark<'_>,
+        told: &mut T,
+        read: impl FnOnce(&mut Rest, Heard, &mut Agent, &mut T),
+    ) -> Taken {
+        let Mark { sequence, uptime_ms, bytes, sender, now_ns } = mark;
         let agent = match self.agents.entry(id) {
             Entry::Occupied(agent) => agent.into_mut(),
             Entry::Vacant(_) => {
-                if self.admit(source, now_ns).is_none() {
+                if self.admit(sender, now_ns).is_none() {
                     self.rest.totals.agent_limit += 1;
                     return Taken::AgentLimit;
                 }
                 let at = self.rest.devices.enter(id.address);
-                self.agents.entry(id).or_insert_with(|| Agent::new(source, at, now_ns))
+                self.agents.entry(id).or_insert_with(|| Agent::new(sender, at, now_ns))
             }
         };
-        if agent.has_moved(source) {
+        if agent.has_moved(sender) {
             self.rest.totals.discrepancies.note(Discrepancy::Senders);
         }
-        if agent.is_of_another(source, datagram.sequence, bytes) && id.address != source {
-            let id = AgentId { address: source, ..id };
-            return self.take((datagram, bytes), id, source, now_ns, told);
+        if agent.is_of_another(sender, sequence, bytes) && id.address != sender {
+            return self.take_of(AgentId { address: sender, ..id }, mark, told, read);
         }
         let totals = &mut self.rest.totals;
         let missing = agent.datagrams().lost;
-        let seen = agent.hear(datagram.sequence, datagram.uptime_ms, now_ns);
+        let seen = agent.hear(sequence, uptime_ms, now_ns);
         totals.missing = totals.missing + agent.datagrams().lost - missing;
         if seen == Seen::Duplicate {
             totals.duplicate += 1;
@@ -346,9 +364,10 @@ impl Engine {
         }
         totals.read += 1;
         let heard = Heard { id, is_new: seen != Seen::Strange, now_ns };
-        self.rest.samples(datagram, heard, agent, told);
+        read(&mut self.rest, heard, agent, told);
+        self.rest.settle(told);
         if self.rest.shares.take_want() {
-            self.make_room_for_sources(source, now_ns);
+            self.make_room_for_sources(sender, now_ns);
         }
         Taken::Read
     }
@@ -404,16 +423,18 @@ impl Rest {
         }
     }
 
-    fn fault(&mut self, malformed: &Malformed) {
-        *self.totals.faults.entry(malformed.class()).or_default() += 1;
+    /// Counts what could not be read, by its class.
+    pub(crate) fn fault(&mut self, class: &'static str) {
+        *self.totals.faults.entry(class).or_default() += 1;
     }
 
-    fn unknown(&mut self, format: DataFormat) {
+    /// Counts a structure of a kind that is not known.
+    pub(crate) fn unknown(&mut self, of: Structure) {
         let kinds = self.totals.unknown.len();
-        match self.totals.unknown.get_mut(&format) {
+        match self.totals.unknown.get_mut(&of) {
             Some(count) => *count += 1,
             None if kinds < UNKNOWN_MAX => {
-                self.totals.unknown.insert(format, 1);
+                self.totals.unknown.insert(of, 1);
             }
             None => self.totals.unknown_other += 1,
         }

@@ -1,12 +1,13 @@
 //! An interface: what its counters say, and whether its samples agree.
 
+mod counters;
 mod difference;
 
 use crate::counter::Delta;
 use crate::discrepancy::Discrepancy;
 use crate::sequence::{Seen, Sequence, SequenceTotals};
+pub use counters::PortCounters;
 use difference::{deltas, input_of, octets_between, output_of, rates};
-use wire::sflow::counter::IfCounters;
 
 /// Factor by which counters may run faster than the interface's stated speed.
 const SPEED_SLACK: f64 = 1.2;
@@ -82,9 +83,9 @@ pub struct PortRates {
 pub struct Port {
     sequence: Sequence,
     /// The counters of the last sample, and when they were read.
-    last: Option<(IfCounters, Times)>,
+    last: Option<(PortCounters, Times)>,
     /// The counters of the sample before, and the seconds between the two.
-    before: Option<(IfCounters, f64)>,
+    before: Option<(PortCounters, f64)>,
     /// Seconds that have passed on the agent's clock and on ours, decayed.
     clocks_s: [f64; 2],
     /// The last counters came later than by the agent's clock.
@@ -138,7 +139,7 @@ impl Levels {
 #[derive(Clone, Copy, Debug)]
 pub enum Compared {
     /// The previous counters, from the same run of the agent: rates and differences are right.
-    With(IfCounters),
+    With(PortCounters),
     /// Nothing: they are the first, the agent restarted, or they jumped.
     Nothing,
 }
@@ -152,7 +153,7 @@ struct SampledBytes {
 
 impl Port {
     /// What the interface last reported about itself.
-    pub fn counters(&self) -> Option<&IfCounters> {
+    pub fn counters(&self) -> Option<&PortCounters> {
         self.last.as_ref().map(|(counters, _)| counters)
     }
 
@@ -231,7 +232,7 @@ impl Port {
         &mut self,
         sequence: u32,
         times: Times,
-        counters: IfCounters,
+        counters: PortCounters,
         mut note: impl FnMut(Discrepancy),
     ) -> Option<Compared> {
         let seen = self.sequence.take(sequence, 0);
@@ -303,7 +304,7 @@ impl Port {
 
     fn compare(
         &mut self,
-        (before, after): (&IfCounters, &IfCounters),
+        (before, after): (&PortCounters, &PortCounters),
         seconds: f64,
         missed: u32,
         note: &mut impl FnMut(Discrepancy),
@@ -361,7 +362,7 @@ impl Port {
     /// Counters of an agent that has restarted: if they go on, it kept them, and our clock says for how long.
     fn compare_restarted(
         &self,
-        (before, after): (&IfCounters, &IfCounters),
+        (before, after): (&PortCounters, &PortCounters),
         at: Times,
         times: Times,
     ) -> Option<PortRates> {
@@ -369,8 +370,8 @@ impl Port {
         let speed = self.speed_bits_per_sec()? as f64 / 8.0;
         let octets = octets_between(before, after)? as f64;
         let went_on = |before: u64, after: u64| after >= before;
-        let goes_on = went_on(before.in_octets.0, after.in_octets.0)
-            && went_on(before.out_octets.0, after.out_octets.0);
+        let goes_on = went_on(before.in_octets, after.in_octets)
+            && went_on(before.out_octets, after.out_octets);
         let is_carried = seconds > 0.0 && octets <= speed * (seconds + WAIT_S) * SPEED_SLACK;
         if goes_on && is_carried { self.difference((before, after), seconds, 0) } else { None }
     }
@@ -379,7 +380,7 @@ impl Port {
     /// to it.
     fn difference(
         &self,
-        (before, after): (&IfCounters, &IfCounters),
+        (before, after): (&PortCounters, &PortCounters),
         seconds: f64,
         missed: u32,
     ) -> Option<PortRates> {
@@ -405,8 +406,8 @@ impl Port {
 
 impl SampledBytes {
     /// What was sampled for each byte counted.
-    fn ratio(&self, before: &IfCounters, after: &IfCounters) -> Option<f64> {
-        let grew = |of: fn(&IfCounters) -> difference::Counted| match deltas(
+    fn ratio(&self, before: &PortCounters, after: &PortCounters) -> Option<f64> {
+        let grew = |of: fn(&PortCounters) -> difference::Counted| match deltas(
             of(before),
             of(after),
             u64::MAX / 2,

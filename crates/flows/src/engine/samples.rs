@@ -1,18 +1,15 @@
-//! Passes the samples of a datagram on to flows and interfaces.
+//! Passes samples on to flows and interfaces, whatever protocol brings them.
 
 use super::Rest;
 use crate::agent::{Agent, AgentId, Known, Statements, Weighed};
 use crate::allowance::{Allowance, FRAME_BYTES_MAX};
 use crate::definition::{Direction, Sample, Traffic};
 use crate::discrepancy::Discrepancy;
-use crate::observed::{Length, Observed};
-use crate::port::{Port, Times};
+use crate::field::Facts;
+use crate::port::{Port, PortCounters, Times};
 use crate::portion::{CounterReading, Told};
-use crate::sampler::{Reading, Worth};
-use wire::sflow::counter::IfCounters;
-use wire::sflow::{
-    self, CounterRecord, CountersSample, Datagram, DroppedPacket, FlowRecords, FlowSample,
-};
+use crate::sampler::Worth;
+use crate::source::{Head, Length};
 
 /// The sampler of samples that have none of their own, because there is no room for one.
 const NO_SAMPLER: u32 = u32::MAX;
@@ -28,13 +25,13 @@ const USUAL_BITS: u64 = 8_000;
 
 /// A datagram whose samples are read.
 #[derive(Clone, Copy)]
-pub(super) struct Heard {
+pub(crate) struct Heard {
     /// Whose it is.
-    pub(super) id: AgentId,
+    pub(crate) id: AgentId,
     /// Whether it cannot have been read before.
-    pub(super) is_new: bool,
+    pub(crate) is_new: bool,
     /// When it arrived.
-    pub(super) now_ns: u64,
+    pub(crate) now_ns: u64,
 }
 
 /// What one sample is worth, and its sampler.
@@ -54,128 +51,123 @@ struct Spot {
     is_edge: bool,
 }
 
+/// What is read of a sampled frame.
+pub(crate) trait Content: Facts {
+    /// Length of the frame on the wire in bytes, as the agent states it. 0 if it does not.
+    fn frame_bytes(&self) -> u32;
+
+    /// Replaces it by a better one.
+    fn set_frame_bytes(&mut self, bytes: u32);
+
+    /// Compares it with the packet's.
+    fn measure(&self) -> Length;
+
+    /// Whether the frame was read as something else than the agent called it.
+    fn is_other_link(&self) -> bool;
+}
+
 impl Rest {
-    /// Processes the content of a datagram, sample by sample.
-    pub(super) fn samples(
-        &mut self,
-        datagram: &Datagram<'_>,
-        heard: Heard,
-        agent: &mut Agent,
-        told: &mut impl Told,
-    ) {
-        for sample in datagram.samples() {
-            self.totals.samples += 1;
-            match sample {
-                Ok(sflow::Sample::Flow(flow)) => {
-                    self.flow(datagram, &flow, heard, agent, told);
-                }
-                Ok(sflow::Sample::Dropped(dropped)) => {
-                    self.dropped(datagram, &dropped, heard, agent, told);
-                }
-                Ok(sflow::Sample::Counters(counters)) => {
-                    self.counters(datagram, &counters, heard, agent, told);
-                }
-                Ok(sflow::Sample::Metrics(_) | sflow::Sample::RtFlow(_)) => {
-                    self.totals.other_samples += 1;
-                }
-                Ok(sflow::Sample::Unknown(raw)) => {
-                    self.totals.other_samples += 1;
-                    self.unknown(raw.format);
-                }
-                Err(malformed) => {
-                    self.totals.other_samples += 1;
-                    self.fault(&malformed);
-                }
-            }
-        }
+    /// A sample was found.
+    #[inline]
+    pub(crate) fn note_sample(&mut self) {
+        self.totals.samples += 1;
+    }
+
+    /// It is part of no figure.
+    #[inline]
+    pub(crate) fn note_other(&mut self) {
+        self.totals.other_samples += 1;
+    }
+
+    /// It is one of counters.
+    #[inline]
+    pub(crate) fn note_counters(&mut self) {
+        self.totals.counter_samples += 1;
+    }
+
+    /// The samples of a datagram are all there.
+    #[inline]
+    pub(super) fn settle(&mut self, told: &mut impl Told) {
         for counting in &mut self.counting {
             counting.settle(self.groups.of(counting.author()), told);
         }
     }
 
-    fn flow(
+    /// Counts a sampled frame, unless it has been counted. `read` reads its content.
+    #[inline]
+    pub(crate) fn frame<C: Content>(
         &mut self,
-        datagram: &Datagram<'_>,
-        flow: &FlowSample<'_>,
+        head: &Head,
         heard: Heard,
         agent: &mut Agent,
         told: &mut impl Told,
+        read: impl FnOnce(&mut Rest) -> C,
     ) {
-        let reading = Reading {
-            sequence: flow.sequence,
-            sampling_rate: flow.sampling_rate,
-            pool: flow.sample_pool,
-            drops: flow.drops,
-            uptime_ms: datagram.uptime_ms,
-            is_new: heard.is_new,
-        };
-        let direction = direction_of(flow, agent);
-        let input = flow.input.if_index().unwrap_or(0);
-        let is_edge =
-            direction != Direction::Egress && !self.internal.contains(&(heard.id.address, input));
-        let (vantage, device) = (agent.vantage(direction), agent.place());
-        let spot = Spot { direction, vantage, device, is_edge };
-
-        let weighed = agent.weigh(flow.source, Traffic::Sampled, reading, &mut self.shares);
+        let spot = self.spot(head, heard, agent);
+        let sampling_rate = head.reading.sampling_rate;
+        let weighed = agent.weigh(head.source, head.traffic, head.reading, &mut self.shares);
         if !self.note_fate(&weighed) {
             return;
         }
-        self.totals.flow_samples += 1;
+        match head.traffic {
+            Traffic::Sampled => self.totals.flow_samples += 1,
+            Traffic::Dropped => self.totals.dropped_packets += 1,
+        }
 
-        let mut observed = Observed::of_flow(heard.id.address, heard.id.sub_agent, flow);
-        self.observe(flow.records(), &mut observed, weighed.statements);
-        self.judge_rate(
-            reading.sampling_rate,
-            weighed.port.as_deref(),
-            &weighed.known,
-            weighed.statements,
-        );
-        let (weight, port) = self.grant(weighed, reading.sampling_rate, &observed, heard.now_ns);
+        let mut content = read(self);
+        self.judge_length(&mut content, weighed.statements);
+        if head.traffic == Traffic::Sampled {
+            let port = weighed.port.as_deref();
+            self.judge_rate(sampling_rate, port, &weighed.known, weighed.statements);
+        }
+        let frame_bytes = content.frame_bytes();
+        let (weight, port) = self.grant(weighed, sampling_rate, frame_bytes, heard.now_ns);
 
-        let bytes = weight.frames * f64::from(observed.frame_bytes);
-        if let Some(port) = port {
-            match direction {
+        if let (Some(port), Traffic::Sampled) = (port, head.traffic) {
+            let bytes = weight.frames * f64::from(frame_bytes);
+            match spot.direction {
                 Direction::Ingress => port.sampled_in(bytes),
                 Direction::Egress => port.sampled_out(bytes),
                 Direction::Any => {}
             }
         }
-        self.count(Traffic::Sampled, &weight, &spot, &observed, heard.now_ns, told);
+        self.count(head.traffic, &weight, &spot, &content, heard.now_ns, told);
     }
 
-    /// Collects what records say about a frame.
-    fn observe<'a>(
-        &mut self,
-        records: FlowRecords<'a>,
-        observed: &mut Observed<'a>,
-        statements: &mut Statements,
-    ) {
-        for record in records {
-            // By reference: a record is large and would be copied.
-            match &record {
-                Ok(sflow::FlowRecord::Unknown(raw)) => self.unknown(raw.format),
-                Ok(record) => observed.add(record),
-                Err(malformed) => self.fault(malformed),
-            }
+    /// Where a sample was taken. Dropped packets went neither in nor out.
+    #[inline]
+    fn spot(&self, head: &Head, heard: Heard, agent: &Agent) -> Spot {
+        let direction = match head.traffic {
+            Traffic::Sampled => direction_of(head, agent),
+            Traffic::Dropped => Direction::Any,
+        };
+        let is_inside = || self.internal.contains(&(heard.id.address, head.input.unwrap_or(0)));
+        let is_edge =
+            head.traffic == Traffic::Dropped || (direction != Direction::Egress && !is_inside());
+        Spot { direction, vantage: agent.vantage(direction), device: agent.place(), is_edge }
+    }
+
+    /// Compares the length of a frame with that of its packet, and keeps the better one.
+    #[inline]
+    fn judge_length(&mut self, content: &mut impl Content, statements: &mut Statements) {
+        if content.frame_bytes() > FRAME_BYTES_MAX {
+            content.set_frame_bytes(0);
+            self.fault(FRAME_LENGTH);
         }
-        if observed.frame_bytes > FRAME_BYTES_MAX {
-            observed.frame_bytes = 0;
-            *self.totals.faults.entry(FRAME_LENGTH).or_default() += 1;
-        }
-        match observed.measure() {
+        match content.measure() {
             Length::Plausible => {}
             Length::Stated => statements.long += 1,
             Length::Short { frame_bytes } => {
                 statements.short += 1;
-                if statements.is_length_of_sample() || observed.frame_bytes == 0 {
-                    observed.frame_bytes = frame_bytes;
+                if statements.is_length_of_sample() || content.frame_bytes() == 0 {
+                    content.set_frame_bytes(frame_bytes);
                     self.note(statements, Discrepancy::FrameLength);
                 } else {
                     self.note(statements, Discrepancy::PacketLength);
                 }
             }
         }
-        if observed.is_other_link() {
+        if content.is_other_link() {
             self.note(statements, Discrepancy::LinkType);
         }
     }
@@ -213,70 +205,10 @@ impl Rest {
         }
     }
 
-    fn dropped(
+    /// Takes the counters of an interface, with their number.
+    pub(crate) fn interface(
         &mut self,
-        datagram: &Datagram<'_>,
-        dropped: &DroppedPacket<'_>,
-        heard: Heard,
-        agent: &mut Agent,
-        told: &mut impl Told,
-    ) {
-        // Each dropped packet stands for one, and those not reported are counted in `drops`.
-        let reading = Reading {
-            sequence: dropped.sequence,
-            sampling_rate: 1,
-            pool: dropped.sequence.wrapping_add(dropped.drops),
-            drops: dropped.drops,
-            uptime_ms: datagram.uptime_ms,
-            is_new: heard.is_new,
-        };
-        let direction = Direction::Any;
-        let (vantage, device) = (agent.vantage(direction), agent.place());
-        let spot = Spot { direction, vantage, device, is_edge: true };
-        let weighed = agent.weigh(dropped.source, Traffic::Dropped, reading, &mut self.shares);
-        if !self.note_fate(&weighed) {
-            return;
-        }
-        self.totals.dropped_packets += 1;
-
-        let mut observed = Observed::of_dropped(heard.id.address, heard.id.sub_agent, dropped);
-        self.observe(dropped.records(), &mut observed, weighed.statements);
-        let (weight, _) = self.grant(weighed, reading.sampling_rate, &observed, heard.now_ns);
-        self.count(Traffic::Dropped, &weight, &spot, &observed, heard.now_ns, told);
-    }
-
-    fn counters(
-        &mut self,
-        datagram: &Datagram<'_>,
-        counters: &CountersSample<'_>,
-        heard: Heard,
-        agent: &mut Agent,
-        told: &mut impl Told,
-    ) {
-        self.totals.counter_samples += 1;
-        let times = Times { uptime_ms: datagram.uptime_ms, arrival_ns: heard.now_ns };
-        for record in counters.records() {
-            match record {
-                Ok(CounterRecord::Interface(port)) => {
-                    self.interface(port, counters.sequence, times, heard, agent, told);
-                }
-                Ok(CounterRecord::LagPort(member)) => {
-                    let index = counters.source.if_index();
-                    if let Some(port) = index.and_then(|index| agent.port_mut(index)) {
-                        port.set_aggregate(member.attached_agg_id);
-                    }
-                }
-                Ok(CounterRecord::Unknown(raw)) => self.unknown(raw.format),
-                Ok(_) => {}
-                Err(malformed) => self.fault(&malformed),
-            }
-        }
-    }
-
-    fn interface(
-        &mut self,
-        counters: IfCounters,
-        sequence: u32,
+        (sequence, counters): (u32, PortCounters),
         times: Times,
         heard: Heard,
         agent: &mut Agent,
@@ -317,7 +249,7 @@ impl Rest {
         &mut self,
         weighed: Weighed<'a>,
         sampling_rate: u32,
-        observed: &Observed<'_>,
+        frame_bytes: u32,
         now_ns: u64,
     ) -> (Weight, Option<&'a mut Port>) {
         let Weighed { known, port, .. } = weighed;
@@ -333,7 +265,7 @@ impl Rest {
             None => (sampling_rate.max(1).into(), NO_SAMPLER, &mut first),
         };
         let speed = || port.as_ref()?.speed_bits_per_sec();
-        let frames = allowance.take(claimed, observed.frame_bytes, now_ns, speed);
+        let frames = allowance.take(claimed, frame_bytes, now_ns, speed);
         let mut configured_rate = sampling_rate;
         if frames < claimed {
             self.totals.implausible_samples += 1;
@@ -347,7 +279,7 @@ impl Rest {
         traffic: Traffic,
         weight: &Weight,
         spot: &Spot,
-        observed: &Observed<'_>,
+        content: &impl Content,
         now_ns: u64,
         told: &mut impl Told,
     ) {
@@ -366,29 +298,24 @@ impl Rest {
             is_main,
             frames,
             configured_rate,
-            frame_bytes: observed.frame_bytes,
+            frame_bytes: content.frame_bytes(),
             now_ns,
         };
         for counting in &mut self.counting {
-            counting.count(&sample, observed, self.groups.of(counting.author()), told);
+            counting.count(&sample, content, self.groups.of(counting.author()), told);
         }
     }
 }
 
 /// The side of its interface on which a sample was taken. The samples of a port of an aggregated link may name the whole link.
 #[inline]
-fn direction_of(flow: &FlowSample<'_>, agent: &Agent) -> Direction {
-    let of = |side| match side {
-        sflow::Direction::Ingress => Direction::Ingress,
-        sflow::Direction::Egress => Direction::Egress,
-        sflow::Direction::Unknown => Direction::Any,
-    };
-    match flow.direction() {
-        sflow::Direction::Unknown => {
-            let port = flow.source.if_index().and_then(|index| agent.port_of(index));
+fn direction_of(head: &Head, agent: &Agent) -> Direction {
+    match head.direction() {
+        Direction::Any => {
+            let port = head.source.if_index().and_then(|index| agent.port_of(index));
             let link = port.and_then(Port::aggregate);
-            link.map_or(Direction::Any, |link| of(flow.direction_at(link)))
+            link.map_or(Direction::Any, |link| head.direction_at(link))
         }
-        side => of(side),
+        side => side,
     }
 }

@@ -7,10 +7,13 @@ use crate::definition::{Aggregation, Direction, Measure, Traffic};
 use crate::estimate::Estimate;
 use crate::field::Value;
 use crate::key::Part;
+use crate::source::Source;
 use load::Random;
 use load::sflow::{Agent as Played, AgentOptions, TrueFlow};
 use std::collections::BTreeMap;
-use wire::sflow::{DataSource, FlowSample, Form, Interface, RawRecord, Records, Writer};
+use wire::sflow::{
+    DataFormat, DataSource, Datagram, FlowSample, Form, Interface, RawRecord, Records, Writer,
+};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
@@ -255,10 +258,10 @@ fn what_is_unknown_or_broken_is_counted_and_takes_nothing_with_it() {
     writer.raw(&RawRecord { format: DataFormat::new(0, 1), body: &[0; 8] });
     writer.flow(&sample(1, 100), &[]);
     assert_eq!(engine.datagram(&bytes, PEER, SECOND_NS, &mut ()), Taken::Read);
-    assert!(matches!(engine.datagram(b"GET / HTTP", PEER, 0, &mut ()), Taken::Malformed(_)));
+    assert!(matches!(engine.datagram(b"GET / HTTP", PEER, 0, &mut ()), Taken::Malformed));
 
     let totals = engine.totals();
-    assert_eq!(totals.unknown, BTreeMap::from([(DataFormat::new(4_300, 77), 1)]));
+    assert_eq!(totals.unknown, BTreeMap::from([(Structure { enterprise: 4_300, number: 77 }, 1)]));
     assert_eq!(totals.faults, BTreeMap::from([("short", 1), ("version", 1)]));
     assert_eq!((totals.flow_samples, totals.malformed, totals.read), (1, 1, 1));
 }
@@ -304,8 +307,8 @@ fn a_sampler_that_is_silent_is_forgotten_while_its_agent_is_not() {
     // The agent goes on, but its first interface does not.
     (3..80).for_each(|sequence| take(&mut engine, sequence, 2, 100 + u64::from(sequence) * 10));
     let (_, agent) = engine.agents().next().unwrap();
-    let sources: Vec<DataSource> = agent.samplers().map(|(_, source, _)| source).collect();
-    assert_eq!(sources, [DataSource::interface(2)]);
+    let sources: Vec<Source> = agent.samplers().map(|(_, source, _)| source).collect();
+    assert_eq!(sources, [Source::interface(2)]);
     let limit = engine.totals().source_limit;
     take(&mut engine, 80, 2, 901);
     assert_eq!(engine.totals().source_limit, limit);

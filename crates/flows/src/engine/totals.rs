@@ -1,9 +1,9 @@
 //! What became of datagrams and samples.
 
 use crate::discrepancy::Discrepancies;
+use crate::source::Structure;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use wire::sflow::{DataFormat, Fault, Malformed};
 
 /// What became of datagrams and their content. `datagrams = read + malformed + duplicate + agent_limit`; the agents' figures are
 /// made from the `samples` of the read ones.
@@ -48,25 +48,18 @@ pub struct EngineTotals {
     pub discrepancies: Discrepancies,
     /// Broken datagrams, samples and records, by class.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Datagrams of versions of sFlow that are not read, and who sent the last, by version.
+    /// Datagrams of old versions of their protocol, which are not read, and who sent the last, by version.
     pub versions: BTreeMap<u32, (u64, IpAddr)>,
     /// Samples and records of unknown formats, by format.
-    pub unknown: BTreeMap<DataFormat, u64>,
+    pub unknown: BTreeMap<Structure, u64>,
     /// Those of unknown formats beyond the first 256.
     pub unknown_other: u64,
 }
 
-/// The versions that some devices still send. Anything else is not sFlow.
-const OLD_VERSIONS: [u32; 2] = [2, 4];
-
 impl EngineTotals {
-    pub(super) fn note_version(&mut self, malformed: &Malformed, sender: IpAddr) {
-        if let Fault::Version(version) = malformed.fault
-            && OLD_VERSIONS.contains(&version)
-        {
-            let (count, last) = self.versions.entry(version).or_insert((0, sender));
-            (*count, *last) = (*count + 1, sender);
-        }
+    pub(super) fn note_version(&mut self, version: u32, sender: IpAddr) {
+        let (count, last) = self.versions.entry(version).or_insert((0, sender));
+        (*count, *last) = (*count + 1, sender);
     }
 }
 
@@ -80,5 +73,5 @@ pub enum Taken {
     /// There are too many agents.
     AgentLimit,
     /// It has no readable header.
-    Malformed(Malformed),
+    Malformed,
 }

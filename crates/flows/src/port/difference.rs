@@ -1,8 +1,7 @@
 //! The differences between two readings of an interface's counters.
 
-use super::Rates;
+use super::{PortCounters, Rates};
 use crate::counter::{Delta, Width, delta};
-use wire::sflow::counter::IfCounters;
 
 /// Smallest Ethernet frame, in octets as counters count them.
 pub(super) const FRAME_OCTETS_MIN: u64 = 60;
@@ -10,7 +9,7 @@ pub(super) const FRAME_OCTETS_MIN: u64 = 60;
 /// An interface's counters in one direction: octets; and frames by unicast, multicast, broadcast, discarded, broken.
 pub(super) type Counted = (u64, [u32; 5]);
 
-pub(super) fn input_of(of: &IfCounters) -> Counted {
+pub(super) fn input_of(of: &PortCounters) -> Counted {
     let frames = [
         of.in_ucast_packets,
         of.in_multicast_packets,
@@ -18,10 +17,10 @@ pub(super) fn input_of(of: &IfCounters) -> Counted {
         of.in_discards,
         of.in_errors,
     ];
-    (of.in_octets.0, frames.map(|one| one.0))
+    (of.in_octets, frames)
 }
 
-pub(super) fn output_of(of: &IfCounters) -> Counted {
+pub(super) fn output_of(of: &PortCounters) -> Counted {
     let frames = [
         of.out_ucast_packets,
         of.out_multicast_packets,
@@ -29,7 +28,7 @@ pub(super) fn output_of(of: &IfCounters) -> Counted {
         of.out_discards,
         of.out_errors,
     ];
-    (of.out_octets.0, frames.map(|one| one.0))
+    (of.out_octets, frames)
 }
 
 /// Differences of octets, and of frames of five kinds.
@@ -82,7 +81,7 @@ fn is_wrap_of_32_bits(before: Counted, after: Counted) -> bool {
 }
 
 /// The larger of the differences of octets in and out, if any is known and none went back.
-pub(super) fn octets_between(before: &IfCounters, after: &IfCounters) -> Option<u64> {
+pub(super) fn octets_between(before: &PortCounters, after: &PortCounters) -> Option<u64> {
     let both = [(input_of(before), input_of(after)), (output_of(before), output_of(after))];
     let deltas = both.map(|(before, after)| deltas(before, after, u64::MAX / 2)[0]);
     let mut most = None;

@@ -1,23 +1,22 @@
 use super::difference::FRAME_OCTETS_MIN;
 use super::*;
-use wire::sflow::{Counter32, Counter64};
 
-fn counters(octets: u64, frames: u32, speed_bits_per_sec: u64) -> IfCounters {
-    let absent = Counter32(u32::MAX);
-    IfCounters {
+fn counters(octets: u64, frames: u32, speed_bits_per_sec: u64) -> PortCounters {
+    let absent = u32::MAX;
+    PortCounters {
         if_index: 1,
         if_type: 6,
         speed_bits_per_sec,
         direction: 1,
         status: 3,
-        in_octets: Counter64(octets),
-        in_ucast_packets: Counter32(frames),
+        in_octets: octets,
+        in_ucast_packets: frames,
         in_multicast_packets: absent,
         in_broadcast_packets: absent,
         in_discards: absent,
         in_errors: absent,
         in_unknown_protos: absent,
-        out_octets: Counter64(u64::MAX),
+        out_octets: u64::MAX,
         out_ucast_packets: absent,
         out_multicast_packets: absent,
         out_broadcast_packets: absent,
@@ -33,7 +32,7 @@ fn at(uptime_ms: u32) -> Times {
 }
 
 /// The rate of incoming frames between two polls 20 s apart.
-fn frames_per_s(before: IfCounters, after: IfCounters) -> Option<f64> {
+fn frames_per_s(before: PortCounters, after: PortCounters) -> Option<f64> {
     let mut port = Port::default();
     port.take(1, at(0), before, |_| {});
     port.take(2, at(20_000), after, |_| {});

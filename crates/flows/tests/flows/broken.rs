@@ -157,7 +157,7 @@ fn every_broken_datagram_is_counted_in_one_class() {
         mutate(&mut bytes, &mut random);
         match engine.datagram(&bytes, NO_ADDRESS, SECOND_NS + number * 1_000, &mut ()) {
             Taken::Read => counted.add(&bytes),
-            Taken::Malformed(_) => malformed += 1,
+            Taken::Malformed => malformed += 1,
             Taken::Duplicate | Taken::AgentLimit => others += 1,
         }
         if number % 1_000 == 0 {

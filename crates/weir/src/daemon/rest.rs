@@ -11,7 +11,7 @@ mod words;
 
 use super::flow_pages::{Form, Listing, Parts, State, on_a_thread};
 use super::flows::{Fresh, Shared};
-use ::flows::{AgentId, Analysis, Author, Traffic};
+use ::flows::{AgentId, Analysis, Author, Source, Traffic};
 use admin::service::{Action, Answer, Asked, Body, Service, TEXT, Told, pairs};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Semaphore;
-use wire::sflow::DataSource;
 use words::shown;
 
 /// Clients that may wait for an event at the same time.
@@ -396,7 +395,7 @@ impl Site {
 }
 
 /// An agent, and its source if it has only one.
-type Place = (IpAddr, Option<DataSource>);
+type Place = (IpAddr, Option<Source>);
 
 /// Where samples were taken, by the vantage's number in figures.
 type Places = HashMap<u32, Place>;
@@ -423,7 +422,7 @@ fn places(shared: &Shared, agents: &[AgentId], traffic: Traffic) -> Places {
 }
 
 /// A data source as sFlow-RT writes it: an interface as its bare index.
-fn source_text(source: DataSource) -> String {
+fn source_text(source: Source) -> String {
     match source.if_index() {
         Some(index) => index.to_string(),
         None => format!("{}.{}", source.class, source.index),

@@ -81,19 +81,29 @@ fn async_stays_out_of_the_data_path() {
 fn in_the_store_one_file_has_two_unsafe_traits_and_no_unsafe_block() {
     let src = testkit::root().join("crates/store/src");
     assert!(read(&src.join("lib.rs")).contains("#![deny(unsafe_code)]"));
-    let mut folders = vec![src.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("a folder") {
-            let path = entry.expect("a folder entry").path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let source = read(&path);
-            let is_it = path == src.join(STORE_UNSAFE_IN);
-            assert_eq!(source.matches("unsafe impl").count(), if is_it { 2 } else { 0 });
-            assert!(!source.contains("unsafe {") && !source.contains("unsafe fn"), "{path:?}");
-        }
+    for path in sources(&src) {
+        let source = read(&path);
+        let is_it = path == src.join(STORE_UNSAFE_IN);
+        assert_eq!(source.matches("unsafe impl").count(), if is_it { 2 } else { 0 });
+        assert!(!source.contains("unsafe {") && !source.contains("unsafe fn"), "{path:?}");
+    }
+}
+
+#[test]
+fn in_flows_one_module_reads_a_protocol() {
+    let src = testkit::root().join("crates/flows/src");
+    let reader = src.join("sflow");
+    let is_test = |path: &Path| {
+        path.strip_prefix(&src)
+            .is_ok_and(|path| path.with_extension("").iter().any(|part| part == "tests"))
+    };
+    let (readers, engine): (Vec<_>, Vec<_>) = sources(&src)
+        .into_iter()
+        .filter(|path| !is_test(path))
+        .partition(|path| path.with_extension("").starts_with(&reader));
+    assert!(readers.iter().any(|path| read(path).contains("wire::sflow")));
+    for path in engine {
+        assert!(!read(&path).contains("wire::"), "{path:?} must not know what protocols look like");
     }
 }
 
@@ -126,6 +136,18 @@ fn crates() -> impl Iterator<Item = (String, PathBuf)> {
         let dir = entry.expect("a folder entry").path();
         (dir.file_name().expect("a name").to_string_lossy().into_owned(), dir)
     })
+}
+
+/// All files below a folder of a crate's code.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("a folder entry").path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files
 }
 
 fn read(path: &Path) -> String {

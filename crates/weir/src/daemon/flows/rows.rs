@@ -2,7 +2,7 @@
 
 use ::flows::{
     Accepted, Amounts, Cause, Compared, CounterReading, Engine, Estimate, Field, Measure, Moment,
-    Part, Portion, Told, Traffic, Value,
+    Part, PortCounters, Portion, Told, Traffic, Value,
 };
 use config::Config;
 use record::{CounterRecord, CounterSubject, FlowCause, FlowRecord, FlowTotals, FlowTraffic, Tags};
@@ -11,7 +11,6 @@ use sockets::attribution::{Host, HostOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
-use wire::sflow::counter::IfCounters;
 
 /// Most rows of flows, and of interfaces, between two ticks; a second has ten ticks. A row costs about a microsecond with the
 /// analysis locked, so the maximum takes a tenth of its thread's time. Flows beyond it are reported merged.
@@ -389,7 +388,7 @@ fn fill_number(record: &mut FlowRecord<'_>, field: Field, number: u64) {
     }
 }
 
-fn fill_counters(record: &mut CounterRecord<'_>, counters: &IfCounters) {
+fn fill_counters(record: &mut CounterRecord<'_>, counters: &PortCounters) {
     record.if_index = Some(counters.if_index);
     record.if_type = Some(counters.if_type);
     record.speed_bits_per_sec = Some(counters.speed_bits_per_sec);
@@ -397,22 +396,22 @@ fn fill_counters(record: &mut CounterRecord<'_>, counters: &IfCounters) {
     record.is_admin_up = Some(counters.status & 1 != 0);
     record.is_oper_up = Some(counters.status & 2 != 0);
     record.promiscuous_mode = u8::try_from(counters.promiscuous_mode).ok();
-    record.in_octets = Some(counters.in_octets.0);
-    record.in_unicast_packets = Some(counters.in_ucast_packets.0);
-    record.in_multicast_packets = Some(counters.in_multicast_packets.0);
-    record.in_broadcast_packets = Some(counters.in_broadcast_packets.0);
-    record.in_discards = Some(counters.in_discards.0);
-    record.in_errors = Some(counters.in_errors.0);
-    record.in_unknown_protocols = Some(counters.in_unknown_protos.0);
-    record.out_octets = Some(counters.out_octets.0);
-    record.out_unicast_packets = Some(counters.out_ucast_packets.0);
-    record.out_multicast_packets = Some(counters.out_multicast_packets.0);
-    record.out_broadcast_packets = Some(counters.out_broadcast_packets.0);
-    record.out_discards = Some(counters.out_discards.0);
-    record.out_errors = Some(counters.out_errors.0);
+    record.in_octets = Some(counters.in_octets);
+    record.in_unicast_packets = Some(counters.in_ucast_packets);
+    record.in_multicast_packets = Some(counters.in_multicast_packets);
+    record.in_broadcast_packets = Some(counters.in_broadcast_packets);
+    record.in_discards = Some(counters.in_discards);
+    record.in_errors = Some(counters.in_errors);
+    record.in_unknown_protocols = Some(counters.in_unknown_protos);
+    record.out_octets = Some(counters.out_octets);
+    record.out_unicast_packets = Some(counters.out_ucast_packets);
+    record.out_multicast_packets = Some(counters.out_multicast_packets);
+    record.out_broadcast_packets = Some(counters.out_broadcast_packets);
+    record.out_discards = Some(counters.out_discards);
+    record.out_errors = Some(counters.out_errors);
 }
 
-fn fill_differences(record: &mut CounterRecord<'_>, a: &IfCounters, b: &IfCounters) {
+fn fill_differences(record: &mut CounterRecord<'_>, a: &PortCounters, b: &PortCounters) {
     // All ones means that the agent does not have the counter.
     let wide = |before: u64, after: u64| {
         // What goes back and is compared all the same has wrapped. Some agents count octets with 32 bits.
@@ -425,21 +424,19 @@ fn fill_differences(record: &mut CounterRecord<'_>, a: &IfCounters, b: &IfCounte
     let narrow = |before: u32, after: u32| {
         (before != u32::MAX && after != u32::MAX).then(|| after.wrapping_sub(before))
     };
-    record.in_octets_delta = wide(a.in_octets.0, b.in_octets.0);
-    record.in_unicast_packets_delta = narrow(a.in_ucast_packets.0, b.in_ucast_packets.0);
-    record.in_multicast_packets_delta = narrow(a.in_multicast_packets.0, b.in_multicast_packets.0);
-    record.in_broadcast_packets_delta = narrow(a.in_broadcast_packets.0, b.in_broadcast_packets.0);
-    record.in_discards_delta = narrow(a.in_discards.0, b.in_discards.0);
-    record.in_errors_delta = narrow(a.in_errors.0, b.in_errors.0);
-    record.in_unknown_protocols_delta = narrow(a.in_unknown_protos.0, b.in_unknown_protos.0);
-    record.out_octets_delta = wide(a.out_octets.0, b.out_octets.0);
-    record.out_unicast_packets_delta = narrow(a.out_ucast_packets.0, b.out_ucast_packets.0);
-    record.out_multicast_packets_delta =
-        narrow(a.out_multicast_packets.0, b.out_multicast_packets.0);
-    record.out_broadcast_packets_delta =
-        narrow(a.out_broadcast_packets.0, b.out_broadcast_packets.0);
-    record.out_discards_delta = narrow(a.out_discards.0, b.out_discards.0);
-    record.out_errors_delta = narrow(a.out_errors.0, b.out_errors.0);
+    record.in_octets_delta = wide(a.in_octets, b.in_octets);
+    record.in_unicast_packets_delta = narrow(a.in_ucast_packets, b.in_ucast_packets);
+    record.in_multicast_packets_delta = narrow(a.in_multicast_packets, b.in_multicast_packets);
+    record.in_broadcast_packets_delta = narrow(a.in_broadcast_packets, b.in_broadcast_packets);
+    record.in_discards_delta = narrow(a.in_discards, b.in_discards);
+    record.in_errors_delta = narrow(a.in_errors, b.in_errors);
+    record.in_unknown_protocols_delta = narrow(a.in_unknown_protos, b.in_unknown_protos);
+    record.out_octets_delta = wide(a.out_octets, b.out_octets);
+    record.out_unicast_packets_delta = narrow(a.out_ucast_packets, b.out_ucast_packets);
+    record.out_multicast_packets_delta = narrow(a.out_multicast_packets, b.out_multicast_packets);
+    record.out_broadcast_packets_delta = narrow(a.out_broadcast_packets, b.out_broadcast_packets);
+    record.out_discards_delta = narrow(a.out_discards, b.out_discards);
+    record.out_errors_delta = narrow(a.out_errors, b.out_errors);
 }
 
 fn fill_rates(record: &mut CounterRecord<'_>, reading: &CounterReading<'_>) {

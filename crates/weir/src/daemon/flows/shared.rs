@@ -204,7 +204,7 @@ impl Shared {
             Taken::Read => self.counters.delivered.add(amount),
             Taken::Duplicate => self.counters.drop(Reason::DuplicateDatagram, amount),
             Taken::AgentLimit => self.counters.drop(Reason::AgentLimit, amount),
-            Taken::Malformed(_) => self.counters.drop(Reason::NotSflow, amount),
+            Taken::Malformed => self.counters.drop(Reason::NotSflow, amount),
         }
     }
 

@@ -1,6 +1,8 @@
 //! What one sample says about its frame, collected from its records.
 
+use crate::engine::Content;
 use crate::field::{Facts, Field, Value, Word};
+use crate::source::Length;
 use std::net::IpAddr;
 use wire::sflow::flow::{Ethernet, Gateway, Switch};
 use wire::sflow::{
@@ -32,20 +34,6 @@ pub struct Observed<'a> {
     transit_delay_ns: Option<u32>,
     queue_depth: Option<u32>,
     queue: Option<u32>,
-}
-
-/// How the length of a frame agrees with that of the packet in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Length {
-    /// Nothing speaks against it.
-    Plausible,
-    /// More of the frame is said to be than was sampled: the agent states lengths of frames.
-    Stated,
-    /// The packet is longer than the frame.
-    Short {
-        /// The frame's length, by that of the packet.
-        frame_bytes: u32,
-    },
 }
 
 /// The check sequence of Ethernet, which is part of a frame's length.
@@ -135,28 +123,6 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// Compares the frame's length with the packet's.
-    #[inline]
-    pub(crate) fn measure(&self) -> Length {
-        let (ip, link_bytes) = match (&self.packet.ip, &self.packet.inner) {
-            (Some(ip), _) => (ip, self.packet.link_bytes),
-            (None, Some(ip)) => (ip, self.packet.inner_bytes),
-            (None, None) => return Length::Plausible,
-        };
-        // The sender may have left the length to its network card: then it is 0.
-        let packet_bytes = u32::from(link_bytes).saturating_add(ip.length_bytes);
-        if ip.length_bytes > 0 && self.frame_bytes < packet_bytes {
-            return Length::Short { frame_bytes: packet_bytes + CHECK_SEQUENCE_BYTES };
-        }
-        let is_more = self.frame_bytes > self.sampled_bytes.saturating_add(WITH_A_TAG_BYTES);
-        if is_more { Length::Stated } else { Length::Plausible }
-    }
-
-    /// Whether the header was read as something else than the agent called it.
-    pub(crate) fn is_other_link(&self) -> bool {
-        self.packet.is_other_link
-    }
-
     /// A length that counts if none is longer.
     fn at_least(&mut self, bytes: u32) {
         self.frame_bytes = self.frame_bytes.max(bytes);
@@ -225,6 +191,38 @@ fn interface(interface: Interface) -> Value {
 /// A port. Packets without one are known to have none.
 fn port(ip: Option<&Ip>, of: fn(Ports) -> u16) -> Value {
     ip.map_or(Value::Absent, |ip| Value::number_or_none(ip.ports.map(of)))
+}
+
+impl Content for Observed<'_> {
+    #[inline]
+    fn frame_bytes(&self) -> u32 {
+        self.frame_bytes
+    }
+
+    #[inline]
+    fn set_frame_bytes(&mut self, bytes: u32) {
+        self.frame_bytes = bytes;
+    }
+
+    #[inline]
+    fn measure(&self) -> Length {
+        let (ip, link_bytes) = match (&self.packet.ip, &self.packet.inner) {
+            (Some(ip), _) => (ip, self.packet.link_bytes),
+            (None, Some(ip)) => (ip, self.packet.inner_bytes),
+            (None, None) => return Length::Plausible,
+        };
+        // The sender may have left the length to its network card: then it is 0.
+        let packet_bytes = u32::from(link_bytes).saturating_add(ip.length_bytes);
+        if ip.length_bytes > 0 && self.frame_bytes < packet_bytes {
+            return Length::Short { frame_bytes: packet_bytes + CHECK_SEQUENCE_BYTES };
+        }
+        let is_more = self.frame_bytes > self.sampled_bytes.saturating_add(WITH_A_TAG_BYTES);
+        if is_more { Length::Stated } else { Length::Plausible }
+    }
+
+    fn is_other_link(&self) -> bool {
+        self.packet.is_other_link
+    }
 }
 
 impl Facts for Observed<'_> {
