@@ -468,3 +468,6 @@ fn fill_rates(record: &mut CounterRecord<'_>, reading: &CounterReading<'_>) {
     ];
     record.out_packets_per_sec = per_s(rates.output.frames_per_s.and_then(|_| sum(frames)));
 }
+
+#[cfg(test)]
+mod tests;
