@@ -343,7 +343,8 @@ impl Counting {
         };
         let is_place = match self.definition.aggregation {
             Aggregation::Edge => sample.is_edge,
-            Aggregation::Sum => sample.is_main,
+            // In one direction, nothing counts twice.
+            Aggregation::Sum => sample.is_main || self.definition.direction != Direction::Any,
             Aggregation::Max => true,
         };
         is_direction && is_place

@@ -117,6 +117,21 @@ fn frames_that_are_sampled_on_both_sides_count_once() {
     }
 }
 
+/// Who asks for one direction gets it, whichever the agent samples most.
+#[test]
+fn a_sum_in_one_direction_is_that_of_the_direction() {
+    for (direction, expected) in [(Direction::Ingress, 4.0), (Direction::Egress, 1.0)] {
+        let aggregation = Aggregation::Sum;
+        let of = Definition { direction, aggregation, measure: Measure::Frames, ..definition(&[]) };
+        let mut engine = engine(vec![of]);
+        play(&mut engine, &[part(1, 0, (1..=4).map(ingress).chain([egress(1)]))], |_| false);
+        let figures = engine.counting()[0].top(SECOND_NS);
+        let total = figures.first().map_or(0.0, |figure| figure.total.value);
+        let found = total / f64::from(DATAGRAMS * RATE);
+        assert!((found / expected - 1.0).abs() < 0.01, "{direction:?}: {found} for {expected}");
+    }
+}
+
 #[test]
 fn two_routers_on_the_way_count_once_as_maximum_and_twice_as_sum() {
     let router = |agent| part(agent, 0, (1..=4).map(ingress).chain((1..=4).map(egress)));
