@@ -2,7 +2,8 @@
 
 use allocation_counter::measure;
 use flows::{
-    Aggregation, Definition, Direction, Engine, Groups, Limits, Measure, NO_ADDRESS, Part, Traffic,
+    Aggregation, Definition, Direction, Engine, Groups, Limits, Measure, NO_ADDRESS, Part, Taken,
+    Traffic,
 };
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -174,6 +175,38 @@ fn agents_with_one_interface_each_are_within_what_is_stated() {
         }
         assert_eq!(engine.totals().source_limit, 0);
         drop(engine);
+    });
+    assert!(held.bytes_max <= stated as u64, "{} of {stated}", held.bytes_max);
+}
+
+/// Ten times as many agents as have a place, each from an address of its own: those without one are counted, and heard later.
+#[test]
+fn a_hundred_thousand_agents_stay_within_the_limit_and_each_is_counted() {
+    const AGENTS: u32 = 100_000;
+    let limits = Limits::default();
+    let definitions = vec![definition(&["agent"], 1_000)];
+    let stated = Engine::memory_max_bytes(&limits, &definitions);
+    let held = measure(|| {
+        let mut engine = Engine::new(limits, Groups::default(), HashSet::new(), definitions);
+        let (mut bytes, mut refused) = (Vec::new(), 0);
+        for agent in 0..AGENTS {
+            datagram(&mut bytes, agent, 1, 1..2, 0);
+            let sender = IpAddr::from(Ipv4Addr::from_bits(0xc000_0000 + agent));
+            let taken = engine.datagram(&bytes, sender, SECOND_NS, &mut ());
+            refused += u64::from(taken == Taken::AgentLimit);
+        }
+        let totals = engine.totals();
+        assert_eq!(engine.agents().len(), limits.agents_max);
+        assert_eq!((totals.read, totals.agent_limit), (limits.agents_max as u64, refused));
+        assert_eq!(totals.read + refused, u64::from(AGENTS));
+        assert_eq!(engine.contradictions(), 0);
+
+        // Once the known ones are silent for long enough, their places are others'.
+        let later_ns = SECOND_NS + 2 * limits.agent_timeout.as_nanos() as u64;
+        engine.tick(later_ns, &mut ());
+        assert_eq!(engine.agents().len(), 0);
+        let taken = engine.datagram(&bytes, NO_ADDRESS, later_ns, &mut ());
+        assert_eq!(taken, Taken::Read);
     });
     assert!(held.bytes_max <= stated as u64, "{} of {stated}", held.bytes_max);
 }
