@@ -44,7 +44,7 @@ pub fn need_python_module(module: &str) -> bool {
 /// The path of the program `name`. The project's own tools (`make tools`) come first, because their versions are pinned.
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let system = [PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")];
+    let system = ["/usr/sbin", "/sbin", "/usr/lib/systemd"].map(PathBuf::from);
     own_tools()
         .into_iter()
         .chain(env::split_paths(&path))

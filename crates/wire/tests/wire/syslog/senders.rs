@@ -1,4 +1,4 @@
-//! What real programs send: `logger`, rsyslogd, syslog-ng and busybox's syslogd, each to a socket of the test.
+//! What real programs send: `logger`, rsyslogd, syslog-ng, busybox's syslogd and the journal, each to a socket of the test.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -181,5 +181,46 @@ fn busybox_syslogd() {
     let daemon =
         start(command.args(["-m", "--pid", "--fork", "--kill-child", "sh", "-c", &script]));
     check(&receive(&socket), None, None, "from busybox");
+    drop(daemon);
+}
+
+/// The journal forwards to `/run/systemd/journal/syslog` only, so it runs where `/run` is its own.
+#[test]
+fn journald_forwards_what_comes_by_each_of_its_ways() {
+    if !need_tool("systemd-journald") || !need_tool("logger") || !need_root("a /run of its own") {
+        return;
+    }
+    let dir = TempDir::new();
+    let socket = UnixDatagram::bind(dir.file("syslog")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let script = format!(
+        "mount -t tmpfs none /run && cd /run && mkdir -p systemd/journal systemd/journald.conf.d && ln -s {} systemd/journal/syslog\n\
+         echo 0123456789abcdef0123456789abcdef >id; touch /etc/machine-id; mount --bind id /etc/machine-id\n\
+         printf '[Journal]\nForwardToSyslog=yes\nStorage=none\nReadKMsg=no\n' >systemd/journald.conf.d/forward.conf\n\
+         {} & daemon=$!\n\
+         while [ ! -S systemd/journal/stdout ] && kill -0 $daemon; do :; done\n\
+         logger -u systemd/journal/dev-log -t tea -p local3.warning --id=4711 by logger\n\
+         logger -u systemd/journal/dev-log -t tea -p local3.warning by logger\n\
+         printf 'PRIORITY=4\nSYSLOG_FACILITY=19\nSYSLOG_IDENTIFIER=tea\nSYSLOG_PID=4711\nMESSAGE=natively\n' >native\n\
+         python3 -c 'import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.sendto(open(\"native\", \"rb\").read(), \"systemd/journal/socket\")'\n\
+         wait $daemon",
+        dir.text("syslog"),
+        find_tool("systemd-journald").unwrap().display(),
+    );
+    let mut command = Command::new("unshare");
+    let daemon =
+        start(command.args(["-m", "--pid", "--fork", "--kill-child", "sh", "-c", &script]));
+    let receive = || {
+        let mut room = [0; 1_000];
+        let len = socket.recv(&mut room).unwrap();
+        room[..len].to_vec()
+    };
+    check(&receive(), None, Some("4711"), "by logger");
+    check(&receive(), None, None, "by logger");
+    // It names the process that wrote to it, and not the one that the message names.
+    let native = receive();
+    let proc_id = parse(&native, Arrival::utc(0)).proc_id.unwrap_or_default();
+    assert_ne!(proc_id, "4711");
+    check(&native, None, Some(proc_id), "natively");
     drop(daemon);
 }
