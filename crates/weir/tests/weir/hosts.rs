@@ -21,6 +21,11 @@ impl Rig {
             return None;
         }
         let rig = Rig { relay: Namespace::new(), far: Namespace::new() };
+        // The addresses of a new link are probed for a second or two, and a neighbor cannot be asked from one until then.
+        for namespace in [&rig.relay, &rig.far] {
+            let probes = "/proc/sys/net/ipv6/conf/default/accept_dad";
+            namespace.inside(|| std::fs::write(probes, "0").unwrap());
+        }
         for n in [1, 2] {
             Netns::connect(&rig.relay, &format!("v{n}"), &rig.far, &format!("w{n}"));
             rig.far.ip(&format!("address add 10.9.{n}.9/24 dev w{n}"));
