@@ -90,18 +90,57 @@ pub(crate) fn resolved(
         let host = addr.to_string();
         let host = host.rsplit_once(':').map_or("", |(host, _)| host);
         Finding::new(severity, what, format!("{addr} does not resolve: {error}"))
-            .because("a listener needs its address at the start; a target drops everything until its name resolves")
+            .because("a listener waits, and a target drops everything, until its name resolves")
             .fixed_by(format!("getent hosts {host}"))
     })
 }
 
+/// What the daemon does as long as an address or an interface of this host is not there.
+#[derive(Clone, Copy)]
+pub(crate) enum Absence {
+    /// A listener waits: what is sent to an address that is not here does not arrive here.
+    ListenerWaits,
+    /// A target drops what it gets.
+    TargetDrops,
+}
+
+impl Absence {
+    fn finding(self, what: &str, value: String) -> Finding {
+        let (severity, why) = match self {
+            Absence::ListenerWaits => {
+                (Severity::Advice, "the daemon starts, and the listener waits until it is there")
+            }
+            Absence::TargetDrops => (
+                Severity::Warning,
+                "the daemon starts, and the target drops everything as unreachable until it is there",
+            ),
+        };
+        Finding::new(severity, what, value).because(why)
+    }
+}
+
 /// A finding if this host does not have an address to receive at or send from. The check binds a socket to any free port of the
 /// address, which disturbs nothing.
-pub(crate) fn not_ours(what: &str, value: &str, ip: IpAddr, why: &str) -> Option<Finding> {
-    let is_ours = ip.is_multicast() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok();
-    let value = format!("{value}{ip} is not an address of this host");
-    let finding = || Finding::new(Severity::Error, what, value);
-    (!is_ours).then(|| finding().because(why).fixed_by("ip -brief address"))
+pub(crate) fn not_ours(
+    what: &str,
+    value: &str,
+    mut at: SocketAddr,
+    absence: Absence,
+) -> Option<Finding> {
+    at.set_port(0);
+    let error = match UdpSocket::bind(at) {
+        Err(error) if !at.ip().is_multicast() => error,
+        _ => return None,
+    };
+    let ip = at.ip();
+    let finding = match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            absence.finding(what, format!("{value}{ip} is not an address of this host"))
+        }
+        _ => Finding::new(Severity::Error, what, format!("{value}{ip} cannot be used: {error}"))
+            .because("the daemon does not start"),
+    };
+    Some(finding.fixed_by("ip -brief address"))
 }
 
 /// Whether datagrams sent to a UDP address leave this host and do not come back.
@@ -134,13 +173,13 @@ pub(crate) fn udp_receiver(what: &str, addr: &HostPort, listen_addrs: &[SocketAd
     Finding::new(Severity::Ok, what, value)
 }
 
-pub(crate) fn interface(what: &str, name: Option<&str>) -> Option<Finding> {
+/// A finding if this host does not have an interface.
+pub(crate) fn interface(what: &str, name: Option<&str>, absence: Absence) -> Option<Finding> {
     // A listener may give an interface by its address.
     let name = name.filter(|name| name.parse::<IpAddr>().is_err())?;
     let error = sys::socket::interface_index(name).err()?;
-    let value = format!("there is no interface {name}: {error}");
-    let finding = Finding::new(Severity::Error, what, value);
-    Some(finding.because("the group cannot be joined or sent to by it").fixed_by("ip -brief link"))
+    let finding = absence.finding(what, format!("there is no interface {name}: {error}"));
+    Some(finding.fixed_by("ip -brief link"))
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -7,7 +7,7 @@ use crate::form::{
     Bool, Choice, Kind, List, OrAuto, OrOff, PREFIXES, Span, parsed, size, text, whole,
 };
 use crate::host::{
-    Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
+    Absence, Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
 };
 use crate::keys::{Section, Values, keys};
 use crate::loops::would_loop;
@@ -376,15 +376,19 @@ impl ListenerConfig {
 
         match resolved(&what, addr, Severity::Warning) {
             Ok(found) => {
-                let why = "only an address of this host, or a multicast group, can be listened on";
-                findings.extend(found.iter().filter_map(|at| not_ours(&what, "", at.ip(), why)));
+                // `freebind` needs no address.
+                if self.udp().is_none_or(|udp| !udp.freebind) {
+                    let waits = |at: &SocketAddr| not_ours(&what, "", *at, Absence::ListenerWaits);
+                    findings.extend(found.iter().filter_map(waits));
+                }
                 addrs.extend(found);
             }
             Err(finding) => findings.push(finding),
         }
 
-        let interface = self.udp().and_then(|udp| udp.multicast_interface.as_deref());
-        findings.extend(interface_there(&what, interface));
+        for name in self.udp().iter().flat_map(|udp| [&udp.multicast_interface, &udp.interface]) {
+            findings.extend(interface_there(&what, name.as_deref(), Absence::ListenerWaits));
+        }
     }
 }
 

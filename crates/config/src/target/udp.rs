@@ -4,7 +4,9 @@ use super::{Target, TargetConfig};
 use crate::address::{Host, HostPort};
 use crate::document::{TRUTH_VALUE, Value};
 use crate::form::{Bool, Choice, Form, OrOff, Slot, Span, size, text, whole};
-use crate::host::{Finding, Severity, interface as interface_there, not_ours, udp_receiver};
+use crate::host::{
+    Absence, Finding, Severity, interface as interface_there, not_ours, udp_receiver,
+};
 use crate::keys::keys;
 use crate::listener::{ListenerConfig, overlap};
 use crate::name::interface as interface_name;
@@ -188,11 +190,12 @@ impl UdpTarget {
         findings: &mut Vec<Finding>,
     ) {
         findings.push(udp_receiver(what, &self.addr, listen_addrs));
-        let why = "datagrams can leave from an address of this host only";
-        let source = self.source_address;
-        findings.extend(source.and_then(|ip| not_ours(what, "source_address ", ip, why)));
+        let source = self.source_address.filter(|_| !self.freebind);
+        findings.extend(source.and_then(|ip| {
+            not_ours(what, "source_address ", SocketAddr::new(ip, 0), Absence::TargetDrops)
+        }));
         for name in [&self.multicast_interface, &self.interface] {
-            findings.extend(interface_there(what, name.as_deref()));
+            findings.extend(interface_there(what, name.as_deref(), Absence::TargetDrops));
         }
         let may = (1 << CAP_NET_RAW) | (1 << CAP_NET_ADMIN);
         if self.keeps_source() && effective_capabilities().unwrap_or_default() & may == 0 {

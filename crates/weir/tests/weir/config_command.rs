@@ -129,13 +129,30 @@ fn the_environment_is_looked_at_when_asked() {
     );
     assert!(out.contains("Fix: mkdir -p no/where\n"), "{out}");
     assert_eq!(run(&folder, &["config", "check", "-"], &missing).0, 0, "not unless asked");
-    let (code, out, _) = check(&RIGHT.replace("127.0.0.1:5514", "192.0.2.1:5514"));
-    assert_eq!(code, 1);
-    assert!(out.contains("192.0.2.1 is not an address of this host"), "{out}");
-    let group = RIGHT.replace("127.0.0.1:5514'", "239.0.0.1:5514'\nmulticast_interface='nothere0'");
-    let (code, out, _) = check(&group);
-    assert_eq!(code, 1);
-    assert!(out.contains("there is no interface nothere0"), "{out}");
+    // The daemon starts without these, and waits for them.
+    let waits = "the listener waits until it is there";
+    let drops = "the target drops everything as unreachable until it is there";
+    let listener = |text: &str| RIGHT.replace("127.0.0.1:5514'", text);
+    let target = |more: &str| RIGHT.replace("'null:'", &format!("'127.0.0.1:9'\n{more}"));
+    let no_interface = "there is no interface nothere0";
+    for (text, found, why) in [
+        (listener("192.0.2.1:5514'"), "192.0.2.1 is not an address", waits),
+        (listener("239.0.0.1:5514'\nmulticast_interface='nothere0'"), no_interface, waits),
+        (listener("127.0.0.1:5514'\ninterface='nothere0'"), no_interface, waits),
+        (target("source_address='192.0.2.1'"), "source_address 192.0.2.1 is not an address", drops),
+        (target("interface='nothere0'"), no_interface, drops),
+    ] {
+        let (code, out, err) = check(&text);
+        assert_eq!(code, 0, "{text}{out}{err}");
+        assert!(out.contains(found) && out.contains(why), "{out}");
+    }
+    let (code, out, _) = check(&listener("192.0.2.1:5514'\nfreebind=true"));
+    assert_eq!(code, 0, "{out}");
+    assert!(!out.contains("192.0.2.1 is not"), "{out}");
+    // An address of one link never works without its interface.
+    let (code, out, _) = check(&listener("[fe80::1]:5514'"));
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("fe80::1 cannot be used"), "{out}");
     let admin = "[admin]\nsocket = 'no/where/admin.sock'\nsocket_users = ['no such user']\n";
     let (code, out, _) = check(&format!("{admin}{RIGHT}"));
     assert_eq!(code, 1);
