@@ -143,6 +143,17 @@ pub(crate) fn not_ours(
     Some(finding.fixed_by("ip -brief address"))
 }
 
+/// A finding if a listener's name, such as `localhost`, has addresses besides the first, at which alone it listens.
+pub(crate) fn one_of_several(what: &str, addr: &HostPort, found: &[SocketAddr]) -> Option<Finding> {
+    let (first, others) = found.split_first().filter(|(_, others)| !others.is_empty())?;
+    let others: Vec<_> = others.iter().map(SocketAddr::to_string).collect();
+    let others = others.join(" and ");
+    let finding =
+        Finding::new(Severity::Advice, what, format!("{addr} is {first}, and also {others}"));
+    let why = "it listens at the first alone: what is sent to another does not reach it";
+    Some(finding.because(why).fixed_by(format!("add a listener for {others}")))
+}
+
 /// Whether datagrams sent to a UDP address leave this host and do not come back.
 pub(crate) fn udp_receiver(what: &str, addr: &HostPort, listen_addrs: &[SocketAddr]) -> Finding {
     let found = match resolved(what, addr, Severity::Warning) {

@@ -7,7 +7,8 @@ use crate::form::{
     Bool, Choice, Kind, List, OrAuto, OrOff, PREFIXES, Span, parsed, size, text, whole,
 };
 use crate::host::{
-    Absence, Finding, Severity, interface as interface_there, not_ours, resolved, unix_listener,
+    Absence, Finding, Severity, interface as interface_there, not_ours, one_of_several, resolved,
+    unix_listener,
 };
 use crate::keys::{Section, Values, keys};
 use crate::loops::would_loop;
@@ -381,6 +382,7 @@ impl ListenerConfig {
                     let waits = |at: &SocketAddr| not_ours(&what, "", *at, Absence::ListenerWaits);
                     findings.extend(found.iter().filter_map(waits));
                 }
+                findings.extend(one_of_several(&what, addr, &found));
                 addrs.extend(found);
             }
             Err(finding) => findings.push(finding),

@@ -329,3 +329,20 @@ fn an_interface_is_used_alone_and_a_free_address_is_bound_before_it_is_there() {
     assert_eq!(ended.code, Some(0), "{}", ended.said);
     assert!(ended.said.contains("listener by: its interface was made again"), "{}", ended.said);
 }
+
+#[test]
+fn the_check_says_which_address_of_a_name_a_listener_takes() {
+    let Some(rig) = Rig::new() else { return };
+    rig.relay.write_hosts("::1 localhost\n127.0.0.1 localhost\n");
+    let folder = testkit::TempDir::new();
+    let file = folder.file("weir.toml");
+    std::fs::write(
+        &file,
+        "[[listener]]\nlisten = 'localhost:5514'\n[[listener.target]]\nto = 'null:'\n",
+    )
+    .unwrap();
+    let mut check = rig.relay.place().weir();
+    let output = check.args(["config", "check", "--environment"]).arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("localhost:5514 is 127.0.0.1:5514, and also [::1]:5514"), "{said}");
+}
