@@ -192,7 +192,7 @@ CREATE TABLE IF NOT EXISTS sockets
     `pod_uid` Nullable(String) COMMENT 'UID of the Kubernetes pod, from the path.' CODEC(ZSTD(1)),
     `container_id` Nullable(String) COMMENT 'Id of the container, from the path.' CODEC(ZSTD(1)),
     `systemd_unit` LowCardinality(Nullable(String)) COMMENT 'The systemd unit, from the path.' CODEC(ZSTD(1)),
-    `process_id` Nullable(UInt32) COMMENT 'A process that holds the socket, where that was asked for (`processes = true`, `--processes`); the lowest if there are several. Not on closing records.' CODEC(Delta(4), ZSTD(1)),
+    `process_id` Nullable(UInt32) COMMENT 'A process that holds the socket, where that was asked for (`processes = true`, `--processes`); the lowest if there are several. On closing records: the one that held it in the last poll that found one.' CODEC(Delta(4), ZSTD(1)),
     `process_name` LowCardinality(Nullable(String)) COMMENT 'That process\'s name, up to 15 bytes; chosen by the process, so do not trust it.' CODEC(ZSTD(1)),
     `netns_cookie` Nullable(UInt64) COMMENT 'The kernel\'s number of the network namespace, which no other has until the next boot. An inode is given again soon after its namespace has gone. [Linux 5.14]' CODEC(Delta(8), ZSTD(1)),
     -- How a connection ended. Records of kind `close` only, but for `first_seen_unix_ns`.

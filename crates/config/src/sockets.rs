@@ -105,9 +105,9 @@ keys! {
         /// counted as `event_buffer`. Without `CAP_NET_ADMIN` the kernel grants at most twice
         /// `net.core.rmem_max`, and a helper at most `64MiB`.
         event_buffer => event_buffer_bytes: usize = size(64 << 10, 1 << 30), default(8 << 20);
-        /// Whether records of polls name a process that holds the socket (`process_id`, `process_name`). Each poll
-        /// then looks at every descriptor of every process; those of other users need `CAP_SYS_PTRACE` and
-        /// `CAP_DAC_READ_SEARCH`.
+        /// Whether records name a process that holds the socket (`process_id`, `process_name`); those of closes the one
+        /// that the last poll found. Each poll then looks at every descriptor of every process; those of other users need
+        /// `CAP_SYS_PTRACE` and `CAP_DAC_READ_SEARCH`.
         processes => processes: bool = Bool, default(false);
         /// Whether connections to this daemon's own admin addresses are collected, shown and kept too. Otherwise they are counted
         /// as filtered: while somebody watches, they would be most of what a quiet host has.

@@ -267,7 +267,7 @@ schema! {
         systemd_unit: text = 277, "", "", "The systemd unit, from the path.";
         process_id: u32 = 278, "", "",
             "A process that holds the socket, where that was asked for (`processes = true`, `--processes`); the lowest if there \
-             are several. Not on closing records.";
+             are several. On closing records: the one that held it in the last poll that found one.";
         process_name: text = 279, "", "",
             "That process's name, up to 15 bytes; chosen by the process, so do not trust it.";
         netns_cookie: u64 = 280, "", "5.14",

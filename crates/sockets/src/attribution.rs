@@ -11,11 +11,14 @@
 pub mod cgroup_path;
 
 mod cgroups;
+mod holders;
 mod host;
 mod machine;
 mod mounts;
 mod processes;
 mod users;
+
+pub(crate) use holders::{Holder, Holders};
 
 pub use cgroups::{Cgroup, CgroupCounts, CgroupOptions, Cgroups, Lookup};
 pub use host::{Host, HostOptions};
@@ -29,10 +32,27 @@ pub(crate) struct Attribution {
     pub(crate) cgroups: Option<Cgroups>,
     /// Which processes hold which sockets, as of this poll. `None` when nothing needs it.
     pub(crate) processes: Option<Processes>,
+    /// The processes of former polls, for closes.
+    pub(crate) holders: Holders,
 }
 
 impl Attribution {
     pub(crate) fn open() -> Attribution {
-        Attribution { cgroups: Cgroups::open(CgroupOptions::default()).ok(), processes: None }
+        Attribution {
+            cgroups: Cgroups::open(CgroupOptions::default()).ok(),
+            processes: None,
+            holders: Holders::default(),
+        }
+    }
+
+    /// Takes the result of the poll's scan.
+    pub(crate) fn adopt(&mut self, mut processes: Processes, poll: u32) {
+        self.holders.adopt(&mut processes, poll);
+        self.processes = Some(processes);
+    }
+
+    /// The process that holds a socket, as of this poll.
+    pub(crate) fn holder(&self, inode: u32) -> Option<Holder> {
+        self.processes.as_ref().filter(|_| inode != 0)?.holder(inode.into())
     }
 }

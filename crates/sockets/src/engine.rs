@@ -196,6 +196,7 @@ impl<'h> Engine<'h> {
     ) -> Noted {
         let Moment { poll, unix_ns, boot_ns, place, .. } = self.moment;
         let congestion = self.congestions.number(message.congestion);
+        let holder = self.attribution.holder(message.inode);
 
         let entry = match known {
             Some(known) => self.table.at_mut(known.at),
@@ -225,6 +226,7 @@ impl<'h> Engine<'h> {
         entry.was_socket = true;
         // The kernel reports no owner once the program has closed the socket: keep the last known one.
         entry.uid = says::uid(message).or(entry.uid);
+        entry.holder = holder.or(entry.holder);
         entry.cgroup_id = message.cgroup_id.unwrap_or(entry.cgroup_id);
         entry.congestion = congestion;
 
@@ -399,6 +401,7 @@ fn new_entry(message: &SocketMessage<'_>, unix_ns: u64, boot_ns: u64) -> Entry {
         namespace: 0,
         cgroup_id: 0,
         uid: None,
+        holder: None,
         src: message.id.src.ip(),
         dst: message.id.dst.ip(),
         sport: message.id.src.port(),

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::options::Closes;
-use crate::table::Life;
+use crate::table::{Entry, Life};
 use crate::totals::Sums;
 use crate::walk::{WalkError, Walked};
 use ledger::NamespaceError;
@@ -125,7 +125,7 @@ impl Engine<'_> {
         let missing_kept_polls = missing_kept_polls(self.options.interval);
 
         let mut unobserved = 0;
-        self.table.retain(|entry| {
+        let mut stays = |entry: &mut Entry| {
             let state = State::from_number(entry.state);
             if entry.seen_poll == poll || !namespaces.shows_absence(entry.namespace, poll) {
                 return true;
@@ -155,7 +155,17 @@ impl Engine<'_> {
             // A connection that never passed the filter is not missed.
             unobserved += u64::from(is_connection(state) && entry.verdict.passes());
             false
+        };
+
+        let holders = &mut self.attribution.holders;
+        self.table.retain(|entry| {
+            let stays = stays(entry);
+            if stays {
+                holders.keep(entry.holder, poll);
+            }
+            stays
         });
+        holders.sweep(poll, missing_kept_polls);
 
         self.namespaces.forget_gone(poll);
         self.filter.rejected.sweep(poll, missing_kept_polls);

@@ -268,7 +268,8 @@ impl<'h> Runner<'h> {
             });
         }
 
-        self.engine.attribution.processes = Some(processes);
+        let poll = self.engine.moment.poll;
+        self.engine.attribution.adopt(processes, poll);
     }
 
     /// Visits the namespaces that were found, starting with those that the last poll put off. If the thread should end or the

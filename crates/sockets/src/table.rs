@@ -3,6 +3,7 @@
 
 mod block;
 
+use crate::attribution::Holder;
 use crate::delta::Recorded;
 use crate::ends::Role;
 use crate::filter::Verdict;
@@ -29,6 +30,8 @@ pub(crate) struct Entry {
     pub(crate) cgroup_id: u64,
     /// From the last poll that knew it.
     pub(crate) uid: Option<u32>,
+    /// The process that held it, from the last poll that found one.
+    pub(crate) holder: Option<Holder>,
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) sport: u16,

@@ -1,6 +1,7 @@
 mod owners;
 mod scan;
 
+use super::Holder;
 use owners::Owners;
 use std::path::PathBuf;
 
@@ -52,7 +53,7 @@ pub struct Process<'a> {
 /// the kernel's own) do not appear.
 #[derive(Debug, Default)]
 pub struct Processes {
-    owners: Owners,
+    pub(super) owners: Owners,
     summary: ScanSummary,
 }
 
@@ -80,6 +81,11 @@ impl Processes {
     /// The first process found that holds the socket. After [`Processes::scan`], that is the one with the lowest pid.
     pub fn owner(&self, inode: u64) -> Option<Process<'_>> {
         self.owners(inode).next()
+    }
+
+    /// The number of that process, if the collector numbered the processes of this scan.
+    pub(crate) fn holder(&self, inode: u64) -> Option<Holder> {
+        self.owners.holder(inode)
     }
 
     /// All processes that hold the socket, up to `max_owners`.

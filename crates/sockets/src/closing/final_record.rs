@@ -25,6 +25,9 @@ impl Engine<'_> {
         let namespace = place.and_then(|place| self.namespaces.get(place));
         let mut whose = Whose::of(namespace, cgroup.as_deref());
         // The event carries the namespace's id even if no poll has found the namespace yet.
+        whose.process = entry
+            .and_then(|entry| entry.holder)
+            .and_then(|holder| self.attribution.holders.get(holder));
         whose.netns_id = whose.netns_id.or_else(|| u32::try_from(nsid?).ok());
 
         let mut record = self.emission.identity.record(RecordKind::CLOSE, unix_ns);

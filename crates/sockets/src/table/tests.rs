@@ -15,6 +15,7 @@ pub(crate) fn entry(cookie: u64, poll: u32) -> Entry {
         namespace: 0,
         cgroup_id: 0,
         uid: None,
+        holder: None,
         src: nowhere,
         dst: nowhere,
         sport: 0,

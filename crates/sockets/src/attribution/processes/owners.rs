@@ -1,10 +1,11 @@
+use super::super::Holder;
 use super::Process;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// Sockets by inode, each with a chain of the processes that hold it.
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(in super::super) struct Owners {
     sockets: HashMap<u64, Chain>,
     links: Vec<Link>,
     processes: Vec<Named>,
@@ -30,6 +31,7 @@ struct Link {
 struct Named {
     pid: u32,
     name: Box<str>,
+    holder: Option<Holder>,
 }
 
 /// Marks the end of a chain.
@@ -58,7 +60,7 @@ impl Owners {
 
     /// Starts a process: `add` refers to it from now on.
     pub(super) fn begin(&mut self, pid: u32) {
-        self.processes.push(Named { pid, name: Box::default() });
+        self.processes.push(Named { pid, name: Box::default(), holder: None });
     }
 
     /// Ends the current process, and forgets it if it holds nothing.
@@ -107,6 +109,22 @@ impl Owners {
 
         self.links.push(Link { process, next: END });
         Added::Kept
+    }
+
+    /// Numbers the processes.
+    pub(in super::super) fn number_each(
+        &mut self,
+        mut number: impl FnMut(Process<'_>) -> Option<Holder>,
+    ) {
+        for named in &mut self.processes {
+            named.holder = number(Process { pid: named.pid, name: &named.name });
+        }
+    }
+
+    /// The number of the first process that holds the socket.
+    pub(super) fn holder(&self, inode: u64) -> Option<Holder> {
+        let link = self.links.get(self.sockets.get(&inode)?.first as usize)?;
+        self.processes.get(link.process as usize)?.holder
     }
 
     pub(super) fn count(&self, inode: u64) -> u32 {

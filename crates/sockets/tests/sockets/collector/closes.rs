@@ -108,6 +108,32 @@ fn a_closing_record_states_nothing_that_neither_the_event_nor_a_poll_knows() {
 }
 
 #[test]
+fn a_close_names_the_process_of_the_last_poll_that_found_one() {
+    if !need_root_netns() {
+        return;
+    }
+    let netns = Netns::new();
+    let listener = netns.inside(scene::listen);
+    let open = |subject| netns.inside(|| Ends::open(subject, &listener));
+    let polled = [Subject::PolledClose, Subject::PolledAbort].map(open);
+    let watch = Watch::start(&netns, Options { processes: true, ..options(RARELY, Scope::Own) });
+    watch.wait_polls(1);
+    polled.into_iter().for_each(Ends::close);
+    Ends::close(open(Subject::Close));
+    watch.wait("closes", |told| told.closed().count() == 2 * 3);
+    let (told, hops) = watch.stop();
+    check_all(&told, &hops);
+
+    for subject in [Subject::PolledClose, Subject::PolledAbort] {
+        let record = client(&told, subject);
+        assert_eq!(record["process_id"], std::process::id(), "{subject:?}: {record}");
+        assert!(record["process_name"].as_str().is_some_and(|name| !name.is_empty()), "{record}");
+    }
+    // No poll met it, and its event has no inode.
+    assert!(client(&told, Subject::Close)["process_id"].is_null());
+}
+
+#[test]
 fn of_more_rejected_connections_than_there_is_room_for_the_close_events_decide() {
     if !need_root_netns() {
         return;

@@ -80,7 +80,7 @@ pub(crate) struct Args {
     #[arg(long, short)]
     pub(super) numeric: bool,
     /// Connections as they end, until interrupted
-    #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "processes", "sort"])]
+    #[arg(long, conflicts_with_all = ["listening", "all", "watch", "read", "write", "receive", "sort"])]
     pub(super) closed: bool,
     /// With --closed: also connections that the filter cannot judge, because they were never seen open
     #[arg(long, requires = "closed")]
@@ -160,6 +160,12 @@ pub(super) enum Show {
 impl Args {
     pub(super) fn format(&self) -> Format {
         if self.json { Format::Records(Encoding::Json) } else { self.format }
+    }
+
+    /// Whether the processes that hold the sockets are wanted.
+    pub(super) fn wants_processes(&self) -> bool {
+        let names = self.columns.as_deref().unwrap_or_default();
+        self.processes || names.contains("process")
     }
 
     pub(super) fn scope(&self) -> Scope {

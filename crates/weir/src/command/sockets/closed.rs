@@ -102,7 +102,7 @@ fn options(args: &Args, filter: &Filter) -> Options {
         served: Served::default(),
         namespaces_max: 65_536,
         table_entries_max: 131_072,
-        processes: false,
+        processes: args.wants_processes(),
         fields: FieldSet::ALL,
     }
 }

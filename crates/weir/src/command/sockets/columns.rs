@@ -224,7 +224,7 @@ columns! {
     "namespace" "NAMESPACE" Left 11 16 ["netns_name", "netns_inode"] namespace_key, put_namespace,
         "Network namespace: its name, or else its inode as in /proc/PID/ns/net";
     "process" "PROCESS" Left 10 20 ["process_id", "process_name"] |v| number(v.record.process_id), put_process,
-        "With --processes: a process that holds it, and how many more do";
+        "With --processes: a process that holds it, and how many more do; with --closed, the one that a poll last found";
     "user" "USER" Left 4 8 ["uid"] |v| number(v.record.uid), put_user,
         "Owner of the socket";
     "unit" "UNIT" Left 4 24 ["systemd_unit"] |v| text_key(v.record.systemd_unit),

@@ -51,9 +51,6 @@ pub(super) struct Unseen {
 impl<'p> Live<'p> {
     pub(super) fn new(args: &Args, filter: &'p Filter) -> anyhow::Result<Live<'p>> {
         let polls = if args.watch.is_some() { Polls::Many } else { Polls::One };
-        let wants_processes = args.processes
-            || args.columns.as_deref().is_some_and(|names| names.contains("process"));
-
         Ok(Live {
             filter,
             scope: args.scope(),
@@ -63,7 +60,7 @@ impl<'p> Live<'p> {
             walker: Walker::default(),
             found: Vec::new(),
             own: sys::namespace::own().ok(),
-            assembler: Assembler::new(filter, wants_processes, polls),
+            assembler: Assembler::new(filter, args.wants_processes(), polls),
             unseen: Unseen::default(),
             told: BTreeSet::new(),
         })
