@@ -169,16 +169,18 @@ fn a_group_is_joined_anew_when_its_interface_comes_again_and_by_a_start_before_i
                 multicast_interface: Some("w1".to_owned()),
                 ..sys::socket::SendOptions::default()
             };
+            // Of this life: one of the last may still be on its way.
+            let text = format!("{life} {group}");
             wait_for(
                 || format!("a datagram to {group}"),
                 || {
                     // The address of the link takes a moment.
                     let to = group.parse().unwrap();
                     let client = rig.far.inside(|| sys::socket::connect_udp(to, &options)).ok()?;
-                    UdpSocket::from(client).send(group.as_bytes()).ok()?;
+                    UdpSocket::from(client).send(text.as_bytes()).ok()?;
                     let mut buffer = [0; 64];
                     let len = receiver.recv(&mut buffer).ok()?;
-                    (&buffer[..len] == group.as_bytes()).then_some(())
+                    (&buffer[..len] == text.as_bytes()).then_some(())
                 },
             );
         }
