@@ -20,7 +20,7 @@ use testkit::{
     Netns, Process, TempDir, find_tool, free_port, need_root_netns, need_tool, wait_for_up_to,
 };
 
-/// Longest time that a script may take on a busy machine; alone, the longest takes half a minute.
+/// Longest time that a script may take on a busy machine; alone, the longest takes a minute and a half.
 const SCRIPT_MAX: Duration = Duration::from_secs(300);
 
 /// One browser at a time: each takes a processor.

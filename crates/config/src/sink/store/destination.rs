@@ -7,11 +7,11 @@ use sink::{BatchEncoder, Connector, Destination, Durability, Form, OwnFigures, P
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use store::{Commits, Error, Inserted, Options, Stepped, Writer};
 use sys::clock::Now;
 
-/// Time between two writes of the ledger.
+/// Time between two writes of the ledger; also the shortest time by which questions sum its rows up.
 const LEDGER_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A store in a folder. It also records the ledger, if there is one.
@@ -33,7 +33,7 @@ pub(super) fn connector(
             writer,
             folder,
             ledger: ledger.clone(),
-            ledger_due: Instant::now() + LEDGER_INTERVAL,
+            ledger_interval: LedgerInterval::at(Now::read()),
             done: Vec::new(),
             trouble: None,
         }) as Box<dyn Destination>)
@@ -96,17 +96,33 @@ struct Store {
     writer: Writer,
     folder: PathBuf,
     ledger: Option<Arc<Ledger>>,
-    ledger_due: Instant,
+    ledger_interval: LedgerInterval,
     done: Vec<Outcome>,
     /// The error of the last step other than an insert.
     trouble: Option<Trouble>,
 }
 
+/// An interval of the wall clock, counted since 1970. The ledger is written once in each: with a timer of its own, every write would be
+/// a little later in its interval than the one before, until an interval had none and looked as if nothing had happened in it.
+struct LedgerInterval(u64);
+
+impl LedgerInterval {
+    fn at(now: Now) -> LedgerInterval {
+        LedgerInterval(now.realtime_ns / LEDGER_INTERVAL.as_nanos() as u64)
+    }
+
+    /// Whether another has begun, which is the current one then.
+    fn ends(&mut self, now: Now) -> bool {
+        let before = std::mem::replace(self, LedgerInterval::at(now));
+        before.0 != self.0
+    }
+}
+
 impl Store {
     fn step(&mut self) -> Result<Stepped, Error> {
-        let stepped = self.writer.step(Now::read())?;
-        if Instant::now() >= self.ledger_due {
-            self.ledger_due = Instant::now() + LEDGER_INTERVAL;
+        let now = Now::read();
+        let stepped = self.writer.step(now)?;
+        if self.ledger_interval.ends(now) {
             self.record_ledger()?;
         }
         Ok(stepped)
@@ -239,4 +255,19 @@ fn trouble(folder: &Path, error: &Error) -> Trouble {
         _ => format!("see that {folder} can be written: ls -ld {folder}"),
     };
     Trouble { what, fix }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_interval_has_one_write_of_the_ledger_however_late_it_is_asked_for() {
+        let at = |ms: u64| Now { monotonic_ns: 0, realtime_ns: ms * 1_000_000 };
+        let mut interval = LedgerInterval::at(at(0));
+        let writes: Vec<u64> =
+            (0..4_000).map(|turn| turn * 930).filter(|ms| interval.ends(at(*ms))).collect();
+        let intervals: Vec<u64> = writes.iter().map(|ms| ms / 10_000).collect();
+        assert_eq!(intervals, (1..=371).collect::<Vec<u64>>());
+    }
 }
