@@ -132,10 +132,10 @@ fn parse_at<'a>(bytes: &'a [u8], arrival: Arrival<'_>, depth: Depth) -> Syslog<'
 /// Splits off `<0>` to `<191>`, without leading zeros.
 fn split_priority(bytes: &[u8]) -> (Option<u8>, &[u8]) {
     let priority = bytes.strip_prefix(b"<").and_then(|rest| {
-        let (digits, rest) = split_digits(rest, 3);
-        let rest = rest.strip_prefix(b">")?;
-        let is_plain = digits.len() == 1 || !digits.starts_with(b"0");
-        let priority = number(digits).filter(|number| is_plain && *number <= 191)?;
+        let (priority, behind) = split_number(rest, 3);
+        let digits = rest.len() - behind.len();
+        let is_plain = digits == 1 || digits > 0 && !rest.starts_with(b"0");
+        let rest = behind.strip_prefix(b">").filter(|_| is_plain && priority <= 191)?;
         Some((u8::try_from(priority).ok()?, rest))
     });
 
@@ -178,14 +178,17 @@ fn split_digits(bytes: &[u8], max: usize) -> (&[u8], &[u8]) {
     bytes.split_at(run(bytes, max, |byte| byte.is_ascii_digit()))
 }
 
-/// The value of up to 9 digits; `None` if there is no digit.
-fn number(digits: &[u8]) -> Option<u32> {
-    if digits.is_empty() || digits.len() > 9 {
-        return None;
+/// Splits off the number of the decimal digits at the beginning, at most `max` and 9; 0 if there is none.
+fn split_number(bytes: &[u8], max: usize) -> (u32, &[u8]) {
+    let (mut number, mut len) = (0, 0);
+    for byte in bytes.iter().take(max) {
+        if !byte.is_ascii_digit() {
+            break;
+        }
+        number = number * 10 + u32::from(byte - b'0');
+        len += 1;
     }
-    digits.iter().try_fold(0_u32, |sum, digit| {
-        digit.is_ascii_digit().then(|| sum * 10 + u32::from(digit - b'0'))
-    })
+    (number, bytes.get(len..).unwrap_or_default())
 }
 
 /// Splits at the first space; the second part is empty if there is none.

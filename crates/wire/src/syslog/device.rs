@@ -47,22 +47,24 @@ pub(super) fn header<'a>(bytes: &'a [u8], arrival: Arrival<'_>) -> Option<Header
 impl<'a> Front<'a> {
     /// Takes one part, and returns what follows it.
     fn take(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        // `45: `. Without the counter of messages its colon stays.
-        let (digits, behind) = split_digits(bytes, 20);
-        if let Some(behind) = behind.strip_prefix(b":")
-            && (behind.starts_with(b" ") || digits.is_empty())
-            && self.counters < 2
-        {
-            self.counters += 1;
-            return Some(without_blanks(behind));
-        }
-        // Wireless controllers (AireOS) write `*TASK: ` before the time.
-        if let Some(behind) = bytes.strip_prefix(b"*")
-            && self.task.is_none()
-        {
-            let (word, behind) = split_name(behind);
-            self.task = Some(graphic(word.strip_suffix(b":")?)?);
-            return Some(behind);
+        match bytes {
+            // `45: `. Without the counter of messages its colon stays.
+            [b'0'..=b'9' | b':', ..] if self.counters < 2 => {
+                let (digits, behind) = split_digits(bytes, 20);
+                if let [b':', behind @ ..] = behind
+                    && (behind.starts_with(b" ") || digits.is_empty())
+                {
+                    self.counters += 1;
+                    return Some(without_blanks(behind));
+                }
+            }
+            // Wireless controllers (AireOS) write `*TASK: ` before the time.
+            [b'*', behind @ ..] if self.task.is_none() => {
+                let (word, behind) = split_name(behind);
+                self.task = Some(graphic(word.strip_suffix(b":")?)?);
+                return Some(behind);
+            }
+            _ => {}
         }
         self.take_name(bytes).or_else(|| self.take_label(bytes))
     }
@@ -82,51 +84,41 @@ impl<'a> Front<'a> {
         let len = run_of(bytes, NAME_MAX_BYTES + 1, &OF_HOST);
         let (word, behind) = bytes.split_at_checked(len)?;
         // IOS XR writes where the message comes from, without a blank before the time: `RP/0/RSP0/CPU0:`. This is not a host.
-        if let Some(colon) = word.iter().position(|byte| *byte == b':')
-            && let Some((location, _)) = word.split_at_checked(colon)
-            && location.contains(&b'/')
-            && !self.is_located
-        {
-            self.is_located = true;
-            return bytes.get(colon + 1..);
+        if word.contains(&b'/') {
+            let colon = word.iter().position(|byte| *byte == b':')?;
+            let is_location = word.get(..colon)?.contains(&b'/') && !self.is_located;
+            self.is_located |= is_location;
+            return if is_location { bytes.get(colon + 1..) } else { None };
         }
 
-        let behind = behind.strip_prefix(b" ")?;
-        let (name, behind) = match word.strip_suffix(b":") {
-            Some(name) => (name, behind),
-            // ASA writes a blank before the colon; `NAME COUNTER: ` and `NAME LOCATION:` have none.
-            None => (word, behind.strip_prefix(b": ").unwrap_or(behind)),
+        let behind = behind.strip_prefix(b" ").filter(|_| self.name.is_none())?;
+        let (name, rest) = match (word, behind) {
+            ([name @ .., b':'], _) => (name, without_blanks(behind)),
+            // ASA writes a blank before the colon.
+            (_, [b':', b' ', rest @ ..]) => (word, without_blanks(rest)),
+            // A name without a colon needs a type, a counter or a location behind it: `NAME COUNTER: `, `NAME LOCATION:`.
+            _ if split_mnemonic(behind).is_some() => (word, without_blanks(behind)),
+            _ if is_counter(behind) || is_location(behind) => (word, behind),
+            _ => return None,
         };
-        if self.name.is_some() || name.contains(&b'/') {
-            return None;
-        }
-        // A name without a colon needs a counter, a location or a type behind it.
-        let is_named = word.ends_with(b":")
-            || bytes.get(len..)?.starts_with(b" : ")
-            || split_mnemonic(behind).is_some();
-        let rest = if is_named { without_blanks(behind) } else { behind };
-        let is_counter = split_digits(rest, 20).1.starts_with(b":") && !rest.starts_with(b":");
-        let (location, _) = split_name(rest);
-        let is_location = location.contains(&b'/') && location.contains(&b':');
-        if is_named || is_counter || is_location {
-            self.name = Some(host::of_letters(name)?);
-            return Some(rest);
-        }
-        None
+        self.name = Some(host::of_letters(name)?);
+        Some(rest)
     }
+}
+
+fn is_counter(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'0'..=b'9', ..]) && split_digits(bytes, 20).1.starts_with(b":")
+}
+
+fn is_location(bytes: &[u8]) -> bool {
+    let (word, _) = split_name(bytes);
+    word.contains(&b'/') && word.contains(&b':')
 }
 
 /// Reads what follows counters and names.
 fn behind<'a>(front: Front<'a>, bytes: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
     match bytes {
-        [b'0'..=b'9', ..] => {
-            // Another counter.
-            let (_, behind) = split_digits(bytes, 20);
-            if matches!(behind, [b':', b' ', ..]) {
-                return None;
-            }
-        }
-        [b'A'..=b'Z' | b'*' | b'.' | b'%', ..] => {}
+        [b'0'..=b'9' | b'A'..=b'Z' | b'*' | b'.' | b'%', ..] => {}
         _ => return None,
     }
     let header = Header {
@@ -169,7 +161,7 @@ fn timed<'a>(
 ) -> Option<Header<'a>> {
     let (word, rest) = split_zone(stamp, rest, arrival, Named::ByDevice);
     let (stamp, rest) = if word.is_some() { stamp.with_year_in(rest) } else { (stamp, rest) };
-    let header = Header { time: Some(Time::Written { mark, stamp, word }), ..header };
+    let header = Header { time: Some(Time::of((mark, stamp), word, arrival)), ..header };
     if let Some(rest) = without_blanks(rest).strip_prefix(b":") {
         return Some(behind_colon(header, rest));
     }

@@ -15,7 +15,7 @@ use super::{
 #[derive(Clone, Copy, Default)]
 pub(super) struct Header<'a> {
     pub(super) form: Form,
-    pub(super) time: Option<Time<'a>>,
+    pub(super) time: Option<Time>,
     pub(super) hostname: Option<&'a str>,
     pub(super) app_name: Option<&'a str>,
     pub(super) msg_id: Option<&'a str>,
@@ -47,28 +47,22 @@ pub(super) enum Next {
     Text,
 }
 
-/// A time as written, with what stands around it.
+/// The time in a header.
 #[derive(Clone, Copy)]
-pub(super) enum Time<'a> {
-    Written {
-        /// Cisco's `*` and `.`: the clock is not set, or not in step.
-        mark: Option<u8>,
-        stamp: Stamp,
-        word: Option<ZoneWord<'a>>,
-    },
-    UnixNs(u64),
+pub(super) struct Time {
+    /// `None` if it is out of range.
+    unix_ns: Option<u64>,
+    is_set: bool,
 }
 
-impl Time<'_> {
-    fn unix_ns(self, arrival: Arrival<'_>) -> Option<u64> {
-        match self {
-            Time::Written { stamp, word, .. } => stamp.unix_ns(word, arrival),
-            Time::UnixNs(time) => Some(time),
-        }
-    }
-
-    fn is_set(self) -> bool {
-        !matches!(self, Time::Written { mark: Some(b'*'), .. })
+impl Time {
+    /// The time of a stamp with Cisco's mark before it (`*` and `.`: the clock is not set, or not in step), and with the zone behind it.
+    pub(super) fn of(
+        (mark, stamp): (Option<u8>, Stamp),
+        word: Option<ZoneWord<'_>>,
+        arrival: Arrival<'_>,
+    ) -> Time {
+        Time { unix_ns: stamp.unix_ns(word, arrival), is_set: mark != Some(b'*') }
     }
 }
 
@@ -102,18 +96,13 @@ pub(super) fn parse<'a>(
     };
     let is_relay = header.next == Next::Host && depth == Depth::Outer;
     if !(is_relay && may_be_header(program, header.rest) && relayed(&header, arrival, syslog)) {
-        fill(&header, program, arrival, syslog);
+        fill(&header, program, syslog);
     }
 }
 
-fn fill<'a>(
-    header: &Header<'a>,
-    program: Option<Program<'a>>,
-    arrival: Arrival<'_>,
-    syslog: &mut Syslog<'a>,
-) {
+fn fill<'a>(header: &Header<'a>, program: Option<Program<'a>>, syslog: &mut Syslog<'a>) {
     syslog.form = Some(header.form);
-    syslog.time_unix_ns = header.time.and_then(|time| time.unix_ns(arrival));
+    syslog.time_unix_ns = header.time.and_then(|time| time.unix_ns);
     syslog.hostname = header.hostname;
     match header.next {
         Next::Text => syslog.message = text(header.rest),
@@ -125,10 +114,12 @@ fn fill<'a>(
 
 /// Reads the header in front of program and text, and the host.
 fn header<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
-    let header = match line.first()? {
-        b'1' | b'2' if let Some(header) = epoch(line, arrival) => header,
-        b'd' if let Some(header) = fields(line) => header,
-        b'[' => host::event(Header { rest: line, ..Header::default() })?,
+    let header = match line {
+        [b'1' | b'2', _, _, _, b'0'..=b'9', ..] if let Some(header) = epoch(line, arrival) => {
+            header
+        }
+        [b'd', ..] if let Some(header) = fields(line, arrival) => header,
+        [b'[', ..] => host::event(Header { rest: line, ..Header::default() })?,
         _ => match split_time(line, arrival) {
             Some((mark, stamp, rest)) => stamped(mark, stamp, rest, arrival),
             None => device::header(line, arrival).or_else(|| netscreen(line))?,
@@ -161,7 +152,8 @@ fn stamped<'a>(mark: Option<u8>, stamp: Stamp, rest: &'a [u8], arrival: Arrival<
     let named = if mark.is_some() { Named::ByDevice } else { Named::ByAnybody };
     let (word, rest) = split_zone(stamp, rest, arrival, named);
     let (stamp, rest) = if word.is_some() { stamp.with_year_in(rest) } else { (stamp, rest) };
-    let header = Header { time: Some(Time::Written { mark, stamp, word }), ..Header::default() };
+    let time = Time::of((mark, stamp), word, arrival);
+    let header = Header { time: Some(time), ..Header::default() };
 
     let rest = without_blanks(rest);
     match rest.strip_prefix(b":") {
@@ -237,7 +229,8 @@ fn epoch<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
     let versioned = line.strip_prefix(b"1 ");
     let (time, rest) = time::epoch(versioned.unwrap_or(line))?;
     let rest = rest.strip_prefix(b" ")?;
-    let header = Header { time: Some(Time::UnixNs(time)), ..Header::default() };
+    let unix_ns = Time { unix_ns: Some(time), is_set: true };
+    let header = Header { time: Some(unix_ns), ..Header::default() };
 
     if versioned.is_none() {
         let is_near = time.abs_diff(arrival.unix_ns) < EPOCH_NS_MAX;
@@ -254,7 +247,7 @@ fn epoch<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
 const FIELDS_BYTES_MAX: usize = 512;
 
 /// Reads the first fields of FortiOS and of Sophos Firewall. They are the text too.
-fn fields(line: &[u8]) -> Option<Header<'_>> {
+fn fields<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
     // Sophos writes its kind first (`device="SFW" date=…`), or a name that is `SFW` unless it is changed (`device_name="SFW" timestamp=…`).
     let kind = line.strip_prefix(b"device=\"").or_else(|| line.strip_prefix(b"device_name=\""));
     let begin = match kind {
@@ -269,13 +262,10 @@ fn fields(line: &[u8]) -> Option<Header<'_>> {
     let near = rest.get(..rest.len().min(FIELDS_BYTES_MAX)).unwrap_or_default();
     let name = value_of(near, &[b"devname="]);
     let zone = value_of(near, &[b"tz=", b"timezone="]);
+    let zone = zone.and_then(|zone| ZoneWord::of(zone, &[]));
     Some(Header {
         form: Form::Fields,
-        time: Some(Time::Written {
-            mark: None,
-            stamp,
-            word: zone.and_then(|zone| ZoneWord::of(zone, &[])),
-        }),
+        time: Some(Time::of((None, stamp), zone, arrival)),
         hostname: name.and_then(host::of),
         rest: line,
         next: Next::Text,
@@ -338,7 +328,7 @@ fn relayed<'a>(outer: &Header<'a>, arrival: Arrival<'_>, syslog: &mut Syslog<'a>
             inner.form = Some(Form::Relayed);
             (inner.facility, inner.severity) = (syslog.facility, syslog.severity);
             inner.hostname = inner.hostname.or(outer.hostname);
-            let outer_time = || outer.time.and_then(|time| time.unix_ns(arrival));
+            let outer_time = || outer.time.and_then(|time| time.unix_ns);
             inner.time_unix_ns = inner.time_unix_ns.or_else(outer_time);
             *syslog = inner;
             return true;
@@ -356,10 +346,10 @@ fn relayed<'a>(outer: &Header<'a>, arrival: Arrival<'_>, syslog: &mut Syslog<'a>
         (None, Some(host), Some(name)) if host != name => (Some(host), Some(name)),
         (_, host, name) => (name.or(host), inner.app_name),
     };
-    let time = inner.time.filter(|time| time.is_set()).or(outer.time);
+    let time = inner.time.filter(|time| time.is_set).or(outer.time);
     let program = split_program(inner.rest);
     let inner = Header { form: Form::Relayed, hostname, app_name, time, ..inner };
-    fill(&inner, program, arrival, syslog);
+    fill(&inner, program, syslog);
     true
 }
 

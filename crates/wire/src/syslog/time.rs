@@ -1,7 +1,7 @@
 //! Times in messages.
 
 use super::zone::{Zone, ZoneWord};
-use super::{Arrival, Form, number, split_digits};
+use super::{Arrival, Form, split_digits, split_number};
 
 /// A time as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ fn days_since_1970(year: u32, month: u32, day: u32) -> i64 {
 /// writes `2003:10:11-22:14:15`, Citrix NetScaler may be told to write `2003/10/11:22:14:15`.
 pub(super) fn iso(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     // Most of what begins with a digit ends here.
-    let [_, _, _, _, separator @ (b'-' | b'/' | b':'), m, mm, second, d, dd, between, rest @ ..] =
+    let [c, cc, y, yy, separator @ (b'-' | b'/' | b':'), m, mm, second, d, dd, between, rest @ ..] =
         bytes
     else {
         return None;
@@ -169,7 +169,7 @@ pub(super) fn iso(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     if second != separator {
         return None;
     }
-    let (year, _) = fixed(bytes, 4)?;
+    let year = pair(*c, *cc)? * 100 + pair(*y, *yy)?;
     let (month, day) = (pair(*m, *mm)?, pair(*d, *dd)?);
     let form = match (separator, between) {
         (b'-', b'T') | (b'-' | b'/', b' ') => Form::Iso,
@@ -199,7 +199,7 @@ pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
     let [a, b, c, b' ', rest @ ..] = rest else { return None };
     let month = month_of(&[*a, *b, *c])?;
     // `Oct  1`, `Oct 01` and `Oct 1` are the same.
-    let (day, rest) = split_digits(rest.strip_prefix(b" ").unwrap_or(rest), 2);
+    let (day, rest) = split_number(rest.strip_prefix(b" ").unwrap_or(rest), 2);
     let rest = rest.strip_prefix(b" ")?;
 
     let (year, rest) = match fixed(rest, 4) {
@@ -214,7 +214,6 @@ pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
         _ => zone(rest)?,
     };
 
-    let day = number(day)?;
     let form = Form::Rfc3164;
     let stamp = Stamp { year, month, day, second_of_day, nanoseconds, offset_seconds, form };
     checked(stamp).map(|stamp| stamp.with_year_in(rest))
@@ -284,18 +283,15 @@ pub(super) fn fields(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
 
 /// Splits off seconds since 1970, with or without a fraction of up to nine digits: nanoseconds.
 pub(super) fn epoch(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (digits, rest) = split_digits(bytes, 11);
-    if digits.len() != 10 {
+    let (high, behind) = split_number(bytes, 5);
+    let (low, rest) = split_number(behind, 5);
+    if bytes.len() - rest.len() != 10 || rest.first().is_some_and(u8::is_ascii_digit) {
         return None;
     }
-    let (high, low) = digits.split_at(5);
-    let seconds = u64::from(number(high)?) * 100_000 + u64::from(number(low)?);
+    let seconds = u64::from(high) * 100_000 + u64::from(low);
 
     let (nanoseconds, rest) = match rest {
-        [b'.', fraction @ ..] => {
-            let (digits, rest) = split_digits(fraction, 9);
-            (number(digits)? * 10_u32.pow(9 - digits.len() as u32), rest)
-        }
+        [b'.', digits @ ..] => fraction(digits)?,
         _ => (0, rest),
     };
     let time = seconds * 1_000_000_000 + u64::from(nanoseconds);
@@ -379,20 +375,31 @@ fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
     let second_of_day = hour * 3600 + minute * 60 + second;
 
     // Huawei and H3C write milliseconds behind a third colon.
-    if let [b':', a, b, c, b' ', ..] = rest
-        && let Some(milliseconds) = number(&[*a, *b, *c])
+    if let [b':', digits @ ..] = rest
+        && let (milliseconds, behind @ [b' ', ..]) = split_number(digits, 3)
+        && digits.len() - behind.len() == 3
     {
-        return Some((second_of_day, milliseconds * 1_000_000, rest.get(4..)?));
+        return Some((second_of_day, milliseconds * 1_000_000, behind));
     }
-    let fraction = match rest {
-        [b'.', fraction @ ..] => fraction,
+    let (nanoseconds, rest) = match rest {
+        [b'.', digits @ ..] => fraction(digits)?,
         // A comma may also end the time.
-        [b',', fraction @ ..] if fraction.first().is_some_and(u8::is_ascii_digit) => fraction,
-        _ => return Some((second_of_day, 0, rest)),
+        [b',', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => fraction(digits)?,
+        _ => (0, rest),
     };
-    let (digits, rest) = split_digits(fraction, 9);
-    let unit = 10_u32.pow(9 - digits.len() as u32);
-    Some((second_of_day, number(digits)? * unit, rest))
+    Some((second_of_day, nanoseconds, rest))
+}
+
+/// Splits off the digits of a fraction of a second, 9 at most: nanoseconds.
+fn fraction(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    const UNITS_NS: [u32; 10] = [
+        0, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1,
+    ];
+    let (number, rest) = split_number(bytes, 9);
+    match *UNITS_NS.get(bytes.len() - rest.len())? {
+        0 => None,
+        unit_ns => Some((number * unit_ns, rest)),
+    }
 }
 
 /// Splits off `Z`, `+02:00` or `+0200`, in seconds east of UTC, if present.
