@@ -6,7 +6,7 @@
 
 use super::content::{split_mnemonic, split_program};
 use super::host::{self, OF_HOST};
-use super::rfc3164::{Header, Next, Time, split_time, split_zone};
+use super::rfc3164::{Header, Next, behind_time, split_time};
 use super::time::{self, Stamp};
 use super::{
     Arrival, Form, NAME_MAX_BYTES, graphic, run_of, split_digits, split_name, without_blanks,
@@ -29,42 +29,47 @@ struct Front<'a> {
     is_labeled: bool,
 }
 
-/// Reads counters, names and so on up to a time, an uptime or a mnemonic, and that. `None` if none of those follows.
-pub(super) fn header<'a>(bytes: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
+/// Reads counters, names and so on up to a time, an uptime or a mnemonic, and that; `false` if none of those follows.
+pub(super) fn read<'a>(header: &mut Header<'a>, bytes: &'a [u8], arrival: Arrival<'_>) -> bool {
     let (mut front, mut rest) = (Front::default(), bytes);
-    if let Some(header) = behind_uptime(bytes, Header { form: Form::Cisco, ..Header::default() }) {
-        return Some(header);
+    for part in 0..=PARTS_MAX {
+        let behind = match front.take_counter(rest) {
+            Some(behind) => Some(behind),
+            // The caller has looked for a time at the beginning.
+            None if part == 0 && read_uptime(header, rest) => return true,
+            None if part > 0 && read_behind(header, front, rest, arrival) => return true,
+            None => front.take(rest),
+        };
+        let Some(behind) = behind else { return false };
+        rest = behind;
     }
-    for _ in 0..PARTS_MAX {
-        rest = front.take(rest)?;
-        if let Some(header) = behind(front, rest, arrival) {
-            return Some(header);
-        }
-    }
-    None
+    false
 }
 
 impl<'a> Front<'a> {
-    /// Takes one part, and returns what follows it.
+    /// Takes `45: `, and returns what follows it. Without the counter of messages its colon stays.
+    fn take_counter(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        if !matches!(bytes, [b'0'..=b'9' | b':', ..]) || self.counters == 2 {
+            return None;
+        }
+        let (digits, behind) = split_digits(bytes, 20);
+        let behind = behind.strip_prefix(b":")?;
+        if !behind.starts_with(b" ") && !digits.is_empty() {
+            return None;
+        }
+        self.counters += 1;
+        Some(without_blanks(behind))
+    }
+
+    /// Takes one part that is not a counter, and returns what follows it.
     fn take(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        match bytes {
-            // `45: `. Without the counter of messages its colon stays.
-            [b'0'..=b'9' | b':', ..] if self.counters < 2 => {
-                let (digits, behind) = split_digits(bytes, 20);
-                if let [b':', behind @ ..] = behind
-                    && (behind.starts_with(b" ") || digits.is_empty())
-                {
-                    self.counters += 1;
-                    return Some(without_blanks(behind));
-                }
-            }
-            // Wireless controllers (AireOS) write `*TASK: ` before the time.
-            [b'*', behind @ ..] if self.task.is_none() => {
-                let (word, behind) = split_name(behind);
-                self.task = Some(graphic(word.strip_suffix(b":")?)?);
-                return Some(behind);
-            }
-            _ => {}
+        // Wireless controllers (AireOS) write `*TASK: ` before the time.
+        if let Some(behind) = bytes.strip_prefix(b"*")
+            && self.task.is_none()
+        {
+            let (word, behind) = split_name(behind);
+            self.task = Some(graphic(word.strip_suffix(b":")?)?);
+            return Some(behind);
         }
         self.take_name(bytes).or_else(|| self.take_label(bytes))
     }
@@ -116,62 +121,69 @@ fn is_location(bytes: &[u8]) -> bool {
 }
 
 /// Reads what follows counters and names.
-fn behind<'a>(front: Front<'a>, bytes: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
-    match bytes {
-        [b'0'..=b'9' | b'A'..=b'Z' | b'*' | b'.' | b'%', ..] => {}
-        _ => return None,
-    }
-    let header = Header {
-        form: Form::Cisco,
-        hostname: front.name,
-        app_name: front.task,
-        is_counted: front.counters > 0,
-        ..Header::default()
+fn read_behind<'a>(
+    header: &mut Header<'a>,
+    front: Front<'a>,
+    bytes: &'a [u8],
+    arrival: Arrival<'_>,
+) -> bool {
+    let is_read = match bytes {
+        [b'0'..=b'9' | b'A'..=b'Z' | b'*' | b'.', ..] => match split_time(bytes, arrival) {
+            Some((mark, stamp, rest)) => {
+                read_behind_time(header, front, (mark, stamp), rest, arrival)
+            }
+            None => read_uptime(header, bytes),
+        },
+        [b'%', ..] => header.read_type(bytes),
+        _ => false,
     };
-
-    if let Some((mark, stamp, rest)) = split_time(bytes, arrival) {
-        let timed = timed(front, header, (mark, stamp), rest, arrival)?;
-        // Any text may have a colon: behind one, only a type makes it a header.
-        let is_sure = !front.is_labeled || timed.msg_id.is_some();
-        return is_sure.then_some(timed);
+    if is_read {
+        header.form = Form::Cisco;
+        header.hostname = header.hostname.or(front.name);
+        header.app_name = front.task;
+        header.is_counted |= front.counters > 0;
     }
-    if let Some(header) = behind_uptime(bytes, header) {
-        return Some(header);
-    }
-
-    if bytes.starts_with(b"%") { Header { rest: bytes, ..header }.with_type() } else { None }
+    is_read
 }
 
 /// Reads how long a device has run in the place of the time, which a mnemonic has to follow.
-fn behind_uptime<'a>(bytes: &'a [u8], header: Header<'a>) -> Option<Header<'a>> {
-    if !bytes.first()?.is_ascii_digit() {
-        return None;
+fn read_uptime<'a>(header: &mut Header<'a>, bytes: &'a [u8]) -> bool {
+    let Some([b':', rest @ ..]) = time::uptime(bytes) else { return false };
+    let is_read = header.read_type(rest);
+    if is_read {
+        header.form = Form::Cisco;
+        header.is_counted = true;
     }
-    let rest = time::uptime(bytes)?.strip_prefix(b":")?;
-    Header { is_counted: true, rest, ..header }.with_type()
+    is_read
 }
-
 /// Reads what follows the time of a device.
-fn timed<'a>(
+fn read_behind_time<'a>(
+    header: &mut Header<'a>,
     front: Front<'a>,
-    header: Header<'a>,
-    (mark, stamp): (Option<u8>, Stamp),
+    time: (Option<u8>, Stamp),
     rest: &'a [u8],
     arrival: Arrival<'_>,
-) -> Option<Header<'a>> {
-    let (word, rest) = split_zone(stamp, rest, arrival, Named::ByDevice);
-    let (stamp, rest) = if word.is_some() { stamp.with_year_in(rest) } else { (stamp, rest) };
-    let header = Header { time: Some(Time::of((mark, stamp), word, arrival)), ..header };
-    if let Some(rest) = without_blanks(rest).strip_prefix(b":") {
-        return Some(behind_colon(header, rest));
+) -> bool {
+    let (time, rest) = behind_time(time, rest, Named::ByDevice, arrival);
+    let rest = without_blanks(rest);
+    if let [b':', rest @ ..] = rest {
+        header.hostname = front.name;
+        read_behind_colon(header, rest);
+    } else if front.counters > 0 || front.is_located {
+        // A relay's header may stand behind a counter, and a time behind a counter and a name needs no colon.
+        header.next = if front.name.is_none() { Next::Host } else { Next::Content };
+        header.rest = rest;
+    } else {
+        // It may be a program's own time behind its name.
+        return false;
     }
-    // A relay's header may stand behind a counter, and a time behind a counter and a name needs no colon. A program's own time behind
-    // its name does.
-    if front.counters == 0 && !front.is_located {
-        return None;
+    // Any text may have a colon: behind one, only a type makes it a header.
+    if front.is_labeled && header.msg_id.is_none() {
+        *header = Header::default();
+        return false;
     }
-    let next = if front.name.is_none() { Next::Host } else { Next::Content };
-    Some(Header { rest: without_blanks(rest), next, ..header })
+    header.time = Some(time);
+    true
 }
 
 /// Who else may have written a word between a time and a colon.
@@ -188,34 +200,35 @@ const SEGMENTS_BYTES_MAX: usize = 96;
 
 /// Reads what stands between the colon behind a time and the mnemonic: the process of IOS XR (`config[65]: `), where in a stack the
 /// message comes from (`Switch 1 R0/0: sessmgrd: `), or a name.
-pub(super) fn behind_colon<'a>(header: Header<'a>, bytes: &'a [u8]) -> Header<'a> {
-    if let Some(typed) = (Header { rest: bytes, ..header }).with_type() {
-        return typed;
+pub(super) fn read_behind_colon<'a>(header: &mut Header<'a>, bytes: &'a [u8]) {
+    if header.read_type(bytes) {
+        return;
     }
-    let rest = match without_blanks(bytes) {
+    header.rest = match without_blanks(bytes) {
         rest @ [b'%', ..] => rest,
         _ => bytes.strip_prefix(b" ").unwrap_or(bytes),
     };
-    let header = Header { rest, ..header };
+    let rest = header.rest;
     if rest.starts_with(b"%") {
-        return header;
+        return;
     }
 
     let near = rest.get(..rest.len().min(SEGMENTS_BYTES_MAX)).unwrap_or_default();
-    let Some(end) = near.windows(3).position(|bytes| bytes == b": %") else { return header };
+    let Some(end) = near.windows(3).position(|bytes| bytes == b": %") else { return };
     let (segments, mnemonic) = rest.split_at(end + 2);
     if split_mnemonic(mnemonic).is_none() {
-        return header;
+        return;
     }
 
     // With a process id it is a program, and so it is behind a location. Else it is the device.
     let before_last = segments.get(..end).unwrap_or_default();
     match before_last.windows(2).rposition(|bytes| bytes == b": ") {
-        Some(at) => Header { rest: rest.get(at + 2..).unwrap_or_default(), ..header },
-        None if split_program(segments).is_some_and(|(_, proc_id, _)| proc_id.is_some()) => header,
+        Some(at) => header.rest = rest.get(at + 2..).unwrap_or_default(),
+        None if split_program(segments).is_some_and(|(_, proc_id, _)| proc_id.is_some()) => {}
         None if header.hostname.is_none() => {
-            Header { hostname: host::of(before_last), rest: mnemonic, ..header }
+            header.hostname = host::of(before_last);
+            header.rest = mnemonic;
         }
-        None => header,
+        None => {}
     }
 }

@@ -58,71 +58,73 @@ pub(super) fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 /// Reads the host, and what stands between it and the program.
-pub(super) fn read(header: Header<'_>) -> Header<'_> {
-    let bytes = header.rest;
-    match bytes {
+pub(super) fn read(header: &mut Header<'_>) {
+    match header.rest {
         [b'M', ..] => {
-            if let Some(rest) = bytes.strip_prefix(b"Message forwarded from ") {
+            if let Some(rest) = header.rest.strip_prefix(b"Message forwarded from ") {
                 let (host, rest) = split_word(rest);
-                let hostname = host.strip_suffix(b":").and_then(of);
-                return Header { form: Form::Aix, hostname, rest, ..header };
+                header.hostname = host.strip_suffix(b":").and_then(of);
+                (header.form, header.rest) = (Form::Aix, rest);
+                return;
             }
         }
-        [b'[', ..] => return bracketed(header),
+        [b'[', ..] => return read_brackets(header),
         // Some daemons write this without a host.
-        [b'l', ..] if bytes.starts_with(b"last message repeated ") => return header,
+        [b'l', ..] if header.rest.starts_with(b"last message repeated ") => return,
         [b'(' | b'U' | b'B', ..] => {
-            let (word, rest) = split_name(bytes);
+            let (word, rest) = split_name(header.rest);
             if is_model(word) {
-                return Header { form: Form::UniFi, rest, ..header };
+                (header.form, header.rest) = (Form::UniFi, rest);
+                return;
             }
         }
         _ => {}
     }
 
-    let Some((host, rest)) = split(bytes) else { return header };
-    // ASA writes a colon between host and content.
+    let Some((host, rest)) = split(header.rest) else { return };
+    header.hostname = Some(host);
     let plain = without_blanks(rest);
-    let typed = Header { hostname: Some(host), rest: plain, ..header };
-    let typed = match plain {
-        [b':', behind @ ..] => Header { rest: behind, ..typed }.with_type(),
-        [b'%' | b'#', ..] => typed.with_type(),
-        _ => None,
+    let is_typed = match plain {
+        // ASA writes a colon between host and content.
+        [b':', behind @ ..] => header.read_type(behind),
+        [b'%' | b'#', ..] => header.read_type(plain),
+        _ => false,
     };
-    if let Some(typed) = typed {
-        return typed;
+    if is_typed {
+        return;
     }
     let rest = rest.strip_prefix(b": ").unwrap_or(rest);
-    let program = split_program(rest);
-    let header = Header { hostname: Some(host), rest, program, ..header };
+    header.rest = rest;
+    header.program = split_program(rest);
     match rest {
-        _ if program.is_some() => header,
-        [b'[', ..] => event(header).unwrap_or(header),
+        _ if header.program.is_some() => {}
+        [b'[', ..] => _ = read_event(header),
         // A text may begin with blanks, but not a program that has a process id.
-        [b' ', ..] if has_process(without_blanks(rest)) => {
-            Header { rest: without_blanks(rest), ..header }
-        }
-        _ => behind_host(header, host),
+        [b' ', ..] if has_process(without_blanks(rest)) => header.rest = without_blanks(rest),
+        _ => read_behind_host(header, host),
     }
 }
 
 /// Skips what some senders put between host and program, where a program follows it for certain.
-fn behind_host<'a>(header: Header<'a>, host: &str) -> Header<'a> {
+fn read_behind_host(header: &mut Header<'_>, host: &str) {
     let (word, rest) = split_name(header.rest);
-    let Some(first) = word.first() else { return header };
-    // Most words here are programs, and end with a colon.
-    let is_next = |form| Header { form, rest, ..header };
+    let Some(first) = word.first() else { return };
     match word {
         [.., b':'] if word.get(12) == Some(&b',') && is_mac(word.get(..12).unwrap_or_default()) => {
-            is_next(Form::UniFi)
+            (header.form, header.rest) = (Form::UniFi, rest);
         }
-        [.., b':' | b']'] => header,
-        _ if word == host.as_bytes() && split_program(rest).is_some() => is_next(header.form),
+        // Most words here are programs, and end with a colon.
+        [.., b':' | b']'] => {}
+        _ if word == host.as_bytes() && split_program(rest).is_some() => header.rest = rest,
+        // ArubaOS-Switch and ProCurve put the number of an event before the subsystem: `00076 ports: `.
         _ if first.is_ascii_digit() && word.len() == 5 && split_digits(word, 5).1.is_empty() => {
-            numbered(header, word, rest)
+            if split_program(rest).is_some() {
+                (header.form, header.rest) = (Form::ProCurve, rest);
+                header.msg_id = graphic(word);
+            }
         }
-        _ if (is_level(word) || is_address(word)) && has_process(rest) => is_next(header.form),
-        _ => header,
+        _ if (is_level(word) || is_address(word)) && has_process(rest) => header.rest = rest,
+        _ => {}
     }
 }
 
@@ -135,14 +137,6 @@ fn is_address(word: &[u8]) -> bool {
     let is_v4 = word.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let is_v6 = word.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b':');
     is_v4 && word.contains(&b'.') || is_v6 && word.contains(&b':')
-}
-
-/// Reads the number of an event that ArubaOS-Switch and ProCurve put before the subsystem: `00076 ports: `.
-fn numbered<'a>(header: Header<'a>, number: &'a [u8], rest: &'a [u8]) -> Header<'a> {
-    match split_program(rest) {
-        Some(_) => Header { form: Form::ProCurve, msg_id: graphic(number), rest, ..header },
-        None => header,
-    }
 }
 
 /// Whether a word is what UniFi's access points write in the place of the host: `U7PG2,0123456789ab,v4.3.20`, in older versions with
@@ -160,25 +154,32 @@ fn is_mac(word: &[u8]) -> bool {
 }
 
 /// Reads what stands in brackets in the place of the host: an address (`[192.0.2.5] `), or an event of Data ONTAP.
-fn bracketed(header: Header<'_>) -> Header<'_> {
+fn read_brackets(header: &mut Header<'_>) {
     let inside = header.rest.get(1..).unwrap_or_default();
     let Some(end) = inside.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b']') else {
-        return header;
+        return;
     };
     let (inside, behind) = inside.split_at(end);
-    let behind = behind.get(1..).unwrap_or_default();
-    if is_address(inside)
-        && let Some(rest) = behind.strip_prefix(b" ")
-    {
-        return Header { hostname: of(inside), rest, ..header };
+    match behind {
+        [_, b' ', rest @ ..] if is_address(inside) => {
+            header.hostname = of(inside);
+            header.rest = rest;
+        }
+        _ => _ = read_event(header),
     }
-
-    event(header).unwrap_or(header)
 }
 
 /// Reads what Data ONTAP writes: `[HOST:EVENT:SEVERITY]: `, with a process behind the host in some versions.
-pub(super) fn event(header: Header<'_>) -> Option<Header<'_>> {
-    let inside = header.rest.strip_prefix(b"[")?;
+pub(super) fn read_event(header: &mut Header<'_>) -> bool {
+    let Some((host, event, rest)) = split_event(header.rest) else { return false };
+    header.form = Form::NetApp;
+    (header.hostname, header.msg_id) = (Some(host), Some(event));
+    (header.rest, header.next) = (rest, Next::Text);
+    true
+}
+
+fn split_event(bytes: &[u8]) -> Option<(&str, &str, &[u8])> {
+    let inside = bytes.strip_prefix(b"[")?;
     let end = inside.iter().take(NAME_MAX_BYTES).position(|byte| *byte == b']')?;
     let (inside, behind) = inside.split_at(end);
     let rest = behind.strip_prefix(b"]: ")?;
@@ -194,13 +195,5 @@ pub(super) fn event(header: Header<'_>) -> Option<Header<'_>> {
         4 => (parts[2], parts[3]),
         _ => return None,
     };
-    let (host, event) = (of(parts[0])?, graphic(event)?);
-    is_level(level).then_some(Header {
-        form: Form::NetApp,
-        hostname: Some(host),
-        msg_id: Some(event),
-        rest,
-        next: Next::Text,
-        ..header
-    })
+    if is_level(level) { Some((of(parts[0])?, graphic(event)?, rest)) } else { None }
 }

@@ -28,10 +28,12 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// The header with the type of the message that it ends with, behind which only the text is left.
-    pub(super) fn with_type(self) -> Option<Header<'a>> {
-        let (msg_id, rest) = split_mnemonic(self.rest)?;
-        Some(Header { msg_id: Some(msg_id), rest, next: Next::Text, ..self })
+    /// Reads the type of the message, behind which only the text is left; `false` if it is not one.
+    pub(super) fn read_type(&mut self, bytes: &'a [u8]) -> bool {
+        let Some((msg_id, rest)) = split_mnemonic(bytes) else { return false };
+        self.msg_id = Some(msg_id);
+        (self.rest, self.next) = (rest, Next::Text);
+        true
     }
 }
 
@@ -52,18 +54,8 @@ pub(super) enum Next {
 pub(super) struct Time {
     /// `None` if it is out of range.
     unix_ns: Option<u64>,
+    /// Whether the sender's clock is: Cisco writes `*` before a time where it is not.
     is_set: bool,
-}
-
-impl Time {
-    /// The time of a stamp with Cisco's mark before it (`*` and `.`: the clock is not set, or not in step), and with the zone behind it.
-    pub(super) fn of(
-        (mark, stamp): (Option<u8>, Stamp),
-        word: Option<ZoneWord<'_>>,
-        arrival: Arrival<'_>,
-    ) -> Time {
-        Time { unix_ns: stamp.unix_ns(word, arrival), is_set: mark != Some(b'*') }
-    }
 }
 
 /// Fills in what a message says that is not RFC 5424: `line` is `bytes` without the blanks at its beginning. Nothing if it begins with
@@ -75,13 +67,14 @@ pub(super) fn parse<'a>(
     syslog: &mut Syslog<'a>,
     depth: Depth,
 ) {
-    let header = header(line, arrival);
-    if syslog.facility.is_none() && header.as_ref().is_none_or(|header| header.time.is_none()) {
+    let mut header = Header::default();
+    let is_known = read(&mut header, line, arrival);
+    if syslog.facility.is_none() && !(is_known && header.time.is_some()) {
         return;
     }
 
     syslog.format = Format::Rfc3164;
-    let Some(header) = header else {
+    if !is_known {
         syslog.form = Some(Form::Text);
         content::read(line, syslog);
         // A text keeps the blanks at its beginning.
@@ -89,7 +82,7 @@ pub(super) fn parse<'a>(
             syslog.message = text(bytes);
         }
         return;
-    };
+    }
     let program = match header.next {
         Next::Text => None,
         Next::Host | Next::Content => header.program.or_else(|| split_program(header.rest)),
@@ -112,20 +105,25 @@ fn fill<'a>(header: &Header<'a>, program: Option<Program<'a>>, syslog: &mut Sysl
     syslog.msg_id = header.msg_id.or(syslog.msg_id);
 }
 
-/// Reads the header in front of program and text, and the host.
-fn header<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
-    let header = match line {
-        [b'1' | b'2', _, _, _, b'0'..=b'9', ..] if let Some(header) = epoch(line, arrival) => {
-            header
-        }
-        [b'd', ..] if let Some(header) = fields(line, arrival) => header,
-        [b'[', ..] => host::event(Header { rest: line, ..Header::default() })?,
+/// Reads the header in front of program and text, and the host; `false` if it has no known form.
+fn read<'a>(header: &mut Header<'a>, line: &'a [u8], arrival: Arrival<'_>) -> bool {
+    header.rest = line;
+    let is_read = match line {
+        [b'1' | b'2', _, _, _, b'0'..=b'9', ..] if read_epoch(header, arrival) => true,
+        [b'd', ..] if read_fields(header, arrival) => true,
+        [b'[', ..] => host::read_event(header),
         _ => match split_time(line, arrival) {
-            Some((mark, stamp, rest)) => stamped(mark, stamp, rest, arrival),
-            None => device::header(line, arrival).or_else(|| netscreen(line))?,
+            Some((mark, stamp, rest)) => {
+                read_stamped(header, (mark, stamp), rest, arrival);
+                true
+            }
+            None => device::read(header, line, arrival) || read_netscreen(header, line),
         },
     };
-    Some(if header.next == Next::Host { host::read(header) } else { header })
+    if is_read && header.next == Next::Host {
+        host::read(header);
+    }
+    is_read
 }
 
 /// Splits off a time, followed by a space, a colon or the end, and Cisco's mark before it.
@@ -148,22 +146,41 @@ pub(super) fn split_time<'a>(
 }
 
 /// Reads what follows a time at the beginning: a zone and a colon, or else the place of the host.
-fn stamped<'a>(mark: Option<u8>, stamp: Stamp, rest: &'a [u8], arrival: Arrival<'_>) -> Header<'a> {
+fn read_stamped<'a>(
+    header: &mut Header<'a>,
+    (mark, stamp): (Option<u8>, Stamp),
+    rest: &'a [u8],
+    arrival: Arrival<'_>,
+) {
     let named = if mark.is_some() { Named::ByDevice } else { Named::ByAnybody };
-    let (word, rest) = split_zone(stamp, rest, arrival, named);
-    let (stamp, rest) = if word.is_some() { stamp.with_year_in(rest) } else { (stamp, rest) };
-    let time = Time::of((mark, stamp), word, arrival);
-    let header = Header { time: Some(time), ..Header::default() };
-
-    let rest = without_blanks(rest);
-    match rest.strip_prefix(b":") {
-        Some(rest) => device::behind_colon(Header { form: Form::Cisco, ..header }, rest),
-        None => Header { form: stamp.form(), rest, next: Next::Host, ..header },
+    let (time, rest) = behind_time((mark, stamp), rest, named, arrival);
+    header.time = Some(time);
+    match without_blanks(rest) {
+        [b':', rest @ ..] => {
+            header.form = Form::Cisco;
+            device::read_behind_colon(header, rest);
+        }
+        rest => {
+            header.form = stamp.form();
+            (header.rest, header.next) = (rest, Next::Host);
+        }
     }
 }
 
+/// The time with the zone and the year that may stand behind it, and what follows them.
+pub(super) fn behind_time<'a>(
+    (mark, stamp): (Option<u8>, Stamp),
+    rest: &'a [u8],
+    named: Named,
+    arrival: Arrival<'_>,
+) -> (Time, &'a [u8]) {
+    let (word, rest) = split_zone(stamp, rest, arrival, named);
+    let (stamp, rest) = if word.is_some() { stamp.with_year_in(rest) } else { (stamp, rest) };
+    (Time { unix_ns: stamp.unix_ns(word, arrival), is_set: mark != Some(b'*') }, rest)
+}
+
 /// Splits off a zone between a time without one and what follows: `EST` in ` EST host`, `NewYork` in ` NewYork: %SYS-5-…`.
-pub(super) fn split_zone<'a>(
+fn split_zone<'a>(
     stamp: Stamp,
     rest: &'a [u8],
     arrival: Arrival<'_>,
@@ -225,29 +242,45 @@ pub(super) fn split_zone<'a>(
 const EPOCH_NS_MAX: u64 = 2 * 366 * 86_400 * 1_000_000_000;
 
 /// Reads seconds since 1970, with Meraki's version before them or without.
-fn epoch<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
-    let versioned = line.strip_prefix(b"1 ");
-    let (time, rest) = time::epoch(versioned.unwrap_or(line))?;
-    let rest = rest.strip_prefix(b" ")?;
-    let unix_ns = Time { unix_ns: Some(time), is_set: true };
-    let header = Header { time: Some(unix_ns), ..Header::default() };
-
-    if versioned.is_none() {
-        let is_near = time.abs_diff(arrival.unix_ns) < EPOCH_NS_MAX;
-        return is_near.then_some(Header { form: Form::Epoch, rest, next: Next::Host, ..header });
-    }
-    let (hostname, rest) = match host::split(rest) {
-        Some((host, behind)) => (Some(host), behind),
-        None => (None, without_blanks(rest)),
+fn read_epoch(header: &mut Header<'_>, arrival: Arrival<'_>) -> bool {
+    let versioned = header.rest.strip_prefix(b"1 ");
+    let Some((time, [b' ', rest @ ..])) = time::epoch(versioned.unwrap_or(header.rest)) else {
+        return false;
     };
-    Some(Header { form: Form::Meraki, hostname, rest, next: Next::Text, ..header })
+    if versioned.is_some() {
+        header.form = Form::Meraki;
+        header.next = Next::Text;
+        header.rest = without_blanks(rest);
+        if let Some((host, rest)) = host::split(rest) {
+            (header.hostname, header.rest) = (Some(host), rest);
+        }
+    } else if time.abs_diff(arrival.unix_ns) < EPOCH_NS_MAX {
+        header.form = Form::Epoch;
+        (header.rest, header.next) = (rest, Next::Host);
+    } else {
+        return false;
+    }
+    header.time = Some(Time { unix_ns: Some(time), is_set: true });
+    true
 }
 
 /// Most bytes of a firewall's fields that are searched for its name and its zone.
 const FIELDS_BYTES_MAX: usize = 512;
 
 /// Reads the first fields of FortiOS and of Sophos Firewall. They are the text too.
-fn fields<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
+fn read_fields(header: &mut Header<'_>, arrival: Arrival<'_>) -> bool {
+    let Some((stamp, rest)) = split_field_time(header.rest) else { return false };
+    let near = rest.get(..rest.len().min(FIELDS_BYTES_MAX)).unwrap_or_default();
+    let zone = value_of(near, &[b"tz=", b"timezone="]);
+    let unix_ns = stamp.unix_ns(zone.and_then(|zone| ZoneWord::of(zone, &[])), arrival);
+    header.form = Form::Fields;
+    header.time = Some(Time { unix_ns, is_set: true });
+    header.hostname = value_of(near, &[b"devname="]).and_then(host::of);
+    header.next = Next::Text;
+    true
+}
+
+fn split_field_time(line: &[u8]) -> Option<(Stamp, &[u8])> {
     // Sophos writes its kind first (`device="SFW" date=…`), or a name that is `SFW` unless it is changed (`device_name="SFW" timestamp=…`).
     let kind = line.strip_prefix(b"device=\"").or_else(|| line.strip_prefix(b"device_name=\""));
     let begin = match kind {
@@ -257,20 +290,7 @@ fn fields<'a>(line: &'a [u8], arrival: Arrival<'_>) -> Option<Header<'a>> {
         }
         None => line,
     };
-    let (stamp, rest) = time::fields(begin)?;
-
-    let near = rest.get(..rest.len().min(FIELDS_BYTES_MAX)).unwrap_or_default();
-    let name = value_of(near, &[b"devname="]);
-    let zone = value_of(near, &[b"tz=", b"timezone="]);
-    let zone = zone.and_then(|zone| ZoneWord::of(zone, &[]));
-    Some(Header {
-        form: Form::Fields,
-        time: Some(Time::of((None, stamp), zone, arrival)),
-        hostname: name.and_then(host::of),
-        rest: line,
-        next: Next::Text,
-        ..Header::default()
-    })
+    time::fields(begin)
 }
 
 /// The value of the first field with one of these names, without quotes.
@@ -290,16 +310,16 @@ fn value_of<'a>(fields: &'a [u8], names: &[&[u8]]) -> Option<&'a [u8]> {
 }
 
 /// Reads the host of ScreenOS, which stands where others have a program.
-fn netscreen(line: &[u8]) -> Option<Header<'_>> {
-    let (word, rest) = split_name(line);
-    let name = word.strip_suffix(b":").filter(|_| rest.starts_with(b"NetScreen device_id="))?;
-    Some(Header {
-        form: Form::NetScreen,
-        hostname: host::of(name),
-        rest,
-        next: Next::Text,
-        ..Header::default()
-    })
+fn read_netscreen<'a>(header: &mut Header<'a>, line: &'a [u8]) -> bool {
+    match split_name(line) {
+        ([name @ .., b':'], rest) if rest.starts_with(b"NetScreen device_id=") => {
+            header.form = Form::NetScreen;
+            header.hostname = host::of(name);
+            (header.rest, header.next) = (rest, Next::Text);
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Whether a device's own header may follow a host: not where a program with a process id does, as in most messages.
@@ -338,9 +358,10 @@ fn relayed<'a>(outer: &Header<'a>, arrival: Arrival<'_>, syslog: &mut Syslog<'a>
         }
     }
 
-    let Some(inner) = header(rest, arrival).filter(|inner| is_sure(inner, outer)) else {
+    let mut inner = Header::default();
+    if !read(&mut inner, rest, arrival) || !is_sure(&inner, outer) {
         return false;
-    };
+    }
     // A name without a time is a program's: Arista writes `HOST PROGRAM: COUNTER: %…`.
     let (hostname, app_name) = match (inner.time, outer.hostname, inner.hostname) {
         (None, Some(host), Some(name)) if host != name => (Some(host), Some(name)),

@@ -392,9 +392,8 @@ fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
 
 /// Splits off the digits of a fraction of a second, 9 at most: nanoseconds.
 fn fraction(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    const UNITS_NS: [u32; 10] = [
-        0, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1,
-    ];
+    const UNITS_NS: [u32; 10] =
+        [0, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
     let (number, rest) = split_number(bytes, 9);
     match *UNITS_NS.get(bytes.len() - rest.len())? {
         0 => None,
