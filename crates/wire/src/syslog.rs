@@ -230,7 +230,10 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
 
 /// The bytes without a byte order mark, which some senders put before the priority and others before the text.
 fn without_mark(bytes: &[u8]) -> &[u8] {
-    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+    match bytes {
+        [0xef, 0xbb, 0xbf, rest @ ..] => rest,
+        _ => bytes,
+    }
 }
 
 /// A message without line ends and NULs at its end.

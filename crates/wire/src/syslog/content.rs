@@ -148,15 +148,8 @@ pub(super) fn split_mnemonic(bytes: &[u8]) -> Option<(&str, &[u8])> {
 fn split_cisco(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let len = run_of(bytes, NAME_MAX_BYTES, &OF_MNEMONIC);
     let (mnemonic, rest) = bytes.split_at_checked(len)?;
-    let mut behind = mnemonic;
-    loop {
-        let hyphen = behind.iter().position(|byte| *byte == b'-')?;
-        behind = behind.get(hyphen + 1..)?;
-        if let [b'0'..=b'7', b'-', _, ..] = behind {
-            break;
-        }
-    }
-    if mnemonic.starts_with(b"-") {
+    let is_severity = |bytes: &[u8]| matches!(bytes, [b'-', b'0'..=b'7', b'-', _]);
+    if mnemonic.starts_with(b"-") || !mnemonic.windows(4).any(is_severity) {
         return None;
     }
 

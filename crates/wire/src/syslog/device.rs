@@ -5,11 +5,12 @@
 //! a number.
 
 use super::content::{split_mnemonic, split_program};
-use super::host::{self, OF_HOST};
+use super::host;
 use super::rfc3164::{Header, Next, behind_time, split_time};
 use super::time::{self, Stamp};
 use super::{
-    Arrival, Form, NAME_MAX_BYTES, graphic, run_of, split_digits, split_name, without_blanks,
+    Arrival, Form, Kind, NAME_MAX_BYTES, graphic, letters_and, run_of, split_digits, split_name,
+    without_blanks,
 };
 
 /// Most parts in front of the time: two counters, a name, a task or a location.
@@ -86,17 +87,13 @@ impl<'a> Front<'a> {
     }
 
     fn take_name(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let len = run_of(bytes, NAME_MAX_BYTES + 1, &OF_HOST);
+        let len = run_of(bytes, NAME_MAX_BYTES + 1, &OF_NAME);
         let (word, behind) = bytes.split_at_checked(len)?;
-        // IOS XR writes where the message comes from, without a blank before the time: `RP/0/RSP0/CPU0:`. This is not a host.
-        if word.contains(&b'/') {
-            let colon = word.iter().position(|byte| *byte == b':')?;
-            let is_location = word.get(..colon)?.contains(&b'/') && !self.is_located;
-            self.is_located |= is_location;
-            return if is_location { bytes.get(colon + 1..) } else { None };
-        }
-
-        let behind = behind.strip_prefix(b" ").filter(|_| self.name.is_none())?;
+        let behind = match behind {
+            [b'/', ..] => return self.take_location(bytes),
+            [b' ', behind @ ..] if self.name.is_none() => behind,
+            _ => return None,
+        };
         let (name, rest) = match (word, behind) {
             ([name @ .., b':'], _) => (name, without_blanks(behind)),
             // ASA writes a blank before the colon.
@@ -109,7 +106,23 @@ impl<'a> Front<'a> {
         self.name = Some(host::of_letters(name)?);
         Some(rest)
     }
+
+    /// Takes what IOS XR writes for where the message comes from, without a blank before the time: `RP/0/RSP0/CPU0:`. This is not a host.
+    fn take_location(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let len = run_of(bytes, NAME_MAX_BYTES, &OF_LOCATION);
+        let (location, behind) = bytes.split_at_checked(len)?;
+        let rest = behind.strip_prefix(b":")?;
+        if self.is_located || !location.contains(&b'/') {
+            return None;
+        }
+        self.is_located = true;
+        Some(rest)
+    }
 }
+
+/// The characters of a name in front of a time, and of the colon behind it.
+const OF_NAME: Kind = letters_and(b".-_:@");
+const OF_LOCATION: Kind = letters_and(b".-_/@");
 
 fn is_counter(bytes: &[u8]) -> bool {
     matches!(bytes, [b'0'..=b'9', ..]) && split_digits(bytes, 20).1.starts_with(b":")

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// A character of a name, of an address, or of a relay's combination of several.
-pub(super) const OF_HOST: Kind = letters_and(b".-_:/@");
+const OF_HOST: Kind = letters_and(b".-_:/@");
 
 /// A word as a host: not a number, a clock or an uptime, and not how bad something is.
 pub(super) fn of(word: &[u8]) -> Option<&str> {

@@ -169,19 +169,21 @@ fn read_stamped<'a>(
 
 /// The time with the zone and the year that may stand behind it, and what follows them.
 pub(super) fn behind_time<'a>(
-    (mark, stamp): (Option<u8>, Stamp),
+    (mark, mut stamp): (Option<u8>, Stamp),
     rest: &'a [u8],
     named: Named,
     arrival: Arrival<'_>,
 ) -> (Time, &'a [u8]) {
-    let (word, rest) = split_zone(stamp, rest, arrival, named);
-    let (stamp, rest) = if word.is_some() { stamp.with_year_in(rest) } else { (stamp, rest) };
+    let (word, mut rest) = split_zone(&stamp, rest, arrival, named);
+    if word.is_some() {
+        rest = stamp.take_year(rest);
+    }
     (Time { unix_ns: stamp.unix_ns(word, arrival), is_set: mark != Some(b'*') }, rest)
 }
 
 /// Splits off a zone between a time without one and what follows: `EST` in ` EST host`, `NewYork` in ` NewYork: %SYS-5-…`.
 fn split_zone<'a>(
-    stamp: Stamp,
+    stamp: &Stamp,
     rest: &'a [u8],
     arrival: Arrival<'_>,
     named: Named,
@@ -403,7 +405,7 @@ pub(super) fn split_at_host(bytes: &[u8]) -> Option<(&[u8], usize)> {
         return None;
     }
 
-    let (_, rest) = split_zone(stamp, rest, arrival, Named::ByAnybody);
+    let (_, rest) = split_zone(&stamp, rest, arrival, Named::ByAnybody);
     let rest = rest.strip_prefix(b" ")?;
     if rest.starts_with(b"Message forwarded from ") || matches!(rest, [b':' | b'[' | b' ', ..]) {
         return None;

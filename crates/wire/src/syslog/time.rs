@@ -47,19 +47,18 @@ impl Stamp {
         self.offset_seconds.is_some()
     }
 
-    /// The time with the year that stands behind it or behind its zone, if it has none so far.
-    pub(super) fn with_year_in(self, rest: &[u8]) -> (Stamp, &[u8]) {
-        if !matches!(rest, [b' ', b'1' | b'2', ..]) {
-            return (self, rest);
+    /// Takes the year that stands behind the time or its zone, if it has none so far, and returns what follows it.
+    pub(super) fn take_year<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let [b' ', c @ (b'1' | b'2'), cc, y, yy, rest @ ..] = bytes else { return bytes };
+        if self.year.is_none()
+            && matches!(rest, [b' ' | b':', ..])
+            && let (Some(century), Some(year)) = (pair(*c, *cc), pair(*y, *yy))
+            && matches!(century * 100 + year, 1970..2500)
+        {
+            self.year = Some(century * 100 + year);
+            return rest;
         }
-        match rest.strip_prefix(b" ").and_then(|rest| fixed(rest, 4)) {
-            Some((year @ 1970..2500, rest))
-                if self.year.is_none() && matches!(rest, [b' ' | b':', ..]) =>
-            {
-                (Stamp { year: Some(year), ..self }, rest)
-            }
-            _ => (self, rest),
-        }
+        bytes
     }
 
     /// The form of a header that begins with it.
@@ -216,7 +215,9 @@ pub(super) fn named_month(bytes: &[u8]) -> Option<(Stamp, &[u8])> {
 
     let form = Form::Rfc3164;
     let stamp = Stamp { year, month, day, second_of_day, nanoseconds, offset_seconds, form };
-    checked(stamp).map(|stamp| stamp.with_year_in(rest))
+    let mut stamp = checked(stamp)?;
+    let rest = stamp.take_year(rest);
+    Some((stamp, rest))
 }
 
 /// Skips `Sun ` of ctime(3).
