@@ -208,27 +208,38 @@ fn split_zone<'a>(
         return (Some(ZoneWord::Offset(0)), left);
     }
 
-    let (word, after) = split_name(behind);
+    match split_zone_word(behind, arrival, named) {
+        Some((word, left)) => (Some(word), left),
+        None => (None, rest),
+    }
+}
+
+fn split_zone_word<'a>(
+    bytes: &'a [u8],
+    arrival: Arrival<'_>,
+    named: Named,
+) -> Option<(ZoneWord<'a>, &'a [u8])> {
+    let (word, after) = split_name(bytes);
     let (core, is_before_colon) = match word.strip_suffix(b":") {
         Some(core) => (core, true),
         None => (word, after.starts_with(b":")),
     };
-    let left = behind.get(core.len()..).unwrap_or_default();
+    let left = bytes.get(core.len()..)?;
     if !after.is_empty()
         && let Some(zone) = ZoneWord::of(core, arrival.zone_words)
     {
         // Aironet writes both: `PST -08:00`.
         let (second, _) = split_name(after);
         let second = second.strip_suffix(b":").unwrap_or(second);
-        return match ZoneWord::of(second, &[]) {
+        return Some(match ZoneWord::of(second, &[]) {
             Some(offset @ ZoneWord::Offset(_))
                 if second.starts_with(b"+") || second.starts_with(b"-") =>
             {
                 let behind = left.len() - after.len() + second.len();
-                (Some(offset), left.get(behind..).unwrap_or_default())
+                (offset, left.get(behind..)?)
             }
-            _ => (Some(zone), left),
-        };
+            _ => (zone, left),
+        });
     }
 
     let of_mnemonic =
@@ -237,7 +248,7 @@ fn split_zone<'a>(
         && is_before_colon
         && matches!(core.len(), 1..=32)
         && of_mnemonic();
-    if is_zone { (Some(ZoneWord::Name(core)), left) } else { (None, rest) }
+    is_zone.then_some((ZoneWord::Name(core), left))
 }
 
 /// A time this much before or after the arrival may be a number without a meaning.

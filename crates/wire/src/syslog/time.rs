@@ -72,9 +72,15 @@ impl Stamp {
     pub(super) fn unix_ns(&self, word: Option<ZoneWord<'_>>, arrival: Arrival<'_>) -> Option<u64> {
         let now = i64::try_from(arrival.unix_ns / 1_000_000_000).ok()?;
         let zone = self.zone(word, arrival);
+        let this_year = u32::try_from(1970 + now / YEAR_SECONDS).ok()?;
+        let seconds = self.unix_seconds(self.year.unwrap_or(this_year), zone, now);
         let seconds = match self.year {
-            Some(year) => self.unix_seconds(year, zone, now)?,
-            None => self.nearest(zone, now)?,
+            Some(_) => seconds?,
+            // Nearly always it is this year.
+            None => match seconds {
+                Some(seconds) if (seconds - now).abs() < HALF_YEAR_SECONDS => seconds,
+                _ => self.nearest(this_year, zone, now)?,
+            },
         };
 
         let whole = u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?;
@@ -97,19 +103,11 @@ impl Stamp {
         }
     }
 
-    fn nearest(&self, zone: Clock<'_>, now: i64) -> Option<i64> {
-        let this_year = u32::try_from(1970 + now / YEAR_SECONDS).ok()?;
-        let distance = |seconds: &i64| (seconds - now).abs();
-        // Nearly always it is this year.
-        let this = self.unix_seconds(this_year, zone, now);
-        if let Some(seconds) = this.filter(|seconds| distance(seconds) < HALF_YEAR_SECONDS) {
-            return Some(seconds);
-        }
-
-        // A 29 February that none of these years has remains unknown.
-        let years = [this_year.saturating_sub(1), this_year + 1];
-        let others = years.map(|year| self.unix_seconds(year, zone, now));
-        others.into_iter().chain([this]).flatten().min_by_key(distance)
+    /// In which of three years it is nearest. A 29 February that none of them has remains unknown.
+    fn nearest(&self, this_year: u32, zone: Clock<'_>, now: i64) -> Option<i64> {
+        let years = [this_year.saturating_sub(1), this_year + 1, this_year];
+        let seconds = years.map(|year| self.unix_seconds(year, zone, now));
+        seconds.into_iter().flatten().min_by_key(|seconds| (seconds - now).abs())
     }
 
     /// `None` if the year has no such day.
@@ -383,9 +381,12 @@ fn clock(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
         return Some((second_of_day, milliseconds * 1_000_000, behind));
     }
     let (nanoseconds, rest) = match rest {
-        [b'.', digits @ ..] => fraction(digits)?,
         // A comma may also end the time.
-        [b',', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => fraction(digits)?,
+        [point @ (b'.' | b','), digits @ ..]
+            if *point == b'.' || digits.first().is_some_and(u8::is_ascii_digit) =>
+        {
+            fraction(digits)?
+        }
         _ => (0, rest),
     };
     Some((second_of_day, nanoseconds, rest))

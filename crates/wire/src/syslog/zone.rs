@@ -43,7 +43,12 @@ impl Zone {
         if self.changes.is_empty() {
             return local_seconds - i64::from(self.offset_seconds);
         }
+        self.unix_seconds_by_changes(local_seconds, near)
+    }
 
+    // Apart, because most times say their offset or are in UTC.
+    #[inline(never)]
+    fn unix_seconds_by_changes(&self, local_seconds: i64, near: i64) -> i64 {
         let before = self.offset_at(local_seconds - OFFSET_SECONDS_MAX);
         let after = self.offset_at(local_seconds + OFFSET_SECONDS_MAX);
         let [early, late] = [before, after].map(|offset| local_seconds - i64::from(offset));
