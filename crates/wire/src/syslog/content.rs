@@ -145,6 +145,7 @@ pub(super) fn split_mnemonic(bytes: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 /// Splits off `SYS-5-CONFIG_I: `. A digit from 0 to 7 stands between two hyphens; otherwise it is a text with a percent sign.
+#[inline]
 fn split_cisco(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let len = run_of(bytes, NAME_MAX_BYTES, &OF_MNEMONIC);
     let (mnemonic, rest) = bytes.split_at_checked(len)?;

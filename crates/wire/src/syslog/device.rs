@@ -142,8 +142,9 @@ fn read_behind<'a>(
 ) -> bool {
     let is_read = match bytes {
         [b'0'..=b'9' | b'A'..=b'Z' | b'*' | b'.', ..] => match split_time(bytes, arrival) {
-            Some((mark, stamp, rest)) => {
-                read_behind_time(header, front, (mark, stamp), rest, arrival)
+            Some((stamp, rest)) => {
+                let is_set = !bytes.starts_with(b"*");
+                read_behind_time(header, front, (stamp, is_set), rest, arrival)
             }
             None => read_uptime(header, bytes),
         },
@@ -173,7 +174,7 @@ fn read_uptime<'a>(header: &mut Header<'a>, bytes: &'a [u8]) -> bool {
 fn read_behind_time<'a>(
     header: &mut Header<'a>,
     front: Front<'a>,
-    time: (Option<u8>, Stamp),
+    time: (Stamp, bool),
     rest: &'a [u8],
     arrival: Arrival<'_>,
 ) -> bool {

@@ -113,8 +113,8 @@ fn read<'a>(header: &mut Header<'a>, line: &'a [u8], arrival: Arrival<'_>) -> bo
         [b'd', ..] if read_fields(header, arrival) => true,
         [b'[', ..] => host::read_event(header),
         _ => match split_time(line, arrival) {
-            Some((mark, stamp, rest)) => {
-                read_stamped(header, (mark, stamp), rest, arrival);
+            Some((stamp, rest)) => {
+                read_stamped(header, stamp, rest, arrival);
                 true
             }
             None => device::read(header, line, arrival) || read_netscreen(header, line),
@@ -127,33 +127,29 @@ fn read<'a>(header: &mut Header<'a>, line: &'a [u8], arrival: Arrival<'_>) -> bo
 }
 
 /// Splits off a time, followed by a space, a colon or the end, and Cisco's mark before it.
-pub(super) fn split_time<'a>(
-    bytes: &'a [u8],
-    arrival: Arrival<'_>,
-) -> Option<(Option<u8>, Stamp, &'a [u8])> {
-    let (mark, bytes) = match bytes {
-        [mark @ (b'*' | b'.'), rest @ ..] => (Some(*mark), rest),
-        _ => (None, bytes),
+pub(super) fn split_time<'a>(bytes: &'a [u8], arrival: Arrival<'_>) -> Option<(Stamp, &'a [u8])> {
+    let bytes = match bytes {
+        [b'*' | b'.', rest @ ..] => rest,
+        _ => bytes,
     };
     let (stamp, rest) = match bytes {
         [b'0'..=b'9', _, b'/', ..] => time::slashed(bytes, arrival)?,
         [b'0'..=b'9', _, _, _, b' ', ..] => time::named_month(bytes)?,
-        [b'0'..=b'9', ..] => time::iso(bytes)?,
+        [b'0'..=b'9', _, _, _, _, _, _, b'-' | b'/' | b':', ..] => time::iso(bytes)?,
         [b'A'..=b'Z', ..] => time::named_month(bytes)?,
         _ => return None,
     };
-    matches!(rest, [] | [b' ' | b':', ..]).then_some((mark, stamp, rest))
+    matches!(rest, [] | [b' ' | b':', ..]).then_some((stamp, rest))
 }
 
 /// Reads what follows a time at the beginning: a zone and a colon, or else the place of the host.
-fn read_stamped<'a>(
-    header: &mut Header<'a>,
-    (mark, stamp): (Option<u8>, Stamp),
-    rest: &'a [u8],
-    arrival: Arrival<'_>,
-) {
-    let named = if mark.is_some() { Named::ByDevice } else { Named::ByAnybody };
-    let (time, rest) = behind_time((mark, stamp), rest, named, arrival);
+fn read_stamped<'a>(header: &mut Header<'a>, stamp: Stamp, rest: &'a [u8], arrival: Arrival<'_>) {
+    let named = match header.rest {
+        [b'*' | b'.', ..] => Named::ByDevice,
+        _ => Named::ByAnybody,
+    };
+    let is_set = !header.rest.starts_with(b"*");
+    let (time, rest) = behind_time((stamp, is_set), rest, named, arrival);
     header.time = Some(time);
     match without_blanks(rest) {
         [b':', rest @ ..] => {
@@ -169,7 +165,7 @@ fn read_stamped<'a>(
 
 /// The time with the zone and the year that may stand behind it, and what follows them.
 pub(super) fn behind_time<'a>(
-    (mark, mut stamp): (Option<u8>, Stamp),
+    (mut stamp, is_set): (Stamp, bool),
     rest: &'a [u8],
     named: Named,
     arrival: Arrival<'_>,
@@ -178,7 +174,7 @@ pub(super) fn behind_time<'a>(
     if word.is_some() {
         rest = stamp.take_year(rest);
     }
-    (Time { unix_ns: stamp.unix_ns(word, arrival), is_set: mark != Some(b'*') }, rest)
+    (Time { unix_ns: stamp.unix_ns(word, arrival), is_set }, rest)
 }
 
 /// Splits off a zone between a time without one and what follows: `EST` in ` EST host`, `NewYork` in ` NewYork: %SYS-5-…`.
@@ -411,8 +407,8 @@ fn is_sure(inner: &Header<'_>, outer: &Header<'_>) -> bool {
 /// before it, and for device-specific formats.
 pub(super) fn split_at_host(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let arrival = Arrival::utc(0);
-    let (mark, stamp, rest) = split_time(bytes, arrival)?;
-    if mark.is_some() || rest.starts_with(b"  ") {
+    let (stamp, rest) = split_time(bytes, arrival)?;
+    if matches!(bytes, [b'*' | b'.', ..]) || rest.starts_with(b"  ") {
         return None;
     }
 
