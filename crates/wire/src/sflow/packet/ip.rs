@@ -11,7 +11,7 @@ pub struct Ip {
     pub src: IpAddr,
     /// Destination.
     pub dst: IpAddr,
-    /// The protocol of its payload; in IPv6, after the extension headers that were sampled.
+    /// The protocol of its payload, after the extension headers that were sampled.
     pub protocol: u8,
     /// Time to live, hop limit.
     pub ttl: u8,
@@ -131,7 +131,7 @@ impl Ip {
             offset_bytes: (flags & OFFSET) * 8,
             has_more: flags & MORE != 0,
         });
-        let ip = Self {
+        let mut ip = Self {
             src: Ipv4Addr::from(at::<12, 4, _>(header)).into(),
             dst: Ipv4Addr::from(at::<16, 4, _>(header)).into(),
             protocol: header[9],
@@ -144,7 +144,10 @@ impl Ip {
             tcp_flags: None,
             icmp: None,
         };
-        Some((ip, bytes.get(header_bytes..).unwrap_or_default()))
+        let payload = bytes.get(header_bytes..).unwrap_or_default();
+        let is_v4_extension = |protocol| protocol == AUTHENTICATION;
+        let payload = ip.extensions(payload, is_v4_extension);
+        Some((ip, payload))
     }
 
     #[inline]
@@ -167,35 +170,33 @@ impl Ip {
             tcp_flags: None,
             icmp: None,
         };
-        let payload = ip.extensions(rest);
+        let payload = ip.extensions(rest, is_v6_extension);
         Some((ip, payload))
     }
 
-    /// Skips extension headers (RFC 8200), and returns what follows them. If one is truncated, `protocol` is its number and
-    /// nothing follows.
+    /// Skips extension headers, and returns what follows them. If one is truncated, `protocol` is its number and nothing follows.
     #[inline]
-    fn extensions<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
-        // Each is at least eight bytes long, so the bytes limit their number.
-        loop {
-            let Some(header) = bytes.first_chunk::<8>() else {
-                return if is_extension(self.protocol) { &[] } else { bytes };
-            };
+    fn extensions<'a>(
+        &mut self,
+        mut bytes: &'a [u8],
+        is_extension: impl Fn(u8) -> bool,
+    ) -> &'a [u8] {
+        // Each is at least eight bytes long, so the bytes limit their number. Later fragments begin with none.
+        while is_extension(self.protocol) && !self.is_later_fragment() {
+            let Some(header) = bytes.first_chunk::<8>() else { return &[] };
             let header_bytes = match self.protocol {
                 AUTHENTICATION => 8 + usize::from(header[1]) * 4,
                 FRAGMENT => {
                     self.fragment = Some(v6_fragment(header));
                     8
                 }
-                number if is_extension(number) => 8 + usize::from(header[1]) * 8,
-                _ => return bytes,
+                _ => 8 + usize::from(header[1]) * 8,
             };
             let Some(next) = bytes.get(header_bytes..) else { return &[] };
             self.protocol = header[0];
             bytes = next;
-            if self.is_later_fragment() {
-                return bytes;
-            }
         }
+        bytes
     }
 
     #[inline]
@@ -220,8 +221,9 @@ impl Ip {
     }
 }
 
-/// Hop by hop, routing, fragment, authentication, destination options, mobility, host identity, shim6.
-const fn is_extension(protocol: u8) -> bool {
+/// Hop by hop, routing, fragment, authentication, destination options, mobility, host identity, shim6 (RFC 8200). In IPv4, an
+/// authentication header is all that stands between the header and what it carries (RFC 4302).
+const fn is_v6_extension(protocol: u8) -> bool {
     matches!(protocol, 0 | 43 | FRAGMENT | AUTHENTICATION | 60 | 135 | 139 | 140)
 }
 

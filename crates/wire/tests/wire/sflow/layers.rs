@@ -107,8 +107,11 @@ fn follow(header: &[u8], at: usize, layer: Layer, left: &mut Vec<(usize, Layer)>
         }
         Layer::Bare => left.extend([(at, Layer::Ip(4)), (at, Layer::Ip(6))]),
         Layer::Ip(4) => {
-            let payload = at + byte(header, at) % 16 * 4;
-            of_ip(header, byte(header, at + 9), payload, left);
+            let (mut next, mut at) = (byte(header, at + 9), at + byte(header, at) % 16 * 4);
+            while next == 51 && at < header.len() {
+                (next, at) = (byte(header, at), at + 8 + byte(header, at + 1) * 4);
+            }
+            of_ip(header, next, at, left);
         }
         Layer::Ip(_) => {
             let (mut next, mut at) = (byte(header, at + 6), at + 40);

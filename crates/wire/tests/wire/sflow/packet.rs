@@ -200,6 +200,31 @@ fn extension_headers_of_ipv6_are_skipped() {
     assert_eq!((found.protocol, found.ports), (43, None));
 }
 
+#[test]
+fn authentication_headers_are_skipped_behind_ipv4_too() {
+    const AUTHENTICATED: u8 = 51;
+    // Four words more than two: twelve bytes of its own and twelve of proof.
+    let authentication = |next: u8| [&[next, 4, 0, 0][..], &[0xaa; 20]].concat();
+    let found = ip_of(0x0800, &[&v4(AUTHENTICATED, 100), &authentication(17), &udp(53)]);
+    assert_eq!((found.protocol, found.ports.unwrap().dst), (17, 53));
+    let twice = [&v4(51, 124)[..], &authentication(51), &authentication(6), &tcp()].concat();
+    let found = ip_of(0x0800, &[&twice]);
+    assert_eq!((found.protocol, found.ports.unwrap().dst, found.tcp_flags), (6, 443, Some(0x12)));
+    // In tunnel mode it carries a packet.
+    let tunnel = [&ethernet(0x0800)[..], &v4(AUTHENTICATED, 124), &authentication(4)].concat();
+    check_inner(frame(&[&tunnel, &inside()]), Tunnel::Ip);
+
+    // Cut inside it, and in a later fragment, which begins with anything.
+    let found = ip_of(0x0800, &[&v4(AUTHENTICATED, 100), &authentication(17)[..23]]);
+    assert_eq!((found.protocol, found.ports), (AUTHENTICATED, None));
+    let mut later = v4(AUTHENTICATED, 100);
+    later[6..8].copy_from_slice(&185u16.to_be_bytes());
+    let found = ip_of(0x0800, &[&later, &authentication(17), &udp(53)]);
+    assert_eq!((found.protocol, found.ports), (AUTHENTICATED, None));
+    // Hop by hop, a number that IPv4 does not have.
+    assert_eq!(ip_of(0x0800, &[&v4(0, 100), &[17, 0, 0, 0, 0, 0, 0, 0], &udp(53)]).protocol, 0);
+}
+
 /// The contents of a tunnel: TCP over IPv4.
 fn inside() -> Vec<u8> {
     [&v4(6, 60)[..], &tcp()].concat()
