@@ -297,9 +297,9 @@ impl Agent {
             Entry::Occupied(one) => {
                 let one = one.into_mut();
                 one.heard_ns = heard_ns;
-                let before = one.sampler.totals().agent_dropped;
+                let before = one.sampler.agent_dropped();
                 let worth = one.sampler.take(reading);
-                let dropped = one.sampler.totals().agent_dropped - before;
+                let dropped = one.sampler.agent_dropped() - before;
                 let (is_shared, has_pool) = (one.sampler.is_shared(), one.sampler.has_pool());
                 let (number, allowance) = (one.number, &mut one.allowance);
                 Some(Known { number, worth, dropped, allowance, is_shared, has_pool })

@@ -156,6 +156,11 @@ impl Sampler {
         SamplerTotals { samples, ..self.totals }
     }
 
+    /// Samples that the agent says it lost before numbering them.
+    pub(crate) fn agent_dropped(&self) -> u64 {
+        self.totals.agent_dropped
+    }
+
     /// Whether it is several samplers behind one source, which number their samples separately.
     pub fn is_shared(&self) -> bool {
         self.shared > 0
@@ -181,7 +186,7 @@ impl Sampler {
 
     /// Processes the next sample. Returns how many frames it stands for.
     pub fn take(&mut self, reading: Reading) -> Worth {
-        let reading = self.rated(reading);
+        let reading = if reading.sampling_rate > 0 { reading } else { self.rated(reading) };
         let elapsed_ms = reading.uptime_ms.wrapping_sub(self.last.uptime_ms);
         // A clock that went back gives no time.
         let elapsed_ms = if elapsed_ms <= u32::MAX / 2 { elapsed_ms } else { 0 };
@@ -228,10 +233,8 @@ impl Sampler {
     }
 
     /// A reading that states no rate, with the one that the pool says: one in each frame until it has grown.
+    #[cold]
     fn rated(&mut self, reading: Reading) -> Reading {
-        if reading.sampling_rate > 0 {
-            return reading;
-        }
         let numbers = reading.sequence.wrapping_sub(self.last.sequence);
         let pool = reading.pool.wrapping_sub(self.last.pool);
         if (1..NUMBERS_MAX).contains(&numbers) && (1..u32::MAX / 2).contains(&pool) {

@@ -4,7 +4,7 @@ mod observed;
 
 use crate::agent::{Agent, AgentId};
 use crate::definition::Traffic;
-use crate::engine::{Content, Engine, Heard, Mark, Rest, Taken};
+use crate::engine::{Engine, Heard, Mark, Rest, Taken};
 use crate::port::{PortCounters, Times};
 use crate::portion::Told;
 use crate::sampler::Reading;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use wire::sflow::counter::IfCounters;
 use wire::sflow::{
     self, CounterRecord, CountersSample, DataFormat, DataSource, Datagram, DroppedPacket, Fault,
-    FlowRecord, FlowRecords, FlowSample, Malformed,
+    FlowRecord, FlowSample, Records,
 };
 
 /// The versions that some devices still send. Anything else is not sFlow.
@@ -65,10 +65,11 @@ impl<T: Told> Reader<'_, '_, T> {
     fn samples(&mut self) {
         for sample in self.datagram.samples() {
             self.rest.note_sample();
-            match sample {
-                Ok(sflow::Sample::Flow(flow)) => self.flow(&flow),
-                Ok(sflow::Sample::Dropped(dropped)) => self.dropped(&dropped),
-                Ok(sflow::Sample::Counters(counters)) => self.counters(&counters),
+            // By reference: a sample would be copied.
+            match &sample {
+                Ok(sflow::Sample::Flow(flow)) => self.flow(flow),
+                Ok(sflow::Sample::Dropped(dropped)) => self.dropped(dropped),
+                Ok(sflow::Sample::Counters(counters)) => self.counters(counters),
                 Ok(sflow::Sample::Metrics(_) | sflow::Sample::RtFlow(_)) => {
                     self.rest.note_other();
                 }
@@ -78,7 +79,7 @@ impl<T: Told> Reader<'_, '_, T> {
                 }
                 Err(malformed) => {
                     self.rest.note_other();
-                    fault(self.rest, &malformed);
+                    self.rest.fault(malformed.class());
                 }
             }
         }
@@ -101,10 +102,17 @@ impl<T: Told> Reader<'_, '_, T> {
             },
         };
         let AgentId { address, sub_agent } = self.heard.id;
-        self.rest.frame(&head, self.heard, self.agent, self.told, |rest| {
-            let observed = Observed::of_flow(address, sub_agent, flow);
-            read(rest, flow.records(), observed)
-        });
+        let mut observed = Observed::of_flow(address, sub_agent, flow);
+        self.rest.frame(
+            &head,
+            self.heard,
+            self.agent,
+            self.told,
+            &mut observed,
+            |rest, observed| {
+                read(rest, flow.raw_records, observed);
+            },
+        );
     }
 
     fn dropped(&mut self, dropped: &DroppedPacket<'_>) {
@@ -124,10 +132,17 @@ impl<T: Told> Reader<'_, '_, T> {
             },
         };
         let AgentId { address, sub_agent } = self.heard.id;
-        self.rest.frame(&head, self.heard, self.agent, self.told, |rest| {
-            let observed = Observed::of_dropped(address, sub_agent, dropped);
-            read(rest, dropped.records(), observed)
-        });
+        let mut observed = Observed::of_dropped(address, sub_agent, dropped);
+        self.rest.frame(
+            &head,
+            self.heard,
+            self.agent,
+            self.told,
+            &mut observed,
+            |rest, observed| {
+                read(rest, dropped.raw_records, observed);
+            },
+        );
     }
 
     fn counters(&mut self, counters: &CountersSample<'_>) {
@@ -147,32 +162,30 @@ impl<T: Told> Reader<'_, '_, T> {
                 }
                 Ok(CounterRecord::Unknown(raw)) => self.rest.unknown(structure(raw.format)),
                 Ok(_) => {}
-                Err(malformed) => fault(self.rest, &malformed),
+                Err(malformed) => self.rest.fault(malformed.class()),
             }
         }
     }
 }
 
-/// Collects what records say about a frame.
+/// Collects what records say about a frame. Each is decoded here, not by [`FlowSample::records`], and used where it lies: a record is
+/// large, and copying it takes longer than reading it.
 #[inline]
-fn read<'a>(
-    rest: &mut Rest,
-    records: FlowRecords<'a>,
-    mut observed: Observed<'a>,
-) -> impl Content + use<'a> {
-    for record in records {
-        // By reference: a record is large and would be copied.
-        match &record {
+fn read<'a>(rest: &mut Rest, records: Records<'a>, observed: &mut Observed<'a>) {
+    for raw in records {
+        let raw = match raw {
+            Ok(raw) => raw,
+            Err(malformed) => {
+                rest.fault(malformed.class());
+                continue;
+            }
+        };
+        match &FlowRecord::decode(&raw) {
             Ok(FlowRecord::Unknown(raw)) => rest.unknown(structure(raw.format)),
             Ok(record) => observed.add(record),
-            Err(malformed) => fault(rest, malformed),
+            Err(fault) => rest.fault(fault.class()),
         }
     }
-    observed
-}
-
-fn fault(rest: &mut Rest, malformed: &Malformed) {
-    rest.fault(malformed.class());
 }
 
 fn structure(format: DataFormat) -> Structure {

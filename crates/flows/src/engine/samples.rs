@@ -93,7 +93,7 @@ impl Rest {
         }
     }
 
-    /// Counts a sampled frame, unless it has been counted. `read` reads its content.
+    /// Counts a sampled frame, unless it has been counted. `read` reads its content, into a place because it is large.
     #[inline]
     pub(crate) fn frame<C: Content>(
         &mut self,
@@ -101,7 +101,8 @@ impl Rest {
         heard: Heard,
         agent: &mut Agent,
         told: &mut impl Told,
-        read: impl FnOnce(&mut Rest) -> C,
+        content: &mut C,
+        read: impl FnOnce(&mut Rest, &mut C),
     ) {
         let spot = self.spot(head, heard, agent);
         let sampling_rate = head.reading.sampling_rate;
@@ -114,8 +115,8 @@ impl Rest {
             Traffic::Dropped => self.totals.dropped_packets += 1,
         }
 
-        let mut content = read(self);
-        self.judge_length(&mut content, weighed.statements);
+        read(self, content);
+        self.judge_length(content, weighed.statements);
         if head.traffic == Traffic::Sampled {
             let port = weighed.port.as_deref();
             self.judge_rate(sampling_rate, port, &weighed.known, weighed.statements);
@@ -131,7 +132,7 @@ impl Rest {
                 Direction::Any => {}
             }
         }
-        self.count(head.traffic, &weight, &spot, &content, heard.now_ns, told);
+        self.count(head.traffic, &weight, &spot, content, heard.now_ns, told);
     }
 
     /// Where a sample was taken. Dropped packets went neither in nor out.
