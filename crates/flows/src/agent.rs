@@ -9,7 +9,7 @@ use crate::sequence::{Seen, Sequence, SequenceTotals};
 use crate::share::Shares;
 use crate::source::Source;
 use crate::twins::Twins;
-use crate::vantage::vantages;
+use crate::vantage::{SIDES, vantages};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -45,6 +45,8 @@ struct Numbered {
     allowance: Allowance,
     /// When its last sample arrived.
     heard_ns: u64,
+    /// When it is to be noted again that it takes frames, by their direction.
+    next_note_ns: [u64; SIDES],
 }
 
 /// How an agent's statements agree.
@@ -85,6 +87,8 @@ pub(crate) struct Known<'a> {
     /// Samples that the agent lost since the previous one.
     pub(crate) dropped: u64,
     pub(crate) allowance: &'a mut Allowance,
+    /// When it is to be noted again that it takes frames, by their direction.
+    pub(crate) next_note_ns: &'a mut [u64; SIDES],
     /// Whether its source has several samplers that number their samples separately.
     pub(crate) is_shared: bool,
     /// Whether the pool says what its samples stand for.
@@ -301,15 +305,17 @@ impl Agent {
                 let worth = one.sampler.take(reading);
                 let dropped = one.sampler.agent_dropped() - before;
                 let (is_shared, has_pool) = (one.sampler.is_shared(), one.sampler.has_pool());
-                let (number, allowance) = (one.number, &mut one.allowance);
-                Some(Known { number, worth, dropped, allowance, is_shared, has_pool })
+                let Numbered { number, allowance, next_note_ns, .. } = one;
+                let number = *number;
+                Some(Known { number, worth, dropped, allowance, next_note_ns, is_shared, has_pool })
             }
             Entry::Vacant(place) => shares.take_source(self.sender, has).map(|number| {
                 let (sampler, worth) = Sampler::begin(reading);
-                let allowance = Allowance::default();
-                let one = place.insert(Numbered { number, sampler, allowance, heard_ns });
-                let allowance = &mut one.allowance;
-                Known { number, worth, dropped: 0, allowance, is_shared: false, has_pool: false }
+                let (allowance, next_note_ns) = (Allowance::default(), [0; SIDES]);
+                let one = Numbered { number, sampler, allowance, heard_ns, next_note_ns };
+                let Numbered { allowance, next_note_ns, .. } = place.insert(one);
+                let (dropped, is_shared, has_pool) = (0, false, false);
+                Known { number, worth, dropped, allowance, next_note_ns, is_shared, has_pool }
             }),
         };
         Weighed { statements: &mut self.statements, known, port }

@@ -336,6 +336,13 @@ impl Counting {
         }
     }
 
+    /// Whether of each frame of an agent it takes one sample: it adds up what comes. In one direction, nothing comes twice.
+    #[inline]
+    pub(crate) fn takes_once(&self) -> bool {
+        self.definition.aggregation == Aggregation::Sum
+            && self.definition.direction == Direction::Any
+    }
+
     fn is_asked_for(&self, sample: &Sample) -> bool {
         let is_direction = match self.definition.direction {
             Direction::Any => true,
@@ -343,8 +350,7 @@ impl Counting {
         };
         let is_place = match self.definition.aggregation {
             Aggregation::Edge => sample.is_edge,
-            // In one direction, nothing counts twice.
-            Aggregation::Sum => sample.is_main || self.definition.direction != Direction::Any,
+            Aggregation::Sum => sample.is_once || !self.takes_once(),
             Aggregation::Max => true,
         };
         is_direction && is_place

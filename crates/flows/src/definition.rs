@@ -51,8 +51,8 @@ pub enum Aggregation {
     /// Use the figure of the agent that saw most of a flow: nothing is counted twice.
     #[default]
     Max,
-    /// Sum the figures of all agents: right if each frame passes only one of them. Of each agent, the direction counts in which it
-    /// samples most.
+    /// Sum the figures of all agents: right if each frame passes only one of them. Of an agent, a frame that is sampled as it enters
+    /// and as it leaves counts in the direction in which the agent samples most.
     Sum,
     /// Count only samplers at interfaces that are not `internal`, where frames enter the network.
     Edge,
@@ -123,8 +123,8 @@ pub struct Sample {
     pub direction: Direction,
     /// Whether it was taken where frames enter the network.
     pub is_edge: bool,
-    /// Whether its agent samples most in its direction.
-    pub is_main: bool,
+    /// Whether a sum over agents takes it: it does of each frame of an agent once, whichever of its sides sampled it.
+    pub is_once: bool,
     /// Number of frames that it stands for.
     pub frames: f64,
     /// Number of frames that it stands for according to the agent: too low when samples are lost.

@@ -139,7 +139,7 @@ impl Engine {
         let vantages = definitions.len() * Devices::vantages_max(limits.agents_max);
         let all = vantages * (size_of::<(u32, Everything)>() + 1) * 16 / 7;
         let agents = Agent::memory_max_bytes(limits.agents_max, limits.sources_max);
-        flows + all + agents + Devices::memory_max_bytes(limits.agents_max)
+        flows + all + agents + Devices::memory_max_bytes(limits.agents_max, limits.sources_max)
     }
 
     /// The counts so far.
@@ -409,6 +409,7 @@ impl Engine {
         let timeout_ns = self.limits.agent_timeout.as_nanos() as u64;
         if now_ns.saturating_sub(self.swept_ns) >= (timeout_ns / 64).max(1_000_000_000) {
             self.swept_ns = now_ns;
+            self.rest.devices.forget(now_ns);
             self.forget(now_ns.saturating_sub(timeout_ns));
         }
     }

@@ -8,13 +8,13 @@ use crate::engine::{Engine, Heard, Mark, Rest, Taken};
 use crate::port::{PortCounters, Times};
 use crate::portion::Told;
 use crate::sampler::Reading;
-use crate::source::{Head, Source, Structure};
+use crate::source::{End, Head, Source, Structure};
 pub use observed::Observed;
 use std::net::IpAddr;
 use wire::sflow::counter::IfCounters;
 use wire::sflow::{
     self, CounterRecord, CountersSample, DataFormat, DataSource, Datagram, DroppedPacket, Fault,
-    FlowRecord, FlowSample, Records,
+    FlowRecord, FlowSample, Interface, Records,
 };
 
 /// The versions that some devices still send. Anything else is not sFlow.
@@ -90,8 +90,8 @@ impl<T: Told> Reader<'_, '_, T> {
         let head = Head {
             traffic: Traffic::Sampled,
             source: flow.source.into(),
-            input: flow.input.if_index(),
-            output: flow.output.if_index(),
+            input: flow.input.into(),
+            output: flow.output.into(),
             reading: Reading {
                 sequence: flow.sequence,
                 sampling_rate: flow.sampling_rate,
@@ -119,8 +119,8 @@ impl<T: Told> Reader<'_, '_, T> {
         let head = Head {
             traffic: Traffic::Dropped,
             source: dropped.source.into(),
-            input: None,
-            output: None,
+            input: End::Unknown,
+            output: End::Unknown,
             // Each dropped packet stands for one, and those not reported are counted in `drops`.
             reading: Reading {
                 sequence: dropped.sequence,
@@ -196,6 +196,17 @@ impl From<DataSource> for Source {
     #[inline]
     fn from(DataSource { class, index }: DataSource) -> Source {
         Source { class, index }
+    }
+}
+
+impl From<Interface> for End {
+    #[inline]
+    fn from(of: Interface) -> End {
+        match of {
+            Interface::Index(index) => End::Port(index),
+            Interface::Internal | Interface::Discarded(_) => End::Inside,
+            Interface::Unknown | Interface::Multiple(_) | Interface::Other { .. } => End::Unknown,
+        }
     }
 }
 

@@ -82,6 +82,11 @@ impl Shares {
         (self.sources_max, self.agent_sources_max) = (sources_max, agent_sources_max);
     }
 
+    /// Maximum number of samplers and interfaces.
+    pub(crate) fn sources_max(&self) -> usize {
+        self.sources_max
+    }
+
     pub(crate) fn of(&self, sender: IpAddr) -> Share {
         self.by_sender.get(&sender).copied().unwrap_or_default()
     }

@@ -40,6 +40,27 @@ impl fmt::Display for Structure {
     }
 }
 
+/// An end of a frame's way through an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The interface with this index.
+    Port(u32),
+    /// None: the agent made the frame, kept it, or threw it away.
+    Inside,
+    /// The agent does not know, or names no single interface.
+    Unknown,
+}
+
+impl End {
+    /// The index, if it is an interface.
+    pub(crate) const fn if_index(self) -> Option<u32> {
+        match self {
+            End::Port(index) => Some(index),
+            End::Inside | End::Unknown => None,
+        }
+    }
+}
+
 /// A sample before its content is read: who numbered it, and what it stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
@@ -47,10 +68,10 @@ pub(crate) struct Head {
     pub(crate) traffic: Traffic,
     /// What was sampled.
     pub(crate) source: Source,
-    /// The interface by which the frame came in, if it is one.
-    pub(crate) input: Option<u32>,
-    /// The interface by which it left, if it is one.
-    pub(crate) output: Option<u32>,
+    /// Where the frame came in.
+    pub(crate) input: End,
+    /// Where it left.
+    pub(crate) output: End,
     /// Its number, and what it stands for.
     pub(crate) reading: Reading,
 }
@@ -62,12 +83,22 @@ impl Head {
         self.source.if_index().map_or(Direction::Any, |index| self.direction_at(index))
     }
 
-    /// The same for a source that is known as an interface of another index.
+    /// The other end of the way of a frame that was sampled on this side.
+    #[inline]
+    pub(crate) fn other_end(&self, side: Direction) -> End {
+        match side {
+            Direction::Ingress => self.output,
+            Direction::Egress => self.input,
+            Direction::Any => End::Unknown,
+        }
+    }
+
+    /// The side of a source that is known as an interface of another index.
     #[inline]
     pub(crate) fn direction_at(&self, if_index: u32) -> Direction {
         match (self.input, self.output) {
-            (Some(index), _) if index == if_index => Direction::Ingress,
-            (_, Some(index)) if index == if_index => Direction::Egress,
+            (End::Port(index), _) if index == if_index => Direction::Ingress,
+            (_, End::Port(index)) if index == if_index => Direction::Egress,
             _ => Direction::Any,
         }
     }

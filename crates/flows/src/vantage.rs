@@ -3,14 +3,18 @@
 //! A frame enters a device once and leaves it once, whichever ports and line cards it takes. So what the ports of a device see of
 //! a flow as it enters adds up, and so does what they see as it leaves, but the two are the same frames. Each such sum is a
 //! *vantage*: all parts (sub-agents) and ports of one agent's address, in one direction.
+//!
+//! A sum over devices takes each frame of a device once, as its samples come. Frames that enter by a sampled port and leave by one are
+//! taken on one side, the device's main one. Those that are sampled on the other side alone are taken there.
 
 use crate::definition::Direction;
+use crate::source::End;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Vantages of a device: one for each [`Direction`].
-const SIDES: u32 = 3;
+pub(crate) const SIDES: usize = 3;
 
 /// Room for the vantages of a device in their numbers.
 const NUMBERS: u32 = 4;
@@ -20,6 +24,20 @@ const MORE: f64 = 1.25;
 
 /// What is left of what a side saw, after a second.
 const KEPT: f64 = 0.9;
+
+/// How long a sampled end is remembered, and how often a sampler that goes on says so, in nanoseconds.
+const SAMPLED_NS: u64 = 60_000_000_000;
+const SAMPLED_EVERY_NS: u64 = 5_000_000_000;
+
+/// Sampled ends for each sampler: usually one on each side. What is beyond that is not remembered.
+const ENDS_OF_SAMPLER: usize = 2;
+
+/// An interface where frames are sampled, and the vantage that they are part of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct SampledEnd {
+    vantage: u32,
+    if_index: u32,
+}
 
 /// The number of the device of a vantage.
 pub(crate) const fn device_of(vantage: u32) -> u32 {
@@ -34,7 +52,7 @@ struct Device {
     /// Known agents with its address: its parts.
     agents: u32,
     /// Frames that each side saw lately.
-    frames: [f64; SIDES as usize],
+    frames: [f64; SIDES],
     /// The side that counts in sums.
     main: Direction,
 }
@@ -47,18 +65,21 @@ pub(crate) struct Devices {
     free: Vec<u32>,
     /// The number of the last device. Numbers are not used again.
     last: u32,
+    /// Ends that are sampled, and when a sample last said so.
+    sampled: HashMap<SampledEnd, u64, RandomState>,
 }
 
 impl Devices {
-    /// Maximum memory for this many agents, in bytes.
-    pub(crate) const fn memory_max_bytes(agents: usize) -> usize {
-        (agents * (size_of::<(IpAddr, u32)>() + 1) * 16) / 7
+    /// Maximum memory for this many agents with this many samplers, in bytes.
+    pub(crate) const fn memory_max_bytes(agents: usize, samplers: usize) -> usize {
+        let ends = samplers * ENDS_OF_SAMPLER * (size_of::<(SampledEnd, u64)>() + 1);
+        (agents * (size_of::<(IpAddr, u32)>() + 1) + ends) * 16 / 7
             + agents * 2 * (size_of::<Device>() + size_of::<u32>())
     }
 
     /// Maximum number of vantages for this many agents.
     pub(crate) const fn vantages_max(agents: usize) -> usize {
-        agents * SIDES as usize
+        agents * SIDES
     }
 
     /// Adds a part to the device with this address. Returns the device's place and the number of its first vantage.
@@ -70,8 +91,7 @@ impl Devices {
         }
         self.last = self.last % (u32::MAX / NUMBERS - 1) + 1;
         let first = self.last * NUMBERS;
-        let device =
-            Device { first, agents: 1, frames: [0.0; SIDES as usize], main: Direction::Any };
+        let device = Device { first, agents: 1, frames: [0.0; SIDES], main: Direction::Any };
         let place = match self.free.pop() {
             Some(place) => {
                 self.places[place as usize] = device;
@@ -109,6 +129,46 @@ impl Devices {
         side == device.main
     }
 
+    /// Notes that a sampler of a vantage takes frames at this interface. Returns when it is to be noted again.
+    #[cold]
+    pub(crate) fn note_sampled(
+        &mut self,
+        (vantage, if_index): (u32, u32),
+        now_ns: u64,
+        samplers_max: usize,
+    ) -> u64 {
+        let end = SampledEnd { vantage, if_index };
+        if self.sampled.len() < samplers_max * ENDS_OF_SAMPLER || self.sampled.contains_key(&end) {
+            self.sampled.insert(end, now_ns);
+        }
+        now_ns + SAMPLED_EVERY_NS
+    }
+
+    /// Whether a frame that a vantage saw is seen by no other of its device: the other end of its way is none, or not sampled.
+    #[inline(never)]
+    pub(crate) fn is_alone(&self, vantage: u32, other_end: End, now_ns: u64) -> bool {
+        const INGRESS: u32 = Direction::Ingress as u32;
+        const EGRESS: u32 = Direction::Egress as u32;
+        let vantage = match vantage % NUMBERS {
+            INGRESS => vantage - INGRESS + EGRESS,
+            EGRESS => vantage - EGRESS + INGRESS,
+            _ => return false,
+        };
+        match other_end {
+            End::Port(if_index) => {
+                let at_ns = self.sampled.get(&SampledEnd { vantage, if_index });
+                at_ns.is_none_or(|at_ns| now_ns.saturating_sub(*at_ns) > SAMPLED_NS)
+            }
+            End::Inside => true,
+            End::Unknown => false,
+        }
+    }
+
+    /// Forgets ends where no sample was taken lately.
+    pub(crate) fn forget(&mut self, now_ns: u64) {
+        self.sampled.retain(|_, at_ns| now_ns.saturating_sub(*at_ns) <= SAMPLED_NS);
+    }
+
     /// Lets what sides saw fade. Call it about once a second.
     pub(crate) fn fade(&mut self) {
         self.places.iter_mut().for_each(|one| one.frames = one.frames.map(|seen| seen * KEPT));
@@ -117,7 +177,7 @@ impl Devices {
 
 /// The numbers of the vantages of a device, by its first.
 pub(crate) fn vantages(first: u32) -> std::ops::Range<u32> {
-    first..first + SIDES
+    first..first + SIDES as u32
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 use super::Rest;
 use crate::agent::{Agent, AgentId, Known, Statements, Weighed};
 use crate::allowance::{Allowance, FRAME_BYTES_MAX};
+use crate::counting::Counting;
 use crate::definition::{Direction, Sample, Traffic};
 use crate::discrepancy::Discrepancy;
 use crate::field::Facts;
 use crate::port::{Port, PortCounters, Times};
 use crate::portion::{CounterReading, Told};
 use crate::sampler::Worth;
-use crate::source::{Head, Length};
+use crate::source::{End, Head, Length};
 
 /// The sampler of samples that have none of their own, because there is no room for one.
 const NO_SAMPLER: u32 = u32::MAX;
@@ -106,7 +107,7 @@ impl Rest {
     ) {
         let spot = self.spot(head, heard, agent);
         let sampling_rate = head.reading.sampling_rate;
-        let weighed = agent.weigh(head.source, head.traffic, head.reading, &mut self.shares);
+        let mut weighed = agent.weigh(head.source, head.traffic, head.reading, &mut self.shares);
         if !self.note_fate(&weighed) {
             return;
         }
@@ -115,6 +116,7 @@ impl Rest {
             Traffic::Dropped => self.totals.dropped_packets += 1,
         }
 
+        self.note_sampled(&spot, head, &mut weighed, heard.now_ns);
         read(self, content);
         self.judge_length(content, weighed.statements);
         if head.traffic == Traffic::Sampled {
@@ -132,7 +134,7 @@ impl Rest {
                 Direction::Any => {}
             }
         }
-        self.count(head.traffic, &weight, &spot, content, heard.now_ns, told);
+        self.count(head, &weight, &spot, content, heard.now_ns, told);
     }
 
     /// Where a sample was taken. Dropped packets went neither in nor out.
@@ -142,10 +144,28 @@ impl Rest {
             Traffic::Sampled => direction_of(head, agent),
             Traffic::Dropped => Direction::Any,
         };
-        let is_inside = || self.internal.contains(&(heard.id.address, head.input.unwrap_or(0)));
+        let input = || head.input.if_index().unwrap_or(0);
+        let is_inside = || self.internal.contains(&(heard.id.address, input()));
         let is_edge =
             head.traffic == Traffic::Dropped || (direction != Direction::Egress && !is_inside());
         Spot { direction, vantage: agent.vantage(direction), device: agent.place(), is_edge }
+    }
+
+    /// Notes from time to time at which end of its way a sampler takes frames.
+    #[inline]
+    fn note_sampled(&mut self, spot: &Spot, head: &Head, weighed: &mut Weighed<'_>, now_ns: u64) {
+        let end = match spot.direction {
+            Direction::Ingress => head.input,
+            Direction::Egress => head.output,
+            Direction::Any => return,
+        };
+        if let (Some(known), End::Port(if_index)) = (&mut weighed.known, end)
+            && let next_ns = &mut known.next_note_ns[spot.direction as usize]
+            && now_ns >= *next_ns
+        {
+            let samplers_max = self.shares.sources_max();
+            *next_ns = self.devices.note_sampled((spot.vantage, if_index), now_ns, samplers_max);
+        }
     }
 
     /// Compares the length of a frame with that of its packet, and keeps the better one.
@@ -275,9 +295,10 @@ impl Rest {
         (Weight { frames, configured_rate, sampler }, port)
     }
 
+    #[inline]
     fn count(
         &mut self,
-        traffic: Traffic,
+        head: &Head,
         weight: &Weight,
         spot: &Spot,
         content: &impl Content,
@@ -286,8 +307,13 @@ impl Rest {
     ) {
         let Weight { frames, configured_rate, sampler } = *weight;
         let Spot { direction, vantage, device, is_edge } = *spot;
-        let is_main = match traffic {
-            Traffic::Sampled => self.devices.see(device, direction, frames),
+        let traffic = head.traffic;
+        let is_once = match traffic {
+            Traffic::Sampled => {
+                self.devices.see(device, direction, frames)
+                    || (self.counting.iter().any(Counting::takes_once)
+                        && self.devices.is_alone(vantage, head.other_end(direction), now_ns))
+            }
             Traffic::Dropped => true,
         };
         let sample = Sample {
@@ -296,7 +322,7 @@ impl Rest {
             sampler,
             direction,
             is_edge,
-            is_main,
+            is_once,
             frames,
             configured_rate,
             frame_bytes: content.frame_bytes(),

@@ -65,7 +65,7 @@ fn sample(random: &mut Random, now_ns: u64) -> Sample {
         traffic: Traffic::Sampled,
         vantage: random.below(2) as u32,
         sampler: 1,
-        is_main: true,
+        is_once: true,
         direction: Direction::Ingress,
         is_edge: true,
         // As on a lossy path: up to a third more than configured.

@@ -132,6 +132,23 @@ fn a_sum_in_one_direction_is_that_of_the_direction() {
     }
 }
 
+/// One flow is sampled where it enters, another where it leaves, a third at both ends, a fourth goes to the agent itself.
+#[test]
+fn a_sum_takes_what_is_sampled_on_either_side_alone() {
+    let on = |source, input, output| Port { source, input, output };
+    let uplinks = [on(1, 1, 9), on(1, 1, 9), on(3, 2, 3)];
+    check(&[part(1, 0, uplinks)], [2.0, 3.0]);
+    // The same with the more on exit, and between parts of one agent.
+    check(&[part(1, 1, [on(1, 1, 9)]), part(1, 2, [on(3, 2, 3), on(3, 2, 3)])], [2.0, 3.0]);
+    // Of these, the third is what one of the first two is.
+    check(&[part(1, 0, [on(1, 1, 3), on(1, 1, 9), on(3, 1, 3)])], [2.0, 2.0]);
+    check(&[part(1, 1, [on(3, 1, 3), on(3, 1, 3)]), part(1, 2, [on(1, 1, 3)])], [2.0, 2.0]);
+    // Nothing says that a frame of an unknown port was not sampled where it came in.
+    check(&[part(1, 0, [on(1, 1, 3), on(1, 1, 9), on(3, 0, 3)])], [2.0, 2.0]);
+    // 0x3fffffff is the agent: what it makes itself came in nowhere.
+    check(&[part(1, 0, [on(1, 1, 3), on(1, 1, 9), on(3, 0x3fff_ffff, 3)])], [2.0, 3.0]);
+}
+
 #[test]
 fn two_routers_on_the_way_count_once_as_maximum_and_twice_as_sum() {
     let router = |agent| part(agent, 0, (1..=4).map(ingress).chain((1..=4).map(egress)));
