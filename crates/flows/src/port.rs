@@ -18,9 +18,6 @@ const MOMENT_NS: u64 = 100_000_000;
 /// Speeds outside of this are no speeds of interfaces, in bits per second: the slowest Ethernet, and 16 ports of 800 Gbit/s.
 const SPEEDS: std::ops::RangeInclusive<u64> = 10_000_000..=12_800_000_000_000;
 
-/// What agents send for a speed that does not fit in 32 bits (`ifSpeed`, RFC 2863).
-const SPEED_TOO_HIGH: u64 = u32::MAX as u64;
-
 /// How long a datagram may wait for others after its counters were read, in seconds.
 const WAIT_S: f64 = 1.0;
 
@@ -169,15 +166,13 @@ impl Port {
 
     /// The speed that it states, in bits per second. `None` if it states none, or if its counters contradict it.
     pub(crate) fn speed_bits_per_sec(&self) -> Option<u64> {
-        let speed = self.counters()?.speed_bits_per_sec;
-        let is_one = SPEEDS.contains(&speed) && speed != SPEED_TOO_HIGH;
-        (is_one && self.implausible == 0).then_some(speed)
+        let speed = self.counters()?.stated_bits_per_sec()?;
+        (SPEEDS.contains(&speed) && self.implausible == 0).then_some(speed)
     }
 
     /// The speed of which its use is a share, in bits per second. `None` if it states none, or carries more.
     pub fn full_bits_per_sec(&self) -> Option<u64> {
-        let speed = self.counters()?.speed_bits_per_sec;
-        (speed > 0 && self.believed == 0.0).then_some(speed)
+        self.counters()?.stated_bits_per_sec().filter(|_| self.believed == 0.0)
     }
 
     /// The aggregated link to which it belongs.
@@ -299,7 +294,10 @@ impl Port {
         if is_apart {
             note(Discrepancy::Clock);
         }
-        if is_apart || uptime_s == 0.0 { arrival_s } else { uptime_s }
+        // A clock of whole seconds is off by up to one of them, ours by how long the datagram waited.
+        let is_whole = [before, after].iter().all(|at| at.uptime_ms.is_multiple_of(1_000));
+        let is_coarse = is_whole && (uptime_s - arrival_s).abs() <= 1.0;
+        if is_apart || is_coarse || uptime_s == 0.0 { arrival_s } else { uptime_s }
     }
 
     fn compare(
@@ -316,7 +314,7 @@ impl Port {
         let octets = octets_between(before, after);
         let octets_s = octets.map_or(0.0, |octets| octets as f64);
         // A link that lost a member carried what all of them could.
-        let stated = before.speed_bits_per_sec.max(after.speed_bits_per_sec) as f64 / 8.0;
+        let stated = speed_of_either(before, after) / 8.0;
         let full = if stated == 0.0 { f64::INFINITY } else { stated.max(self.believed / 8.0) };
         let full = full * SPEED_SLACK;
 
@@ -384,7 +382,7 @@ impl Port {
         seconds: f64,
         missed: u32,
     ) -> Option<PortRates> {
-        let speed = before.speed_bits_per_sec.max(after.speed_bits_per_sec) as f64;
+        let speed = speed_of_either(before, after);
         let bits_max = speed.max(self.believed) * SPEED_SLACK * (seconds + WAIT_S);
         let octets_max = if speed == 0.0 { u64::MAX } else { (bits_max / 8.0) as u64 };
         let input = deltas(input_of(before), input_of(after), octets_max);
@@ -402,6 +400,11 @@ impl Port {
             sampled_ratio: None,
         })
     }
+}
+
+/// The higher speed that two readings state, in bits per second. 0 if neither states one.
+fn speed_of_either(before: &PortCounters, after: &PortCounters) -> f64 {
+    before.stated_bits_per_sec().max(after.stated_bits_per_sec()).unwrap_or(0) as f64
 }
 
 impl SampledBytes {

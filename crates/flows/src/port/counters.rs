@@ -43,3 +43,14 @@ pub struct PortCounters {
     /// 1 promiscuous, 2 not.
     pub promiscuous_mode: u32,
 }
+
+/// What agents send for a speed that does not fit in 32 bits (`ifSpeed`, RFC 2863).
+const SPEED_TOO_HIGH: u64 = u32::MAX as u64;
+
+impl PortCounters {
+    /// The speed that the agent states, in bits per second. `None` if it states none, or only that it is higher than it can say.
+    pub(super) fn stated_bits_per_sec(&self) -> Option<u64> {
+        let speed = self.speed_bits_per_sec;
+        (speed != 0 && speed != SPEED_TOO_HIGH).then_some(speed)
+    }
+}

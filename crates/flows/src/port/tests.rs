@@ -110,6 +110,32 @@ fn clocks_of_whole_seconds_and_clocks_that_stand_still_show_rates() {
         // Two clocks that differ are compared for five seconds.
         check(&shown[5..], 8e8, 0.11);
     }
+    // Of whole seconds, and of fewer of them than the time between two polls has.
+    let at = |n: u64| n * 1_400;
+    let polls = (0..20).map(|n| ((at(n) / 1_000 * 1_000) as u32, at(n), n * 1_400 * 100_000, GBIT));
+    let (shown, noted) = polled(&polls.collect::<Vec<_>>());
+    check(&shown[1..], 8e8, 0.01);
+    assert_eq!(noted, []);
+    // A minute's datagrams that all come at its end are told apart by the agent's clock.
+    let polls = (0..4).map(|n: u64| (n as u32 * 20_000, 60_000 + n, n * 2_000_000_000, GBIT));
+    check(&polled(&polls.collect::<Vec<_>>()).0[1..], 8e8, 0.01);
+}
+
+#[test]
+fn a_speed_that_is_higher_than_the_agent_can_say_is_none() {
+    // 100 Gbit/s by `ifSpeed`, which has 32 bits.
+    let capped = u64::from(u32::MAX);
+    let gigabytes = [0, 10, 210, 217, 437, 449];
+    let polls = gigabytes.iter().zip(0..);
+    let polls = polls.map(|(gb, n)| (n as u32 * 20_000, n * 20_000, gb * 1_000_000_000, capped));
+    let (shown, noted) = polled(&polls.collect::<Vec<_>>());
+    for (shown, gb) in shown[1..].iter().zip([10.0, 200.0, 7.0, 220.0, 12.0]) {
+        check(&[*shown], gb * 8e9 / 20.0, 0.01);
+    }
+    assert_eq!(noted, []);
+    let mut port = Port::default();
+    port.take(1, at(0), counters(0, 0, capped), |_| {});
+    assert_eq!((port.full_bits_per_sec(), port.speed_bits_per_sec()), (None, None));
 }
 
 #[test]

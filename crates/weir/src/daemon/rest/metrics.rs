@@ -34,8 +34,7 @@ pub(super) const COUNTERS: &[Counter] = &[
 ];
 
 fn percent(port: &Port, bits: Option<f64>) -> Option<f64> {
-    let speed = port.counters()?.speed_bits_per_sec;
-    bits.filter(|_| speed > 0).map(|bits| 100.0 * bits / speed as f64)
+    Some(100.0 * bits? / port.full_bits_per_sec()? as f64)
 }
 
 fn counter(name: &str) -> Option<&'static Counter> {
