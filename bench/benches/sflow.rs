@@ -1,12 +1,14 @@
 //! Decoding sFlow beside the crate `sflow-parser`, by turns; then flows by source and destination, as they become more. Prints nanoseconds for
 //! a datagram: of 1,228 bytes with five flow samples of three records each (`weir gen sflow --rate`) for decoders, of 988 bytes with
 //! five flow samples of a sampled header for flows. Without `--bench` it runs once, for a moment. With a path: writes the first datagram
-//! there, for decoders in other languages (`bench/flows/goflow2`).
+//! there, for decoders in other languages (`bench/flows/goflow2`). `--keys=KEYS --flows=N` is one case of flows alone, shorter, for a
+//! profiler: what counts is in `taken`.
 
 #![expect(clippy::print_stdout, reason = "what a bench finds out goes to standard output")]
 
 use flows::{
-    Aggregation, Definition, Direction, Engine, Groups, Limits, Measure, NO_ADDRESS, Part, Traffic,
+    Aggregation, Counting, Definition, Direction, Engine, Groups, Limits, Measure, NO_ADDRESS,
+    Part, Traffic,
 };
 use load::sflow::{Agent, AgentOptions, Flood, TrueFlow};
 use std::collections::HashSet;
@@ -26,6 +28,13 @@ type Decode = fn(&[u8]) -> usize;
 fn main() -> io::Result<()> {
     let flood = Flood::new(1, 100);
     let bytes = &flood.bytes()[..flood.datagram_bytes()];
+    let option =
+        |name: &str| env::args().find_map(|word| Some(word.strip_prefix(name)?.to_owned()));
+    if let (Some(keys), Some(flows)) = (option("--keys="), option("--flows=")) {
+        let keys: Vec<_> = keys.split(',').filter(|key| !key.is_empty()).collect();
+        engine(flows.parse().unwrap_or(1_000), &keys, BATCHES_OF_CASE);
+        return Ok(());
+    }
     let mut paths = env::args().skip(1).filter(|word| !word.starts_with("--"));
     if let Some(path) = paths.next() {
         return fs::write(path, bytes);
@@ -54,22 +63,25 @@ fn main() -> io::Result<()> {
         each_ns.sort_unstable();
         println!("{name}: {} ns a datagram, of {all}", each_ns[turns / 2]);
     }
-    for keys in if is_full { &[1_000, 100_000, 1_000_000][..] } else { &[1_000] } {
-        engine(*keys);
+    for flows in if is_full { &[1_000, 10_000, 100_000, 1_000_000][..] } else { &[1_000] } {
+        // Of five samples for each flow, e^-5 of the flows meet none.
+        engine(*flows, &["src", "dst"], (*flows / BATCH).max(BATCHES_MIN));
     }
     Ok(())
 }
 
-/// From datagrams to flows, of so many keys that are sampled equally often: each batch is made, then timed.
-fn engine(keys: u32) {
+const BATCH: u32 = 5_000;
+const BATCHES_MIN: u32 = 20;
+const BATCHES_OF_CASE: u32 = 4;
+
+/// From datagrams to so many flows that are sampled equally often, or to no definition: each batch is made, then timed.
+fn engine(flows: u32, keys: &[&str], batches: u32) {
     const AGENTS: u32 = 100;
-    const BATCH: u32 = 5_000;
-    let mut agents: Vec<Agent> = (0..AGENTS).map(|agent| player(agent, keys / AGENTS)).collect();
-    let definitions = vec![definition(keys as usize)];
+    let mut agents: Vec<Agent> = (0..AGENTS).map(|agent| player(agent, flows / AGENTS)).collect();
+    let definitions: Vec<_> =
+        (!keys.is_empty()).then(|| definition(keys, flows as usize)).into_iter().collect();
     let mut engine = Engine::new(Limits::default(), Groups::default(), HashSet::new(), definitions);
 
-    // Of five samples for each key, e^-5 of the keys meet none.
-    let batches = (keys / BATCH).max(20);
     let mut each_ns = Vec::new();
     let mut made = vec![Vec::new(); BATCH as usize];
     for _ in 0..batches {
@@ -77,17 +89,22 @@ fn engine(keys: u32) {
         let arrived = arrived.map(|(bytes, agent)| agents[agent].next_datagram(bytes));
         let at_ns: Vec<_> = arrived.map(|at| 1_000_000_000 + at.as_nanos() as u64).collect();
         let start = Instant::now();
-        for (bytes, at_ns) in made.iter().zip(at_ns) {
-            black_box(engine.datagram(bytes, NO_ADDRESS, at_ns, &mut ()));
-        }
+        taken(&mut engine, &made, &at_ns);
         each_ns.push(start.elapsed().as_nanos() as u64 / u64::from(BATCH));
     }
 
-    let kept = engine.counting()[0].flows();
+    let kept = engine.counting().first().map_or(0, Counting::flows);
     let last = &mut each_ns[batches as usize / 2..];
     last.sort_unstable();
     let (least, middle, most) = (last[0], last[last.len() / 2], last[last.len() - 1]);
     println!("engine, {kept} flows: {middle} ns a datagram, {least} to {most}");
+}
+
+#[inline(never)]
+fn taken(engine: &mut Engine, made: &[Vec<u8>], at_ns: &[u64]) {
+    for (bytes, at_ns) in made.iter().zip(at_ns) {
+        black_box(engine.datagram(bytes, NO_ADDRESS, *at_ns, &mut ()));
+    }
 }
 
 /// An agent with as many flows that no other has.
@@ -106,10 +123,10 @@ fn player(agent: u32, flows: u32) -> Agent {
     Agent::new(options, (0..flows).map(flow).collect(), agent.into())
 }
 
-fn definition(flows_max: usize) -> Definition {
+fn definition(keys: &[&str], flows_max: usize) -> Definition {
     Definition {
         name: "bench".into(),
-        keys: ["src", "dst"].iter().filter_map(|key| Part::parse(key).ok()).collect(),
+        keys: keys.iter().filter_map(|key| Part::parse(key).ok()).collect(),
         traffic: Traffic::Sampled,
         measure: Measure::Bytes,
         filter: None,
