@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use text::units;
+use text::units::{self, UnitError};
 
 /// What a key's value looks like.
 ///
@@ -268,45 +268,54 @@ impl<F: Form> Form for OrAuto<F> {
 }
 
 /// A whole number, from a minimum to a maximum.
-pub(crate) struct Whole<T>(u64, u64, PhantomData<T>);
+pub(crate) struct Whole<T> {
+    what: &'static str,
+    parse: fn(&str) -> Result<u64, UnitError>,
+    min: u64,
+    max: u64,
+    of: PhantomData<T>,
+}
 
 /// A whole number from `min` to `max`.
 pub(crate) const fn whole<T>(min: u64, max: u64) -> Whole<T> {
-    Whole(min, max, PhantomData)
+    Whole { what: "whole number", parse: units::parse_count, min, max, of: PhantomData }
+}
+
+/// How many in a second, from `min` to `max`.
+pub(crate) const fn per_sec<T>(min: u64, max: u64) -> Whole<T> {
+    Whole { what: "number per second", parse: units::parse_per_sec, min, max, of: PhantomData }
 }
 
 impl<T: Number> Form for Whole<T> {
     type Value = T;
 
     fn describe(&self) -> String {
-        format!("whole number, {} to {}", self.0, self.1)
+        format!("{}, {} to {}", self.what, self.min, self.max)
     }
 
     fn read(&self, slot: &Slot<'_>) -> Option<T> {
-        let (min, max) = (self.0, self.1);
-        // In a file only a bare number is a number and quotes mean text. On the command line nothing has quotes.
+        let (min, max) = (self.min, self.max);
         let number = match slot.value {
-            Value::Integer(number) => Some(*number),
-            Value::Bare(text) => text.parse().ok(),
-            _ => None,
+            Value::Integer(number) => u64::try_from(*number).map_err(|_| UnitError::TooLarge),
+            Value::Bare(text) | Value::Text(text) => (self.parse)(text),
+            _ => Err(UnitError::NoNumber("1000")),
         };
-        if let Some(number) = number {
-            let in_range = u64::try_from(number).ok().filter(|number| (min..=max).contains(number));
-            if in_range.is_none() {
-                slot.error(format!(
-                    "{number} is out of range. Fix: write a number from {min} to {max}"
-                ));
-            }
-            return in_range.and_then(T::of);
-        }
 
-        let hint = match slot.value {
-            Value::Text(text) if text.parse::<u64>().is_ok() => {
-                "write it without quotes".to_owned()
-            }
-            _ => format!("write a number from {min} to {max}"),
+        let shown = match slot.value {
+            Value::Integer(number) => number.to_string(),
+            other => other.describe(),
         };
-        slot.error(format!("{} is not a whole number. Fix: {hint}", slot.value.describe()));
+        match number {
+            Ok(number) if (min..=max).contains(&number) => return T::of(number),
+            Ok(_) | Err(UnitError::TooLarge) => slot
+                .error(format!("{shown} is out of range. Fix: write a number from {min} to {max}")),
+            Err(error @ (UnitError::UnknownUnit { .. } | UnitError::Ambiguous { .. })) => {
+                slot.error(format!("{shown}: {error}"));
+            }
+            Err(_) => slot.error(format!(
+                "{shown} is not a whole number. Fix: write a number from {min} to {max}"
+            )),
+        }
         None
     }
 

@@ -10,7 +10,7 @@ pub use weir::{BitRate, WeirTarget};
 
 use crate::address::TargetAddress;
 use crate::document::Table;
-use crate::form::{Choice, Kind, PREFIXES, whole};
+use crate::form::{Choice, Kind, PREFIXES, per_sec, whole};
 use crate::host::{self, Finding, Severity};
 use crate::keys::{Key, Section, Values, keys};
 use crate::listener::{Listen, ListenerConfig, ReadListener, who_hears};
@@ -55,7 +55,7 @@ keys! {
             "there is nothing to sample. Fix: add sample = 10 for one in ten";
         /// The most datagrams a second that the target takes, after the filter and the sample. Bursts of a
         /// tenth of a second's worth pass.
-        rate_limit => rate_limit_per_sec: Option<NonZeroU32> = whole(1, u32::MAX as u64), unset("no limit");
+        rate_limit => rate_limit_per_sec: Option<NonZeroU32> = per_sec(1, u32::MAX as u64), unset("no limit");
     }
 }
 

@@ -83,10 +83,7 @@ impl Form for LevelForm {
             }
             return level;
         }
-        slot.parse(|text| {
-            let wrong = "it is not a figure. Fix: write a number (500k), a bit rate (2Gbit/s), a share (90%) or a time (30s)";
-            text.parse::<Level>().map_err(|_| wrong)
-        })
+        slot.parse(str::parse::<Level>)
     }
 
     fn show(&self, value: &Level) -> Json {

@@ -10,6 +10,7 @@ use crate::field::{Facts, Field, Kind, Value, Word};
 use crate::key::{Part, PartError};
 use crate::lookup::{Groups, Network};
 use crate::places::{self, Country};
+use text::units::{parse_count, parse_duration, parse_size};
 
 /// Maximum nesting of parentheses and `not`.
 const DEPTH_MAX: usize = 32;
@@ -308,13 +309,22 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Parses a number, or a name for one.
+/// Parses a number with the units of its field, or a name for one.
 fn number(field: Field, word: &str) -> Option<u64> {
     let word = word.trim();
     if let Some(hex) = word.strip_prefix("0x") {
         return u64::from_str_radix(hex, 16).ok();
     }
-    word.parse().ok().or_else(|| named(field, word))
+
+    let count = parse_count(word).ok();
+    let number = match field {
+        Field::FrameSize | Field::QueueDepth => count.or_else(|| parse_size(word).ok()),
+        Field::TransitDelay => count.or_else(|| {
+            parse_duration(word).ok().and_then(|time| u64::try_from(time.as_nanos()).ok())
+        }),
+        _ => count,
+    };
+    number.or_else(|| named(field, word))
 }
 
 fn named(field: Field, word: &str) -> Option<u64> {

@@ -2,6 +2,7 @@
 //!
 //! A size without a unit is in bytes. A duration or rate needs its unit, because `5` could mean anything.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Why a text is not a quantity of this kind.
@@ -21,6 +22,8 @@ pub enum UnitError {
     Fraction(&'static str),
     #[error("it is too large. Fix: write less")]
     TooLarge,
+    #[error("it is out of range. Fix: write a number from {0} to {1}")]
+    OutOfRange(u64, u64),
 }
 
 /// For functions that parse arguments and report errors as text.
@@ -46,6 +49,8 @@ const FACTORS: &[(&str, u64)] = &[
 const SIZE_UNIT_NAMES: &str =
     "B, k, M, G, T (1000) and Ki, Mi, Gi, Ti (1024), each with or without a B";
 const COUNT_UNIT_NAMES: &str = "k, M, G, T (1000) and Ki, Mi, Gi, Ti (1024)";
+const PER_SEC_UNIT_NAMES: &str =
+    "k, M, G, T (1000) and Ki, Mi, Gi, Ti (1024), each with or without /s";
 const RATE_UNIT_NAMES: &str = "bit/s and B/s, with k, M, G or T before them";
 
 /// Parses a count: `1000`, `100k`, `64Ki` (65,536), `1.5M`.
@@ -55,6 +60,60 @@ const RATE_UNIT_NAMES: &str = "bit/s and B/s, with k, M, G or T before them";
 pub fn parse_count<N: TryFrom<u64>>(text: &str) -> Result<N, UnitError> {
     let (number, factor) = split_number(text.trim()).ok_or(UnitError::NoNumber("100k"))?;
     fitting(scaled(number, factor_of(factor, factor, COUNT_UNIT_NAMES)?, "ones")?)
+}
+
+/// Parses a count from a range.
+///
+/// # Errors
+/// As [`parse_count`], and if it is outside of the range or does not fit.
+pub fn parse_count_in<N: TryFrom<u64>>(
+    text: &str,
+    range: RangeInclusive<u64>,
+) -> Result<N, UnitError> {
+    let outside = UnitError::OutOfRange(*range.start(), *range.end());
+    match parse_count::<u64>(text) {
+        Ok(number) if range.contains(&number) => N::try_from(number).map_err(|_| outside),
+        Ok(_) | Err(UnitError::TooLarge) => Err(outside),
+        Err(error) => Err(error),
+    }
+}
+
+/// Parses a count from `MIN` to `MAX`, for options of commands.
+///
+/// # Errors
+/// As [`parse_count_in`].
+pub fn parse_count_of<const MIN: u64, const MAX: u64, N: TryFrom<u64>>(
+    text: &str,
+) -> Result<N, UnitError> {
+    parse_count_in(text, MIN..=MAX)
+}
+
+/// Parses how many there are in a second: `1000`, `10k`, `10k/s`.
+///
+/// # Errors
+/// If the factor is unknown, or the value is not a whole number that fits.
+pub fn parse_per_sec<N: TryFrom<u64>>(text: &str) -> Result<N, UnitError> {
+    let count = text.trim();
+    let count = count.strip_suffix("/s").unwrap_or(count);
+    parse_count(count).map_err(|error| match error {
+        UnitError::UnknownUnit { unit, .. } => unknown(&unit, PER_SEC_UNIT_NAMES),
+        error => error,
+    })
+}
+
+/// Parses a percentage from 0 to 100, with its sign or without: `20%`, `0.5`.
+///
+/// # Errors
+/// If it is not a number, or outside of the range.
+pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
+    let number = text.trim();
+    let number = number.strip_suffix('%').unwrap_or(number).trim_end();
+    let (digits, unit) = split_number(number).ok_or(UnitError::NoNumber("20 or 0.5%"))?;
+    if !unit.is_empty() {
+        return Err(unknown(unit, "%"));
+    }
+    let percent: f64 = digits.parse().map_err(|_| UnitError::NoNumber("20 or 0.5%"))?;
+    if percent > 100.0 { Err(UnitError::OutOfRange(0, 100)) } else { Ok(percent) }
 }
 
 /// Parses a size in bytes: `200`, `8MiB`, `1k` (1000), `1Ki` (1024), `1.5GiB`.

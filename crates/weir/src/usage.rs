@@ -249,6 +249,9 @@ fn help(path: &str) -> String {
 }
 
 #[cfg(test)]
+mod alike;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;

@@ -4,7 +4,7 @@ use ::flows::{AgentFigure, Measure, PortFigure};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use text::units::{UnitError, display_duration, parse_bit_rate, parse_count, parse_duration};
+use text::units::{display_duration, parse_bit_rate, parse_duration, parse_per_sec};
 
 /// A level, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,19 +101,22 @@ impl Level {
     }
 }
 
-impl FromStr for Level {
-    type Err = UnitError;
+const WRONG: &str = "it is not a figure. Fix: write a number (500k), a bit rate (2Gbit/s), a share (90%) or a time (30s)";
 
-    fn from_str(text: &str) -> Result<Level, UnitError> {
+impl FromStr for Level {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Level, &'static str> {
         let text = text.trim();
         if let Some(percent) = text.strip_suffix('%') {
-            return share(percent.trim_end()).ok_or(UnitError::NoNumber("90%"));
+            return share(percent.trim_end()).ok_or(WRONG);
         }
         if let Ok(bits) = parse_bit_rate(text) {
             return Ok(Level::Bits(bits));
         }
         // The suffixes of times and numbers differ, except for "m": a minute here, while "M" is a million.
-        parse_duration(text).map(Level::Time).or_else(|_| parse_count(text).map(Level::Count))
+        let other = parse_duration(text).map(Level::Time);
+        other.or_else(|_| parse_per_sec(text).map(Level::Count)).map_err(|_| WRONG)
     }
 }
 
@@ -170,6 +173,7 @@ mod tests {
         check("500k", Level::Count(500_000));
         check("1000000", Level::Count(1_000_000));
         check("5M", Level::Count(5_000_000));
+        check("10k/s", Level::Count(10_000));
         check("2Gbit/s", Level::Bits(2_000_000_000));
         check("1MB/s", Level::Bits(8_000_000));
         check("90%", Level::Share(900_000));

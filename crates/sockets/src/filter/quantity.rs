@@ -128,7 +128,7 @@ pub(super) const fn reason(error: &UnitError) -> &'static str {
         UnitError::UnknownUnit { .. } | UnitError::Ambiguous { .. } => {
             "has a unit that does not fit"
         }
-        UnitError::TooLarge => "is too large",
+        UnitError::TooLarge | UnitError::OutOfRange(..) => "is too large",
         UnitError::Fraction(_) => "is finer than what the kernel counts in",
     }
 }

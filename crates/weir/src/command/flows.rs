@@ -76,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     smoothing: Duration,
     /// How many flows are shown
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_count::<usize>)]
     top: usize,
     /// How many flows are kept; the lightest make room for new ones
     #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_count::<usize>)]

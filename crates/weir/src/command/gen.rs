@@ -20,7 +20,9 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use sys::signal::stop_flag;
-use text::units::{UnitError, parse_bit_rate, parse_count, parse_duration, parse_size};
+use text::units::{
+    parse_bit_rate, parse_count, parse_count_of, parse_duration, parse_per_sec, parse_size,
+};
 use text::{bit_rate, grouped};
 
 /// Send datagrams that `weir verify` can account for, at a fixed rate
@@ -55,10 +57,10 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = PayloadKind::Binary)]
     payload: PayloadKind,
     /// Source sockets to each target, at least one for each sender
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count_of::<1, 65_536, usize>)]
     flows: usize,
     /// Sending threads
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count_of::<1, 65_536, usize>)]
     senders: usize,
     /// Datagrams sent back to back, at the same average rate
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count::<u64>)]
@@ -200,10 +202,10 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     }
 
     // A number without a unit is a datagram rate.
-    let rate = match parse_count(text.strip_suffix("/s").unwrap_or(text)) {
-        Ok(datagrams) => Rate::DatagramsPerSec(datagrams),
-        Err(UnitError::UnknownUnit { .. }) => Rate::BitsPerSec(parse_bit_rate(text)?),
-        Err(error) => return Err(error.into()),
+    let rate = match (parse_per_sec(text), parse_bit_rate(text)) {
+        (Ok(datagrams), _) => Rate::DatagramsPerSec(datagrams),
+        (_, Ok(bits)) => Rate::BitsPerSec(bits),
+        (Err(error), Err(_)) => return Err(format!("{error}; or bit/s and B/s for bandwidth")),
     };
 
     match rate {

@@ -18,7 +18,7 @@ use store::{
     Answer, ClickHouse, Error, Limits, NAMED, Named, Parameters, Reader, expand, expand_for,
     socket_columns,
 };
-use text::units::{display_duration, parse_duration};
+use text::units::{display_duration, parse_count, parse_duration};
 
 /// The folder of the quickstart's history.
 const QUICKSTART_FOLDER: &str = "weir-data/history";
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHEN", conflicts_with_all = ["since", "until"])]
     around: Option<String>,
     /// Rows that a named question answers with
-    #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT)]
+    #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT, value_parser = parse_count::<u32>)]
     limit: u32,
     /// The connection's number, for connection
     #[arg(long, value_name = "NUMBER")]
@@ -85,7 +85,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     timeout: Duration,
     /// Most rows of an answer
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value = "10k", value_parser = parse_count::<usize>)]
     max_rows: usize,
 }
 

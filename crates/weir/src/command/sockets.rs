@@ -187,7 +187,7 @@ fn watch(args: &Args, live: &mut Live<'_>, interval: Duration) -> anyhow::Result
         printer.flush();
         live.tell_unseen();
 
-        let is_last = args.count.is_some_and(|count| live.assembler.poll() >= count.get());
+        let is_last = args.count.is_some_and(|count| live.assembler.poll() >= count);
         if is_last || printer.is_over() {
             break;
         }

@@ -12,7 +12,7 @@ use ::ledger::Snapshot;
 use ::load::join::{self, Join, Observed};
 use ::load::verify::{Done, Options, Progress, Report, Until, Verifier};
 use ::text::grouped;
-use ::text::units::{parse_count, parse_duration, parse_size};
+use ::text::units::{parse_count, parse_count_of, parse_duration, parse_size};
 use config::ListenAddress;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long)]
     until_done: bool,
     /// Runs of the generator to wait for, with --until-done
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "until_done")]
+    #[arg(long, value_name = "N", default_value = "1", requires = "until_done", value_parser = parse_count::<usize>)]
     runs: usize,
     /// Silence to wait for after the end while datagrams are missing, with --until-done
     #[arg(long, value_name = "TIME", default_value = "1s", requires = "until_done", value_parser = parse_duration)]
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     late_after: Duration,
     /// Sequence numbers of a stream within which duplicates are distinguished from late datagrams; each costs a bit
-    #[arg(long, value_name = "N", default_value = "1Mi", value_parser = parse_window)]
+    #[arg(long, value_name = "N", default_value = "1Mi", value_parser = parse_count_of::<1, { 1 << 30 }, usize>)]
     window: usize,
     /// Streams (sender and flow of a run) to follow on each listener
     #[arg(long, value_name = "N", default_value = "1024", value_parser = parse_count::<usize>)]
@@ -129,15 +129,6 @@ fn first_ledger(daemon: &Daemon) -> anyhow::Result<Snapshot> {
             Err(_) if start.elapsed() < RELAY_WAIT => thread::sleep(RELAY_ASK_INTERVAL),
             answer => return answer,
         }
-    }
-}
-
-fn parse_window(text: &str) -> Result<usize, String> {
-    const WINDOW_MAX: u64 = 1 << 30;
-    match parse_count(text) {
-        Ok(window @ 1..=WINDOW_MAX) => Ok(window as usize),
-        Err(error) => Err(error.to_string()),
-        Ok(_) => Err("it must be from 1 to 1Gi".to_owned()),
     }
 }
 

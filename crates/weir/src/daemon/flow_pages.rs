@@ -112,7 +112,7 @@ impl Pages {
     fn top(&self, query: &str) -> Result<Told, Told> {
         let [name, most] = parameters(query, ["flow", "n"])?;
         let name = name.ok_or_else(|| wrong("flow=NAME is missing; /flows lists the names"))?;
-        let most = number(most, "n", 1..=FLOWS_MAX)?;
+        let most = number(most, "n", 1..=FLOWS_MAX as u64)?;
 
         let unknown = || Told::text(404, "no definition has this name; /flows lists the names");
         let top = self.shared.top(&name).ok_or_else(unknown)?;
@@ -221,15 +221,15 @@ fn parameters<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<S
     Ok(values)
 }
 
-fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
+fn number<T: TryFrom<u64>>(
     text: Option<String>,
     name: &str,
-    range: std::ops::RangeInclusive<T>,
+    range: std::ops::RangeInclusive<u64>,
 ) -> Result<Option<T>, Told> {
     let Some(text) = text else { return Ok(None) };
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    let why = format!("{name}: expected a number from {} to {}", range.start(), range.end());
-    number.map(Some).ok_or_else(|| wrong(&why))
+    let number = text::units::parse_count_in(&text, range);
+    let why = |error| format!("{name}: \"{}\": {error}", text.escape_debug());
+    number.map(Some).map_err(|error| wrong(&why(error)))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Named, Parameters};
+use text::units::parse_count;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -103,8 +104,8 @@ impl Given {
     }
 }
 
-fn number<N: std::str::FromStr>(name: &str, text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("{name}: \"{}\" is not such a number", text.escape_debug()))
+fn number<N: TryFrom<u64>>(name: &str, text: &str) -> Result<N, String> {
+    parse_count(text).map_err(|error| format!("{name}: \"{}\": {error}", text.escape_debug()))
 }
 
 /// The answer of `GET /query`.

@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The judge shares no code with what it judges, but for how numbers are written. It names the ledger's words, to say
     // where a datagram was lost, and none of the code that counts.
     ("load", &["sys", "text", "wire", "ledger"]),
-    ("flows", &["sys", "wire"]),
+    ("flows", &["sys", "text", "wire"]),
     ("mitigate", &[]),
     ("lab", &["sys", "text", "wire", "load", "hop"]),
     ("admin", &["ledger", "tls"]),

@@ -28,9 +28,10 @@ pub(super) fn threshold(text: &str, unit: LevelUnit) -> anyhow::Result<(Watched,
     let (what, level) = rest.split_once('>').ok_or_else(|| wrong("there is no >".into()))?;
     let (level, hold) = level.split_once(" for ").unwrap_or((level, "0s"));
     let hold = parse_duration(hold.trim()).map_err(|error| wrong(error.to_string()))?;
-    let level: Level = level.trim().parse().map_err(|_| {
-        wrong(format!("\"{}\" is neither a number nor a rate, a share or a time", level.trim()))
-    })?;
+    let level: Level = level
+        .trim()
+        .parse()
+        .map_err(|error: &str| wrong(format!("\"{}\": {error}", level.trim())))?;
 
     let words: Vec<&str> = what.split_whitespace().collect();
     let (of, unit) = match words[..] {

@@ -7,7 +7,10 @@ use crate::exit::{self, Failure};
 use crate::screen::Room;
 use ::load::sflow::{Agent, AgentOptions, TrueFlow};
 use ::load::{Address, Random};
-use ::text::units::{parse_bit_rate, parse_count, parse_duration};
+use ::text::units::{
+    parse_bit_rate, parse_count, parse_count_of, parse_duration, parse_per_sec, parse_percent,
+    parse_size,
+};
 use ::text::{bit_rate, grouped};
 use config::TargetAddress;
 use std::cmp::Reverse;
@@ -40,16 +43,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value = "1000", value_parser = parse_count::<u32>)]
     sampling_rate: u32,
     /// Flows of each agent
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = parse_count_of::<1, 255, u8>)]
     flows: u8,
     /// Bytes of each frame
-    #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
+    #[arg(long, value_name = "BYTES", default_value = "1000", value_parser = parse_size::<u32>)]
     frame_bytes: u32,
     /// Send N datagrams a second instead, of about 1.2 kB with five samples each, independent of the traffic; 0 for as many as possible
-    #[arg(long, value_name = "N", value_parser = parse_count::<u32>, conflicts_with_all = ["traffic", "sampling_rate", "frame_bytes", "loss", "seed"])]
+    #[arg(long, value_name = "N", value_parser = parse_per_sec::<u32>, conflicts_with_all = ["traffic", "sampling_rate", "frame_bytes", "loss", "seed"])]
     rate: Option<u32>,
     /// Percentage of datagrams that are made but not sent
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = parse_percent)]
     loss: f64,
     /// Stop after this time; 0s for never
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]

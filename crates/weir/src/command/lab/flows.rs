@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use text::percent;
+use text::units::{parse_count_of, parse_percent};
 
 /// Send sFlow of known traffic through a network that loses packets, and compare the figures with the truth
 ///
@@ -25,13 +26,13 @@ pub(super) struct Args {
     #[arg(long)]
     quick: bool,
     /// Percentages of datagrams that are lost: 0,5,20,50
-    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',')]
+    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',', value_parser = parse_percent)]
     loss: Vec<f64>,
     /// Runs in memory at each loss
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = parse_count_of::<1, 1_000_000, u32>)]
     runs: Option<u32>,
     /// Rounds over the network at each loss, of 20 runs, or attacks, each
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = parse_count_of::<1, 10_000, u32>)]
     rounds: Option<u32>,
     /// Another seed is other traffic
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]

@@ -23,7 +23,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use text::grouped;
-use text::units::{parse_count, parse_duration, parse_size};
+use text::units::{parse_count_of, parse_duration, parse_per_sec, parse_percent, parse_size};
 
 /// Send marked datagrams through a relay at growing rates, and draw where it begins to lose, and how late it delivers
 ///
@@ -46,10 +46,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "64,200,1400", value_parser = parse_size::<usize>)]
     sizes: Vec<usize>,
     /// Targets of the relay
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4", conflicts_with = "to", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4", conflicts_with = "to", value_parser = parse_count_of::<1, 64, u16>)]
     targets: Vec<u16>,
     /// Source sockets
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,256", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,256", value_parser = parse_count_of::<1, 4096, u16>)]
     flows: Vec<u16>,
     /// Datagrams per second: auto searches for the rate at which loss begins, a list (10k,50k,200k) is measured as given
     #[arg(long, value_name = "auto|RATE,…", default_value = "auto", value_parser = parse_rates)]
@@ -70,7 +70,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     duration: Duration,
     /// Percentage of datagrams that may be missing in a run that counts as free of loss
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = parse_percent)]
     tolerance: f64,
     #[command(flatten)]
     out: Out,
@@ -224,9 +224,9 @@ fn parse_rates(text: &str) -> Result<Rates, String> {
     if text == "auto" {
         return Ok(Rates::Search { first: 10_000, highest: 10_000_000 });
     }
-    let rates: Vec<u64> = text.split(',').map(parse_count).collect::<Result<_, _>>()?;
+    let rates: Vec<u64> = text.split(',').map(parse_per_sec).collect::<Result<_, _>>()?;
     if rates.contains(&0) {
-        return Err("a rate is above 0".to_owned());
+        return Err("a rate of 0 is nothing. Fix: write for example 10k".to_owned());
     }
     Ok(Rates::List(rates))
 }

@@ -12,10 +12,9 @@ use sockets::filter::Filter;
 use sockets::helper::Remote;
 use sockets::{Direct, MakeAccess, Scope, Transport};
 use std::io::{self, IsTerminal, Write as _};
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
-use text::units::parse_duration;
+use text::units::{parse_count_of, parse_duration};
 use wire::capture;
 use wire::inet_diag::{Family, State, States};
 
@@ -89,8 +88,8 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "INTERVAL", value_parser = parse_interval, conflicts_with_all = ["read", "receive"])]
     pub(super) watch: Option<Duration>,
     /// End after this number of polls of --watch, connections of --closed, or polls whose end --receive has seen
-    #[arg(long, value_name = "N")]
-    pub(super) count: Option<NonZeroU64>,
+    #[arg(long, value_name = "N", value_parser = parse_count_of::<1, { u64::MAX }, u64>)]
+    pub(super) count: Option<u64>,
     /// table, json, jsonl, csv, tsv, protobuf, prototext, protojson or msgpack
     #[arg(long, short, default_value = "table", value_parser = parse_format, hide_default_value = true)]
     pub(super) format: Format,

@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
         stream,
         pieces: sender,
         pending: Vec::new(),
-        left: args.count.map(std::num::NonZeroU64::get),
+        left: args.count,
         sequence: 0,
         counts: Arc::clone(&counts),
     };
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, filter: &Filter) -> anyhow::Result<ExitCode> {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if args.count.is_some_and(|count| counts.shown.load(Ordering::Relaxed) >= count.get()) {
+        if args.count.is_some_and(|count| counts.shown.load(Ordering::Relaxed) >= count) {
             break;
         }
     }

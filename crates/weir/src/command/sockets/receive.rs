@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, listen: &ListenAddress) -> anyhow::Result<ExitCod
     let mut polls = 0;
     while !stop.load(Ordering::Relaxed)
         && !out.is_over()
-        && args.count.is_none_or(|count| polls < count.get())
+        && args.count.is_none_or(|count| polls < count)
     {
         let received = receiver.receive(Duration::from_millis(100), |received| match received {
             Received::Record(record) => out.with(|buffer| stream.record(record, buffer)),

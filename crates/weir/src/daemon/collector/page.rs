@@ -12,6 +12,7 @@ use std::iter;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use text::units::parse_count_in;
 
 /// Sockets in an answer without `limit`.
 const LIMIT_DEFAULT: usize = 1_000;
@@ -137,10 +138,8 @@ impl Question {
 
 fn limited(text: Option<String>, default: usize, max: usize) -> Result<usize, String> {
     let Some(text) = text else { return Ok(default) };
-    let limit = text.parse().ok().filter(|limit| (1..=max).contains(limit));
-    limit.ok_or_else(|| {
-        format!("limit: \"{}\" is not a number from 1 to {max}", text.escape_debug())
-    })
+    parse_count_in(&text, 1..=max as u64)
+        .map_err(|error| format!("limit: \"{}\": {error}", text.escape_debug()))
 }
 
 /// A figure to sort by, with a leading `-` for the largest first.
@@ -199,14 +198,23 @@ mod tests {
 
     #[test]
     fn wrong_questions() {
-        wrong("limit=0", "limit: \"0\" is not a number from 1 to 100000");
-        wrong("limit=", "limit: \"\" is not a number from 1 to 100000");
-        wrong("limit=100001", "limit: \"100001\" is not a number from 1 to 100000");
+        wrong("limit=0", "limit: \"0\": it is out of range. Fix: write a number from 1 to 100000");
+        wrong(
+            "limit=",
+            "limit: \"\": it does not start with a number. Fix: write for example 100k",
+        );
+        wrong(
+            "limit=100001",
+            "limit: \"100001\": it is out of range. Fix: write a number from 1 to 100000",
+        );
         wrong(
             "filtre=x",
             "\"filtre\" is not a parameter; they are filter, limit, sort, group and fields",
         );
-        wrong("sort=-rtt_us&limit=201", "limit: \"201\" is not a number from 1 to 200");
+        wrong(
+            "sort=-rtt_us&limit=201",
+            "limit: \"201\": it is out of range. Fix: write a number from 1 to 200",
+        );
         wrong("fields=cookie", "fields: only with sort or group");
         assert!(
             Question::parse("sort=rtt")

@@ -4,7 +4,7 @@ use admin::service::pairs;
 use config::Source;
 use sockets::filter::{Filter, Needs};
 use std::time::Duration;
-use text::units::parse_duration;
+use text::units::{parse_count_in, parse_duration};
 
 /// A parsed query.
 #[derive(Debug, PartialEq)]
@@ -93,8 +93,8 @@ fn filter(text: &str) -> Result<Option<Filter>, String> {
 }
 
 fn limit(text: &str) -> Result<u64, String> {
-    let limit = text.parse().ok().filter(|limit| (1..u64::MAX).contains(limit));
-    limit.ok_or_else(|| format!("limit: \"{}\" is not a number from 1 on", text.escape_debug()))
+    parse_count_in(text, 1..=u64::MAX - 1)
+        .map_err(|error| format!("limit: \"{}\": {error}", text.escape_debug()))
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -149,7 +149,11 @@ mod tests {
         wrong("follow&from=flows&filter=sport+=+1", &ALL, "filter: it is for sockets");
         wrong("follow&filter=sprot", &ALL, "filter: `sprot` is not a word");
         wrong("follow&filter=dev+=+nosuch0", &ALL, "filter: ");
-        wrong("follow&limit=0", &ALL, "limit: \"0\" is not a number from 1 on");
+        wrong(
+            "follow&limit=0",
+            &ALL,
+            "limit: \"0\": it is out of range. Fix: write a number from 1 to 18446744073709551614",
+        );
         wrong("follow&for=0s", &ALL, "for: it is longer than 0");
         wrong("follow&for=x", &ALL, "for: ");
         wrong("follow&form=x", &ALL, "\"form\" is not a parameter");

@@ -9,7 +9,9 @@ use lab::experiment::preset::Plan;
 use lab::network::{PathLoss, Span};
 use lab::transport;
 use std::time::Duration;
-use text::units::{parse_bit_rate, parse_count, parse_duration, parse_size};
+use text::units::{
+    parse_bit_rate, parse_count_of, parse_duration, parse_per_sec, parse_percent, parse_size,
+};
 
 /// Send telemetry over UDP and over TCP through a network that loses packets, and draw what arrives, and how late
 ///
@@ -39,13 +41,13 @@ pub(in crate::command::lab) struct Args {
     #[arg(long, value_enum, value_name = "closed,open", value_delimiter = ',')]
     schedule: Vec<ScheduleName>,
     /// Independent runs of each transport at each loss; five and more have intervals worth the name [default: 5, --article 6]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", value_parser = parse_count_of::<1, 1_000, u32>)]
     runs: Option<u32>,
     /// Length of a run [default: 85s, --quick 1m, --article 20m]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Messages per second of each flow [default: 100]
-    #[arg(long, value_name = "PER_SEC", value_parser = parse_count::<u64>)]
+    #[arg(long, value_name = "PER_SEC", value_parser = parse_per_sec::<u64>)]
     rate: Option<u64>,
     /// Bytes of a message [default: 1000]
     #[arg(long, value_name = "SIZE", value_parser = parse_size::<usize>)]
@@ -184,11 +186,6 @@ impl Args {
 
 fn or<T>(asked: Vec<T>, preset: Vec<T>) -> Vec<T> {
     if asked.is_empty() { preset } else { asked }
-}
-
-fn parse_percent(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    number.parse().map_err(|_| "write a percentage such as 5 or 0.5".to_owned())
 }
 
 /// The word for every transport.
