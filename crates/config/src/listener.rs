@@ -17,6 +17,7 @@ use crate::paths::is_same_file;
 use crate::reader::{Placed, Reader, Report, repeated};
 use crate::sockets::COLLECTOR_NAME;
 use crate::target::{self, TargetConfig};
+use crate::threshold::EVENTS_NAME;
 use crate::time_zone::{ABBREVIATIONS, NETWORKS, NetworkZone, TIME_ZONE, TimeZone};
 use crate::unix_listener::UnixListener;
 use crate::weir_listener::WeirListener;
@@ -573,9 +574,11 @@ pub(crate) fn check(report: &Report, all: &[ReadListener]) {
         }
 
         // Reserved even if neither runs, so that the ledger's rows mean the same everywhere.
-        for (own, what) in
-            [(COLLECTOR_NAME, "the socket collector"), (FLOWS_NAME, "the analysis of sFlow")]
-        {
+        for (own, what) in [
+            (COLLECTOR_NAME, "the socket collector"),
+            (FLOWS_NAME, "the analysis of sFlow"),
+            (EVENTS_NAME, "the events of thresholds"),
+        ] {
             if name == own {
                 let message =
                     format!("\"{own}\" is the name of {what} in the ledger. Fix: choose another");

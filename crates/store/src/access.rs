@@ -37,6 +37,7 @@ pub const TABLES: &[(&str, Audience)] = &[
     ("sockets_hour", Audience::OwnSockets),
     ("closes", Audience::OwnSockets),
     ("datagrams", Audience::Known),
+    ("events", Audience::Known),
     ("polls", Audience::Anyone),
     ("arrivals", Audience::Anyone),
     ("flows", Audience::Anyone),

@@ -44,4 +44,5 @@ pub use query::{Answer, Column, Limits, Reader, Value};
 pub use schema::SCHEMA_VERSION;
 pub use sketch::Sketch;
 pub use sockets::socket_columns;
+pub use tables::row_tables;
 pub use writer::{Commits, Figures, Inserted, Options, Stepped, Writer};

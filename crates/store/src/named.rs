@@ -50,13 +50,16 @@ named! {
     "worst-peers",
     "worst-services",
     "worst-units",
+    "worst-retransmits",
     "completeness",
     "poll-rates",
     "connection",
     "closes-by-end",
     "recent-closes",
+    "closes-by-process",
     "top-flows",
     "flow-drops",
+    "events",
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -148,7 +151,7 @@ impl Named {
     ) -> Result<String, Error> {
         if self.is_of_one_machine() {
             return Err(Error::Statement(format!(
-                "{} is about the ledger, which each machine keeps for itself. Fix: ask the machine: weir query {}, without --at",
+                "{} is about what each machine keeps for itself. Fix: ask the machine: weir query {}, without --at",
                 self.name, self.name
             )));
         }

@@ -23,6 +23,7 @@ const CLOSE_NAMES: &[&str] = &[
     "container_id",
     "pod_uid",
     "process_name",
+    "process_id",
     "first_seen_unix_ns",
     "seen_ns",
     "polls_seen",
@@ -59,7 +60,23 @@ pub(crate) const NAMES: [&str; 6] =
 
 /// The statements that create the tables.
 pub(crate) fn definitions() -> Vec<String> {
-    Rows::all().iter().map(Rows::definition).chain([rollup("minute"), rollup("hour")]).collect()
+    let rows = Rows::all();
+    let tables = rows.iter().map(Rows::definition);
+    tables.chain([rollup("minute"), rollup("hour"), EVENTS.to_owned()]).collect()
+}
+
+/// Events of thresholds, as `GET /flows/events` has them. They are stored as payloads of a listener that no file can name; a payload
+/// is checked all the same, because one that is no JSON would end a statement.
+const EVENTS: &str = "CREATE VIEW IF NOT EXISTS events AS
+    SELECT time_unix_ns, json ->> '$.raised_id' AS raised_id, json ->> '$.change' AS change, json ->> '$.threshold' AS threshold,
+           json -> '$.of' AS subject, json ->> '$.figure.value' AS value, json ->> '$.limit' AS level, json ->> '$.peak' AS peak,
+           json ->> '$.text' AS \"text\", host
+    FROM (SELECT time_unix_ns, host, CAST(payload AS TEXT) AS json FROM datagrams WHERE listener = 'events')
+    WHERE json_valid(json)";
+
+/// The tables that have rows as they arrive, each with its columns.
+pub fn row_tables() -> Vec<(&'static str, Vec<&'static Field>)> {
+    Rows::all().into_iter().map(|rows| (rows.name, rows.fields)).collect()
 }
 
 /// Adds the columns that the tables of an older store lack; its rows have no value in them.

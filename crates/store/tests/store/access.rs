@@ -110,9 +110,17 @@ fn each_question_has_an_answer_for_anyone_and_those_about_single_sockets_are_ref
         namespace: None,
     };
     for named in NAMED {
-        let is_refused =
-            ["worst-peers", "worst-services", "worst-units", "connection", "recent-closes"]
-                .contains(&named.name);
+        let is_refused = [
+            "worst-peers",
+            "worst-services",
+            "worst-units",
+            "worst-retransmits",
+            "connection",
+            "recent-closes",
+            "closes-by-process",
+            "events",
+        ]
+        .contains(&named.name);
         let statement = named.statement(&parameters).unwrap();
         let asked = ask(dir.path(), named.clearance(), &statement);
         assert_eq!(matches!(asked, Err(Error::NotForAnyone(_))), is_refused, "{}", named.name);

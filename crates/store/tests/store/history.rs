@@ -4,7 +4,7 @@ use crate::support::{
     SECOND_NS, START_NS, ask, at, chunk, close, insert, insert_poll, number, open, options, record,
 };
 use ledger::{Amount, HopBuilder, HopKind, Reason, Snapshot};
-use record::{RowKind, SocketRecord};
+use record::{ChunkBuilder, DatagramRecord, RowKind, SocketRecord};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
@@ -301,4 +301,82 @@ fn a_folder_without_a_store_is_not_made_one_by_a_reader() {
 
     fs::write(dir.file("history.sqlite"), b"SQLite format 3 it is not").unwrap();
     assert!(Reader::open(dir.path()).is_err());
+}
+
+#[test]
+fn questions_name_the_process_that_sent_again_and_whose_connections_were_reset() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    let sent = |poll, connection, process, again| SocketRecord {
+        process_name: Some(process),
+        process_id: Some(77),
+        bytes_sent_delta: Some(1_000),
+        bytes_retrans_delta: Some(again),
+        total_retrans_segments_delta: Some((again / 100) as u32),
+        ..record(poll, connection)
+    };
+    insert(
+        &mut writer,
+        &[sent(0, 1, "curl", 0), sent(1, 2, "rsync", 200), sent(2, 2, "rsync", 300)],
+    );
+    let closed = SocketRecord {
+        process_name: Some("rsync"),
+        bytes_retrans_delta: None,
+        total_retrans_segments_delta: None,
+        ..close(3, 2)
+    };
+    insert(&mut writer, &[closed]);
+
+    let parameters = Parameters {
+        since_unix_ns: START_NS,
+        until_unix_ns: START_NS + 60 * SECOND_NS,
+        limit: 10,
+        cookie: None,
+        namespace: None,
+    };
+    let answer = |name: &str| {
+        let statement = Named::find(name).unwrap().statement(&parameters).unwrap();
+        ask(dir.path(), &statement)
+    };
+    let again = answer("worst-retransmits");
+    assert_eq!(again.rows.len(), 1, "{:?}", again.rows);
+    assert_eq!(again.rows[0][0], Value::Text("rsync".into()));
+    let at = |name: &str| again.columns.iter().position(|column| column.name == name).unwrap();
+    assert_eq!(again.rows[0][at("retransmitted_bytes")], Value::Integer(500));
+    assert_eq!(again.rows[0][at("retransmitted_segments")], Value::Integer(5));
+    let closes = answer("closes-by-process");
+    assert_eq!(closes.rows[0][0], Value::Text("rsync".into()));
+    assert_eq!(closes.rows[0][2], Value::Text("timed_out".into()));
+}
+
+#[test]
+fn events_are_rows_with_words_and_a_payload_that_is_none_is_left_out() {
+    let dir = TempDir::new();
+    let mut writer = Writer::open(options(dir.path())).unwrap();
+    let event = r##"{"id":2,"raised_id":1,"change":"cleared","threshold":"flood","of":{"flow":"all"},"limit":5.0,"figure":{"value":1.5},"peak":9.0,"text":"#1 cleared flood"}"##;
+    let mut builder = ChunkBuilder::new(3, [0; 16]);
+    for (listener, payload) in [("events", event), ("events", "{"), ("syslog", event)] {
+        let datagram = DatagramRecord {
+            time_unix_ns: Some(START_NS),
+            listener: Some(listener),
+            payload: Some(payload.as_bytes()),
+            ..DatagramRecord::default()
+        };
+        builder.datagram(&datagram, 0, 1);
+    }
+    let rows = builder.cut(None).unwrap();
+    writer.insert(rows.rows().map(|row| (row.kind, row.bytes)), at(START_NS)).unwrap();
+
+    let text = |text: &str| Value::Text(text.into());
+    let statement = "SELECT raised_id, change, threshold, subject, \"text\" FROM events";
+    assert_eq!(
+        ask(dir.path(), statement).rows,
+        [[
+            Value::Integer(1),
+            text("cleared"),
+            text("flood"),
+            text(r#"{"flow":"all"}"#),
+            text("#1 cleared flood")
+        ]]
+    );
 }

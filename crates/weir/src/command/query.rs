@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use store::{
     Answer, ClickHouse, Error, Limits, NAMED, Named, Parameters, Reader, expand, expand_for,
-    socket_columns,
+    row_tables, socket_columns,
 };
 use text::units::{display_duration, parse_count, parse_duration};
 
@@ -264,10 +264,29 @@ fn schema() -> String {
         let _ = writeln!(text, "  {}{unit}: {}", field.name, field.meaning);
     }
     text.push_str(TABLES);
+    for (table, fields) in row_tables() {
+        let about =
+            ROW_TABLES.iter().find(|(name, _)| *name == table).map_or("", |(_, about)| about);
+        let names: Vec<_> = fields.iter().map(|field| field.name).collect();
+        let _ =
+            writeln!(text, "\n{table}: {about}; docs/records.md has the meaning of each column");
+        text.push_str(&::text::folded(&format!("  {}\n", names.join(", ")), 130));
+    }
+    text.push_str(FUNCTIONS);
     text
 }
 
-/// The other tables. Their columns are those of records, or named here.
+/// What a row is of each table that has records as they arrive.
+const ROW_TABLES: &[(&str, &str)] = &[
+    ("closes", "how each connection ended"),
+    ("polls", "totals of each poll"),
+    ("datagrams", "what listeners received"),
+    ("flows", "estimates of the heaviest flows"),
+    ("counters", "counters of interfaces, from sFlow"),
+    ("flow_totals", "what became of the samples of each agent"),
+];
+
+/// Tables of the store's own.
 const TABLES: &str = "
 sockets_minute, sockets_hour: sums of records by dimension (all, unit, peer, service, path)
   dimension, time_unix_ns, unit, service (port), peer (network), records, bytes_sent, bytes_received, bytes_retrans, segs_out,
@@ -277,8 +296,11 @@ sockets_minute, sockets_hour: sums of records by dimension (all, unit, peer, ser
 ledger: what was added at each hop, every 10 s
   time_unix_ns, hop, origin, target, way (received, delivered, dropped, skipped because a setting asks for it, rejected, uncertain, kept), reason, count, bytes
 
-closes: closing records, with the fields that say how a connection ended
-polls, datagrams, flows, counters, flow_totals: those records, with all their fields (docs/records.md)
+events: what thresholds raised and cleared
+  time_unix_ns, raised_id (the event that this one clears, or its own), change (raised, cleared), threshold, subject (JSON), value, level, peak,
+  text (a line for people), host
+";
 
+const FUNCTIONS: &str = "
 Functions: ts(UNIX_NS) is a time as text; quantile(COLUMN, 0.99) is that of numbers. Times are nanoseconds since 1970, UTC.
 ";

@@ -135,6 +135,18 @@ const SLOW: &[Panel] = &[
     worst("Which services are slowest?", "worst-services", "port of the service"),
     worst("Which units and containers are slowest?", "worst-units", "unit, container or pod"),
     Panel {
+        title: "Which processes send most again?",
+        description: "By process, unit and peer. Processes are known where `processes = true` stands under [sockets].",
+        shape: Shape::Table("retransmitted_bytes"),
+        ..worst("", "worst-retransmits", "")
+    },
+    Panel {
+        title: "Whose connections ended how?",
+        description: "By process and unit. Processes are known where `processes = true` stands under [sockets].",
+        shape: Shape::Table("closed"),
+        ..worst("", "closes-by-process", "")
+    },
+    Panel {
         title: "Which connections ended last?",
         description: "And how. A cookie leads to that connection's life, below.",
         unit: "none",
