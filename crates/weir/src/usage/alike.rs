@@ -122,6 +122,6 @@ fn quantities_are_the_same_words_everywhere() {
     check(&COUNTS[5..], &alike[..1], &wrong);
     check(RATES, &alike, &wrong);
     check(RATES, &[("10k/s", "10000"), ("1.5M/s", "1500000")], &["10k/m", "/s"]);
-    check(SIZES, &[("64KiB", "65536"), ("65.5k", "65500")], &["1K", "8kib", "k"]);
-    check(TIMES, &[("1.5ms", "1500us"), ("1ms", "1000us")], &["1y", "s"]);
+    check(SIZES, &[("2MiB", "2097152"), ("1.5MB", "1500000")], &["1K", "8mib", "k"]);
+    check(TIMES, &[("0.5ms", "500us"), ("1ms", "1000us")], &["1y", "s"]);
 }
