@@ -31,6 +31,15 @@ fn columns_to_rewrite() -> usize {
     Room::of(&io::stderr()).columns.map_or(usize::MAX, |columns| columns.saturating_sub(3))
 }
 
+/// What a line says beyond the time that has passed (`3.0 s` at its beginning) and averages over that time (`12/s`): both change
+/// although nothing happens.
+fn news(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let begins_with_time = words.get(1) == Some(&"s");
+    let words = words.into_iter().skip(if begins_with_time { 2 } else { 0 });
+    words.filter(|word| !word.ends_with("/s")).collect::<Vec<_>>().join(" ")
+}
+
 /// Runs `work` while progress lines go to standard error.
 pub(crate) fn with_progress<T>(
     mode: ProgressMode,
@@ -57,10 +66,11 @@ pub(crate) fn with_progress<T>(
             // Progress is a courtesy, so write errors are ignored.
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let line = line();
-                if !rewrites && line == before {
+                let news = news(&line);
+                if !rewrites && news == before {
                     continue;
                 }
-                before.clone_from(&line);
+                before = news;
                 let text = match rewrites {
                     // A line that wraps would leave a copy, because only its last row is cleared.
                     true => format!("\r\x1b[K{}", cut(&line, columns_to_rewrite())),
@@ -74,4 +84,16 @@ pub(crate) fn with_progress<T>(
         drop(end);
         result
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_passes_is_no_news() {
+        assert_eq!(news("3.0 s  sent 12  4/s"), news("4.0 s  sent 12  3/s"));
+        assert_ne!(news("3.0 s  sent 12  4/s"), news("3.0 s  sent 13  4/s"));
+        assert_eq!(news("part 1 of 3: starting"), "part 1 of 3: starting");
+    }
 }
