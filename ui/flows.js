@@ -25,6 +25,7 @@ export function start(root, context) {
     top: panel({ id: "top", title: "Which flows are heaviest?", className: "wide", links: [["JSON", "/flows"]] }),
     drops: panel({ id: "drops", title: "What does the network drop?", className: "wide", links: [["JSON", "/flows"]] }),
     events: panel({ id: "events", title: "Which thresholds fire?", links: [["JSON", "/flows/events"]] }),
+    mitigations: panel({ id: "mitigations", title: "What was announced against attacks?", className: "wide", links: [["JSON", "/flows/mitigations"]] }),
     agents: panel({ id: "agents", title: "Which agents are lossy or late?", links: [["JSON", "/flows/agents"]] }),
     interfaces: panel({ id: "interfaces", title: "How full are interfaces?", className: "wide", links: [["JSON", "/flows/interfaces"]] }),
   };
@@ -55,8 +56,9 @@ export function start(root, context) {
   });
   const stopRest = poll(SLOWLY_MS, async (signal) => {
     try {
-      const [events, agents, interfaces] = await Promise.all(["/flows/events", "/flows/agents", "/flows/interfaces"].map((path) => ask(path, { signal })));
+      const [events, mitigations, agents, interfaces] = await Promise.all(["/flows/events", "/flows/mitigations", "/flows/agents", "/flows/interfaces"].map((path) => ask(path, { signal })));
       panels.events.show(() => replaceTable(panels.events.body, eventTable(events.events)));
+      panels.mitigations.show(() => replaceTable(panels.mitigations.body, mitigationTable(mitigations.entries)));
       panels.agents.show(() => replaceTable(panels.agents.body, agentTable(agents)));
       panels.interfaces.show(() => replaceTable(panels.interfaces.body, interfaceTable(interfaces)));
     } catch {
@@ -154,6 +156,18 @@ const eventTable = (events) => table({
     { name: "time", title: "time", isName: true, cell: (event) => clock(milliseconds(event.time_unix_ns)) },
     { name: "change", title: "change", cell: (event) => h("span", { class: `state ${event.change === "raised" ? "bad" : "good"}` }, event.change) },
     { name: "text", title: "what", cell: (event) => event.text },
+  ],
+});
+
+/** @param {any[]} entries The last decisions of mitigations and answers of speakers, oldest first. */
+const mitigationTable = (entries) => table({
+  caption: "Routes against attacks", rows: [...entries].reverse(), isLong: true, empty: "No [[mitigation]] has decided anything.",
+  columns: [
+    { name: "time", title: "time", isName: true, cell: (entry) => clock(milliseconds(entry.time_unix_ns)) },
+    { name: "event", title: "what", cell: (entry) => h("span", { class: entry.event === "announce" && !entry.dry_run ? "state bad" : "" }, [entry.event, entry.of].filter(Boolean).join(" "), entry.dry_run ? ", not sent: dry run" : "") },
+    { name: "route", title: "route", isCode: true, cell: (entry) => entry.route ?? (entry.routes ?? []).join(", ") },
+    { name: "attack", title: "attack", cell: (entry) => (entry.attack ? `#${entry.attack} ${entry.threshold}` : "") },
+    { name: "reason", title: "why", cell: (entry) => entry.reason ?? entry.error ?? entry.speaker ?? "" },
   ],
 });
 

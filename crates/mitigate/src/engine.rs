@@ -22,6 +22,8 @@ pub struct Attack {
     pub flow: Flow,
     /// The figure that exceeded the threshold, in the threshold's unit.
     pub value: f64,
+    /// The same figure for people, with its unit.
+    pub measured: String,
 }
 
 /// The outcome of a decision.
@@ -39,7 +41,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub verdict: Verdict,
-    /// The attack that it is about; `None` for a route whose attacks have all been cleared.
+    /// The attack that it is about; of a route that is withdrawn, the one that it began with. `None` if there is none.
     pub attack: Option<Attack>,
     /// The route; `None` if there is no route against the attack.
     pub route: Option<(Nlri, Actions)>,
@@ -195,7 +197,7 @@ impl Engine {
                 since if is_gone && has_passed(since, limits.hold) => "the traffic is gone",
                 _ => return true,
             };
-            decisions.push(withdrawn(nlri, &held.actions, reason));
+            decisions.push(withdrawn(nlri, held, reason));
             if !held.attacks.are_over() {
                 let (first, attacks) = (held.first.clone(), std::mem::take(&mut held.attacks));
                 resting.insert(nlri.clone(), Resting { first, attacks, since: now });
@@ -239,7 +241,7 @@ impl Engine {
         self.waiting.clear();
         self.resting.clear();
         let all = std::mem::take(&mut self.held);
-        all.iter().map(|(nlri, held)| withdrawn(nlri, &held.actions, reason)).collect()
+        all.iter().map(|(nlri, held)| withdrawn(nlri, held, reason)).collect()
     }
 
     fn admit(
@@ -276,7 +278,7 @@ impl Engine {
         let first = attack.clone();
         let held = Held { actions: actions.clone(), first, attacks, since: now, gone_since: None };
         self.held.insert(nlri.clone(), held);
-        let reason = format!("{} is at {}", attack.threshold, attack.value);
+        let reason = format!("{} is at {}", attack.threshold, attack.measured);
         let route = Some((nlri, actions));
         Some(Decision { verdict: Verdict::Announce, attack: Some(attack), route, reason })
     }
@@ -304,11 +306,11 @@ fn refused(attack: Attack, route: Option<(Nlri, Actions)>, reason: String) -> De
     Decision { verdict: Verdict::Refuse, attack: Some(attack), route, reason }
 }
 
-fn withdrawn(nlri: &Nlri, actions: &Actions, reason: &str) -> Decision {
+fn withdrawn(nlri: &Nlri, held: &Held, reason: &str) -> Decision {
     Decision {
         verdict: Verdict::Withdraw,
-        attack: None,
-        route: Some((nlri.clone(), actions.clone())),
+        attack: Some(held.first.clone()),
+        route: Some((nlri.clone(), held.actions.clone())),
         reason: reason.to_owned(),
     }
 }

@@ -361,7 +361,8 @@ impl Daemon {
             (true, true) => Changes::WithToken(None),
         };
         let rest = self.rest.clone().map(|site| (site, changes));
-        Some(ShownFlows { shared, exported: Arc::clone(&self.exported), rest })
+        let mitigated = self.mitigations.recent();
+        Some(ShownFlows { mitigated, shared, exported: Arc::clone(&self.exported), rest })
     }
 
     /// Discards everything that scripts have defined.

@@ -35,29 +35,19 @@ pub(crate) fn json(event: &Event) -> Json {
 
 /// An event for people. It contains no text from agents: only addresses, numbers and names from the configuration.
 pub(crate) fn line(event: &Event) -> String {
-    let (what, unit) = match &event.subject {
-        Subject::Flow { measure, shown, .. } => {
+    let what = match &event.subject {
+        Subject::Flow { shown, .. } => {
             let parts = shown.iter().map(|(word, value)| format!("{word}={value}"));
             let what = parts.collect::<Vec<_>>().join(" ");
-            (
-                if what.is_empty() { "all traffic".into() } else { what },
-                Some(LevelUnit::of_measure(*measure)),
-            )
+            if what.is_empty() { "all traffic".into() } else { what }
         }
         Subject::Source { figure, agent, sub_agent, if_index } => {
             let part = if *sub_agent == 0 { String::new() } else { format!("/{sub_agent}") };
             let index = if_index.map(|index| format!(" interface {index}")).unwrap_or_default();
-            (format!("{figure} of {agent}{part}{index}"), unit_named(figure))
+            format!("{figure} of {agent}{part}{index}")
         }
     };
-    let is_flow = matches!(event.subject, Subject::Flow { .. });
-    let shown = |value: f64| match unit {
-        Some(LevelUnit::Bits) if is_flow => bit_rate(value * 8.0),
-        Some(LevelUnit::Bits) => bit_rate(value),
-        Some(LevelUnit::Share) => percent(value),
-        Some(LevelUnit::Time) => display_duration(Duration::from_secs(value as u64)),
-        Some(LevelUnit::Count) | None => format!("{}/s", short_count(value)),
-    };
+    let shown = |value| figure(event, value);
 
     let lasted_s = event.time_unix_ns.saturating_sub(event.raised_unix_ns) / 1_000_000_000;
     let about = match event.change {
@@ -75,6 +65,20 @@ pub(crate) fn line(event: &Event) -> String {
     };
     let (id, change) = (event.raised_id, event.change.word());
     format!("#{id} {change} {}: {what}: {about}", event.threshold)
+}
+
+/// A figure of what an event is about, with its unit.
+pub(crate) fn figure(event: &Event, value: f64) -> String {
+    let (unit, bits_each) = match &event.subject {
+        Subject::Flow { measure, .. } => (Some(LevelUnit::of_measure(*measure)), 8.0),
+        Subject::Source { figure, .. } => (unit_named(figure), 1.0),
+    };
+    match unit {
+        Some(LevelUnit::Bits) => bit_rate(value * bits_each),
+        Some(LevelUnit::Share) => percent(value),
+        Some(LevelUnit::Time) => display_duration(Duration::from_secs(value as u64)),
+        Some(LevelUnit::Count) | None => format!("{}/s", short_count(value)),
+    }
 }
 
 /// The unit of a figure of interfaces or agents.

@@ -37,6 +37,7 @@ pub(crate) fn attack(target: &str) -> Attack {
         threshold: "flood".to_owned(),
         flow: Flow::to(target.parse().unwrap()),
         value: 1e6,
+        measured: "1 Mbit/s".to_owned(),
     }
 }
 
@@ -88,13 +89,15 @@ fn a_route_goes_when_the_traffic_is_gone_and_not_before_it_was_held() {
     let mut engine = Engine::new(policy());
     let begin = Instant::now();
     let at = |s| begin + Duration::from_secs(s);
-    raise(&mut engine, "192.0.2.1", begin);
+    let begun = raise(&mut engine, "192.0.2.1", begin);
+    assert_eq!(begun.reason, "flood is at 1 Mbit/s");
 
     engine.clear("192.0.2.1", at(5));
     assert_eq!(engine.tick(at(59)), []);
     let gone = engine.tick(at(60));
     assert_eq!((gone.len(), gone[0].verdict), (1, Verdict::Withdraw));
     assert_eq!(gone[0].reason, "the traffic is gone");
+    assert_eq!(gone[0].attack, begun.attack, "the same words as of the announcement");
     assert!(wanted(&engine).is_empty());
 }
 

@@ -113,7 +113,13 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Control::start(Options { policies: vec![policy(args)], speaker, observer, journal: None })?;
 
     let flow = Flow::to(args.target);
-    let attack = Attack { id: NAME.to_owned(), threshold: NAME.to_owned(), flow, value: 0.0 };
+    let attack = Attack {
+        id: NAME.to_owned(),
+        threshold: NAME.to_owned(),
+        flow,
+        value: 0.0,
+        measured: String::new(),
+    };
     control.tell(Event::Raised(attack))?;
     let mut hear = |entry: &Entry| -> anyhow::Result<()> {
         exit::print(&format!("{}\n", entry.to_json()))?;

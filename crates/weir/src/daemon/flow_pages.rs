@@ -10,6 +10,7 @@ pub(crate) use figures::{Exported, figures};
 pub(crate) use listing::{Form, Listing, Parts, State};
 
 use super::flows::{FLOWS_MAX, Shared, Summary};
+use super::mitigation::Recent;
 use crate::{event_text, flow_json};
 use admin::service::{Answer, Asked, Service, Told, pairs};
 use flows::{Agent, AgentId, Event};
@@ -31,14 +32,16 @@ const EVENTS_MAX: usize = 1_000;
 /// What the pages need to answer.
 struct Pages {
     shared: Arc<Shared>,
+    mitigated: Recent,
     waiters: Arc<Semaphore>,
     streams: Arc<Semaphore>,
 }
 
 /// The pages of an analysis, for the admin server.
-pub(crate) fn pages(shared: &Arc<Shared>) -> Service {
+pub(crate) fn pages(shared: &Arc<Shared>, mitigated: Recent) -> Service {
     let pages = Arc::new(Pages {
         shared: Arc::clone(shared),
+        mitigated,
         waiters: Arc::new(Semaphore::new(WAITERS_MAX)),
         streams: Arc::new(Semaphore::new(STREAMS_MAX)),
     });
@@ -71,9 +74,13 @@ impl Pages {
             "/flows/top" => self.top(query),
             "/flows/agents" => self.agents(query, one_agent),
             "/flows/interfaces" => self.agents(query, agent_interfaces),
+            "/flows/mitigations" => {
+                parameters(query, [])?;
+                Ok(told(&json!({ "entries": self.mitigated.entries() })))
+            }
             _ => Err(Told::text(
                 404,
-                "no such page; there are /flows, and top, agents, interfaces and events below it",
+                "no such page; there are /flows, and top, agents, interfaces, events and mitigations below it",
             )),
         }
     }

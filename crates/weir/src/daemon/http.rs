@@ -10,6 +10,7 @@ pub(crate) use self::hidden::{CONTENTS, FOREIGN_SOCKETS, only_for_known};
 pub(crate) use self::hidden::{hidden, link_command, sockets_elsewhere};
 use super::flow_pages::{Exported, figures, pages};
 use super::flows::Shared;
+use super::mitigation::Recent;
 use super::open::{SocketFile, make_folder};
 use super::rest::Site;
 use crate::allowed::users;
@@ -85,6 +86,7 @@ pub(crate) struct Shown {
 
 /// What the server shows of flows.
 pub(crate) struct ShownFlows {
+    pub(crate) mitigated: Recent,
     pub(crate) shared: Arc<Shared>,
     pub(crate) exported: Arc<Exported>,
     /// The REST API for sFlow-RT scripts, and whether scripts may change things; `None` when it is off.
@@ -353,7 +355,7 @@ impl Http {
             shown.hidden.clone().map(|hidden| Hidden { fix: link_command(addr), ..hidden });
 
         state.flows = shown.flows.as_ref().map(|flows| Flows {
-            pages: pages(&flows.shared),
+            pages: pages(&flows.shared, flows.mitigated.clone()),
             figures: figures(&flows.shared, &flows.exported),
         });
         state.query.clone_from(&shown.query);

@@ -3,6 +3,11 @@
 //! Each speaker has its own thread ([`Control`]), and only that thread talks to it. Handing on an event never blocks, and holds
 //! no lock of the analysis.
 
+mod recent;
+
+pub(crate) use recent::Recent;
+
+use crate::event_text;
 use ::flows::{Change as Turn, Event, Measure, Subject};
 use anyhow::Context;
 use config::{Config, MitigationConfig, SpeakerAddress};
@@ -18,7 +23,10 @@ use sys::clock::realtime_ns;
 
 /// All speakers, and the attacks that are under way.
 #[derive(Default)]
-pub(super) struct Mitigations(Mutex<Inner>);
+pub(super) struct Mitigations {
+    inner: Mutex<Inner>,
+    recent: Recent,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -61,6 +69,11 @@ pub(super) struct Next {
 }
 
 impl Mitigations {
+    /// The last decisions and answers of speakers.
+    pub(super) fn recent(&self) -> Recent {
+        self.recent.clone()
+    }
+
     /// Starts what a configuration asks for.
     ///
     /// # Errors
@@ -93,7 +106,7 @@ impl Mitigations {
             };
             let open = || address.open().with_context(|| format!("speaker {address}"));
             let speaker = if inner.knows(&address) { None } else { Some(open()?) };
-            let observer = observer(&wanted)?;
+            let observer = observer(&wanted, self.recent())?;
             Ok(Next { address, wanted, observer, speaker, journal_path, journal })
         };
         all.into_iter().map(open).collect()
@@ -138,7 +151,9 @@ impl Mitigations {
         }
 
         for mut one in former {
-            let (observer, attacks) = (Box::new(log), Vec::new());
+            let recent = self.recent();
+            let observer = Box::new(move |entry: &Entry| note(&recent, entry));
+            let attacks = Vec::new();
             let change = Change { policies: Vec::new(), observer, attacks, journal: None };
             one.control.change(change);
             one.control.begin_stop(deadline);
@@ -234,7 +249,7 @@ impl Mitigations {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -374,12 +389,13 @@ fn attack(event: &Event) -> Result<Attack, KeyError> {
         threshold: event.threshold.to_string(),
         flow: Flow::of_keys(keys)?,
         value: (event.figure.value * scale).round(),
+        measured: event_text::figure(event, event.figure.value),
     })
 }
 
 /// An observer that writes entries to the log and to the audit logs of the mitigations they concern. What a speaker says
 /// concerns all of them.
-fn observer(wanted: &[MitigationConfig]) -> anyhow::Result<Observer> {
+fn observer(wanted: &[MitigationConfig], recent: Recent) -> anyhow::Result<Observer> {
     let mut files: BTreeMap<PathBuf, (AuditLog, Vec<String>)> = BTreeMap::new();
     for MitigationConfig { name, audit_log, .. } in wanted {
         let Some(path) = audit_log else { continue };
@@ -393,7 +409,7 @@ fn observer(wanted: &[MitigationConfig]) -> anyhow::Result<Observer> {
     }
 
     Ok(Box::new(move |entry| {
-        log(entry);
+        note(&recent, entry);
         for (path, (file, names)) in &mut files {
             let is_theirs = match entry {
                 Entry::Decided { mitigation, .. } => names.contains(mitigation),
@@ -404,6 +420,11 @@ fn observer(wanted: &[MitigationConfig]) -> anyhow::Result<Observer> {
             }
         }
     }))
+}
+
+fn note(recent: &Recent, entry: &Entry) {
+    recent.push(entry, realtime_ns());
+    log(entry);
 }
 
 fn log(entry: &Entry) {

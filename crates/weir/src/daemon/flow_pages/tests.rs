@@ -8,7 +8,7 @@ use std::time::Instant;
 fn played() -> (Arc<Shared>, Service) {
     let shared = shared(vec![definition("pairs", "src,dst"), definition("ports", "dst_port")]);
     play(&shared);
-    let service = pages(&shared);
+    let service = pages(&shared, Recent::default());
     (shared, service)
 }
 
@@ -23,6 +23,7 @@ fn the_overview_says_what_is_counted() {
     let samples = &json["definitions"][1]["samples"];
     assert_eq!(samples["seen"], samples["counted"]);
     assert_eq!(json["datagrams"]["received"], json["datagrams"]["read"]);
+    assert_eq!(get(&service, "/flows/mitigations").json(), json!({ "entries": [] }));
 }
 
 #[test]

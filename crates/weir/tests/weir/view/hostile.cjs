@@ -28,6 +28,7 @@ const ANSWERS = {
   "/flows": { agents: 1, datagrams: { received: 1 }, samples: { flow: 1, counter: 0, dropped_packet: 0 }, definitions: [DEFINITION] },
   "/flows/top": { definition: DEFINITION, flows: NAMES.map((name) => ({ key: { src: name, [MARKUP]: name }, per_s: { low: 1, value: 2, high: 3 }, samples: 1 })) },
   "/flows/events": { events: NAMES.map((name) => ({ time_unix_ns: "1790000000000000000", change: name, text: name })) },
+  "/flows/mitigations": { entries: NAMES.map((name) => ({ time_unix_ns: "1790000000000000000", event: name, route: name, attack: name, threshold: name, reason: name })) },
   "/flows/agents": NAMES.map((name) => ({ address: name, sub_agent: 0, datagrams: 1, lost: 1, resets: 0, samplers: [] })),
   "/flows/interfaces": NAMES.map((name) => ({ agent: name, index: 1, rates: null })),
   "/query": NAMES.map((name) => ({ name, title: name })),
