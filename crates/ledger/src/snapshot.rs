@@ -1,5 +1,6 @@
 use crate::{Amount, HopKind, HopSnapshot, Way};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use text::escaped;
 
 /// All hops at one moment. This is the body of `GET /ledger`, in which every number is a decimal string.
@@ -108,6 +109,17 @@ impl Snapshot {
         losses
     }
 
+    /// How much of each origin was lost and no setting asked for it; 0 if nothing was.
+    pub fn lost_by_origin(&self) -> BTreeMap<&str, u64> {
+        let mut lost = BTreeMap::new();
+        for hop in self.whole_hops() {
+            let unintended = hop.undelivered().filter(|(way, _)| !way.is_intended());
+            let count: u64 = unintended.map(|(_, amount)| amount.count).sum();
+            *lost.entry(hop.origin.as_str()).or_default() += count;
+        }
+        lost
+    }
+
     /// One hop by kind, origin and target.
     pub fn hop(&self, kind: HopKind, origin: &str, target: Option<&str>) -> Option<&HopSnapshot> {
         self.hops
@@ -158,6 +170,8 @@ mod tests {
     #[test]
     fn what_a_store_refused_or_never_answered_is_lost() {
         let snapshot = Snapshot { hops: vec![sink()], ..Snapshot::default() };
+        let all: u64 = snapshot.unintended_losses().iter().map(|loss| loss.amount.count).sum();
+        assert_eq!(snapshot.lost_by_origin().values().sum::<u64>(), all);
         let ways: Vec<_> = snapshot.unintended_losses().iter().map(|loss| loss.way).collect();
         let expected =
             [Way::Uncertain, Way::Rejected(RejectClass::TooLarge), Way::Dropped(Reason::Expired)];

@@ -127,6 +127,9 @@ impl<'a> Figures<'a> {
 /// The relay's own figures, which are also pushed as StatsD.
 pub(crate) fn add_ledger<'a>(samples: &mut Samples<'a>, snapshot: &'a Snapshot) {
     samples.whole(Id::LedgerViolations, NONE, snapshot.violations);
+    for (origin, lost) in snapshot.lost_by_origin() {
+        samples.whole(Id::LedgerLost, [origin], lost);
+    }
 
     for hop in &snapshot.hops {
         let [origin, target] = pair(hop);

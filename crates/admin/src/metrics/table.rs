@@ -123,6 +123,8 @@ families! {
     HeartbeatAge Gauge "weir_listener_heartbeat_age_seconds" ["origin"]
         "Time since the listener's data loops last moved.";
 
+    LedgerLost Counter "weir_ledger_lost_total" ["origin"]
+        "Datagrams and records of the origin that were lost, at whichever hop: loss and nothing else. What settings ask for (filters, samples, rate limits) is not in it; uncertain ones are.";
     LedgerResidual Gauge "weir_ledger_residual" ["hop", "origin", "target"]
         "Received less everything that left: what is inside the hop. 0 at rest, and absent then of targets; negative or above the hop's capacity is a bug of Weir.";
     LedgerViolations Counter "weir_ledger_violations_total" []

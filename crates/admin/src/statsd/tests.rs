@@ -42,6 +42,7 @@ fn counters_are_differences_and_only_what_moved() {
     assert_eq!(
         counters(&packets),
         [
+            "weir.ledger.lost.syslog:2|c",
             "weir.relay.target_dropped_datagrams.syslog.old.queue_full:2|c",
             "weir.relay.target_offered_datagrams.syslog.old:2|c",
             "weir.relay.target_unsent_datagrams.syslog.old:2|c",
@@ -60,6 +61,7 @@ fn what_a_store_refused_or_never_answered_goes_out() {
     assert_eq!(
         counters(&Encoder::new("weir").encode(&snapshot)),
         [
+            "weir.ledger.lost.sockets:5|c",
             "weir.sink.offered_records.sockets.s:5|c",
             "weir.sink.rejected_records.sockets.s.schema:2|c",
             "weir.sink.uncertain_records.sockets.s:3|c",
@@ -115,7 +117,7 @@ fn datagrams_fit_into_a_frame_and_hold_every_line_once() {
     }
     let packets = Encoder::new(&long).encode(&many);
     assert!(packets.iter().all(|packet| packet.bytes.len() <= DATAGRAM_BYTES_MAX));
-    assert_eq!(counters(&packets).len(), 100 * 5);
+    assert_eq!(counters(&packets).len(), 100 * 6);
 }
 
 fn to(address: SocketAddr, prefix: &str, interval: Duration) -> Options {

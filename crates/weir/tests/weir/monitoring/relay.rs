@@ -18,6 +18,11 @@ const LOST: Row = Row {
     title: "Is anything lost?",
     panels: &[
         loss(
+            "Lost",
+            "Datagrams of listeners that were lost in the chosen time, at whichever hop, and no setting asked for it.",
+            &[("", "sum(increase(weir_ledger_lost_total{at origin}[range]))")],
+        ),
+        loss(
             "Dropped by the kernel",
             "Datagrams that the kernel dropped at listeners' sockets in the chosen time, because their receive buffers were full.",
             &[("", "sum(increase(weir_relay_socket_dropped_datagrams_total{at origin}[range]))")],
