@@ -7,6 +7,7 @@ mod print;
 use crate::daemon::served_store;
 use crate::exit::{self, Failure};
 use crate::question::{LIMIT_DEFAULT, SINCE_DEFAULT, moment, with_units};
+use crate::screen::Room;
 use anyhow::Context as _;
 use print::Format;
 use std::fmt::Write as _;
@@ -130,7 +131,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn finish(args: &Args, answer: Answer, named: Option<&Named>) -> anyhow::Result<ExitCode> {
     let answer = with_units(answer, named);
     let format = if args.json { Format::Json } else { args.format };
-    let code = exit::print_and_end(&print::answer(&answer, format), ExitCode::SUCCESS)?;
+    let code = exit::print_and_end(
+        &print::answer(&answer, format, Room::of(&io::stdout())),
+        ExitCode::SUCCESS,
+    )?;
     super::sockets::tell(format_args!("{}", print::footer(&answer)));
     Ok(code)
 }

@@ -1,9 +1,13 @@
 //! Prints an answer, for people and for programs.
 
 use crate::question::{as_json, as_text, value};
+use crate::screen::Room;
 use serde_json::{Map, Value as Json};
 use store::{Answer, Value};
-use text::{cut_middle, escaped, plural};
+use text::{Align, Ink, Table, cut_middle, escaped, plural};
+
+/// The end of the names of times.
+const UNIX_NS: &str = "_unix_ns";
 
 /// Widest cell of a table.
 const CELL_MAX: usize = 64;
@@ -33,9 +37,9 @@ impl Format {
 }
 
 /// The whole output.
-pub(super) fn answer(answer: &Answer, format: Format) -> String {
+pub(super) fn answer(answer: &Answer, format: Format, room: Room) -> String {
     match format {
-        Format::Table => table(answer),
+        Format::Table => table(answer, room),
         Format::Json => format!("{}\n", as_json(answer)),
         Format::Jsonl => answer.rows.iter().map(|row| object(answer, row)).collect(),
         Format::Csv => delimited(answer, ',', csv),
@@ -82,11 +86,12 @@ fn tsv(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r")
 }
 
-/// Right-aligns numbers and left-aligns everything else; a missing value is a dash.
-fn table(answer: &Answer) -> String {
+/// Right-aligns numbers and left-aligns everything else; a missing value is a dash. What is wider than the room is below the rest.
+fn table(answer: &Answer, room: Room) -> String {
     let heads = answer.columns.iter().map(|column| match column.unit.as_str() {
-        // The name contains the unit, or the value is shown as a time.
-        unit if unit.is_empty() || column.name.ends_with("_unix_ns") => column.name.clone(),
+        // The value is shown as a time.
+        _ if column.name.ends_with(UNIX_NS) => column.name.trim_end_matches(UNIX_NS).to_owned(),
+        unit if unit.is_empty() => column.name.clone(),
         unit if unit.len() > 12 || says_unit(&column.name, unit) => column.name.clone(),
         unit => format!("{} ({unit})", column.name),
     });
@@ -102,20 +107,11 @@ fn table(answer: &Answer) -> String {
         values.peek().is_some()
             && values.all(|v| matches!(v, Value::Integer(_) | Value::Real(_) | Value::Null))
     };
-    let width = |(at, head): (usize, &String)| {
-        let cells = rows.iter().filter_map(|row| row.get(at)).chain([head]);
-        (cells.map(|cell| cell.chars().count()).max().unwrap_or_default(), is_number(at))
-    };
-    let widths: Vec<(usize, bool)> = heads.iter().enumerate().map(width).collect();
-
-    let line = |cells: &Vec<String>| {
-        let cells = cells.iter().zip(&widths).map(|(cell, &(width, is_number))| match is_number {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    std::iter::once(&heads).chain(&rows).map(line).collect()
+    let align = |at| if is_number(at) { Align::Right } else { Align::Left };
+    let titles = heads.iter().enumerate().map(|(at, head)| (head.as_str(), align(at)));
+    let mut table = Table::new(titles);
+    rows.into_iter().for_each(|row| table.push(row));
+    if heads.is_empty() { String::new() } else { table.text(room.columns, Ink::Plain) }
 }
 
 /// Whether a column's name contains its unit.
@@ -129,11 +125,34 @@ fn says_unit(name: &str, unit: &str) -> bool {
 fn cell(value: &Value, name: &str) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::Integer(unix_ns) if name.ends_with("_unix_ns") && *unix_ns >= 0 => {
+        Value::Integer(unix_ns) if name.ends_with(UNIX_NS) && *unix_ns >= 0 => {
             text::date(*unix_ns as u64)
         }
         Value::Real(number) if number.fract() == 0.0 => format!("{number:.0}"),
-        Value::Real(number) => format!("{number:.4}"),
+        Value::Real(number) if number.abs() < 0.001 => format!("{number:.1e}"),
+        Value::Real(number) => format!("{number:.3}").trim_end_matches('0').to_owned(),
         value => cut_middle(&escaped(&as_text(value)), CELL_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::Column;
+
+    #[test]
+    fn a_table_fits_the_room_and_shows_times_as_times() {
+        let column = |name: &str| Column { name: name.to_owned(), unit: String::new() };
+        let answer = Answer {
+            columns: ["first_unix_ns", "lost", "rtt_p50_us"].map(column).to_vec(),
+            rows: vec![vec![Value::Integer(0), Value::Integer(7), Value::Real(28.5)]],
+            elapsed: std::time::Duration::ZERO,
+            is_truncated: false,
+        };
+        let expected = "                  first  lost  rtt_p50_us\n1970-01-01 00:00:00 UTC     7        28.5\n";
+        assert_eq!(table(&answer, Room::default()), expected);
+        let narrow = table(&answer, Room { columns: Some(30), rows: None });
+        assert!(narrow.lines().all(|line| line.len() <= 36), "{narrow}");
+        assert_eq!(narrow.matches("first").count(), 2, "{narrow}");
     }
 }
