@@ -94,4 +94,4 @@ export function share(part, whole) {
 export const plural = (count, one, many) => `${grouped(count)} ${BigInt(count) === 1n ? one : many}`;
 
 /** @param {string} address @param {number} port */
-export const endpoint = (address, port) => (String(address).includes(":") ? `[${address}]:${port}` : `${address}:${port}`);
+export const endpoint = (address, port) => (String(address).includes(":") ? `[${address}]:${port ?? "?"}` : `${address ?? "*"}:${port ?? "?"}`);

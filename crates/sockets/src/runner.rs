@@ -332,9 +332,8 @@ impl<'h> Runner<'h> {
         match self.access.discover(&self.options.scope, &mut self.found) {
             Ok(scan) => {
                 if scan.unreadable_processes > 0 {
-                    let processes = scan.unreadable_processes.into();
                     engine.problem("unreadable_processes", || {
-                        hidden_namespaces(&*self.access, processes)
+                        hidden_namespaces(&*self.access, &scan)
                     });
                 }
                 engine.closes_retry(&mut *self.access);

@@ -141,6 +141,7 @@ impl Answer {
                     processes: take_u32(rest)?,
                     unreadable_processes: take_u32(rest)?,
                     mounts: take_u32(rest)?,
+                    ..Scan::default()
                 };
                 Answer::Scanned(scan, take_u32(rest)?)
             }
@@ -231,7 +232,10 @@ mod tests {
 
     fn answers() -> Vec<Answer> {
         vec![
-            Answer::Scanned(Scan { processes: 1, unreadable_processes: 2, mounts: 3 }, 4),
+            Answer::Scanned(
+                Scan { processes: 1, unreadable_processes: 2, mounts: 3, ..Scan::default() },
+                4,
+            ),
             Answer::Found(vec![found(1, "blue"), found(2, ""), found(3, "grün")]),
             Answer::Descriptor,
             Answer::Nsid(-1),

@@ -39,6 +39,8 @@ pub struct Scan {
     pub processes: u32,
     /// Processes whose namespace is not readable without `CAP_SYS_PTRACE`. A namespace with only such processes is not found.
     pub unreadable_processes: u32,
+    /// The ids of the first of them; 0 in the places that are left. A helper does not report them.
+    pub unreadable_first: [u32; 3],
     /// Namespaces mounted as files, each mount counted.
     pub mounts: u32,
 }

@@ -45,7 +45,13 @@ impl Known {
                 scan.processes += 1;
                 each(self.process, inode);
             }
-            Answer::Unreadable => scan.unreadable_processes += 1,
+            Answer::Unreadable => {
+                let slot = scan.unreadable_first.get_mut(scan.unreadable_processes as usize);
+                if let Some(slot) = slot {
+                    *slot = self.process;
+                }
+                scan.unreadable_processes += 1;
+            }
             Answer::None => {}
         }
     }

@@ -112,7 +112,16 @@ fn put_address(
     interface: Option<&str>,
     out: &mut String,
 ) -> Tint {
-    let Some(address) = address else { return put_dash(out) };
+    let Some(address) = address else {
+        // The kernel has cleared the address, as of a connection that was refused, but not the port.
+        return match port {
+            Some(port) if port != 0 => {
+                write!(out, "*:{port}").expect("writing to a string cannot fail");
+                Tint::Plain
+            }
+            _ => put_dash(out),
+        };
+    };
 
     let is_v6 = view.record.family == Some(AddressFamily::INET6);
     let takes_both = is_v6 && address.is_unspecified() && view.record.v6_only != Some(true);

@@ -98,8 +98,7 @@ impl<'p> Live<'p> {
 
         // A named namespace is found by its file. Only a search for all namespaces depends on processes.
         if self.scope == Scope::All && scan.unreadable_processes > 0 {
-            let processes = scan.unreadable_processes.into();
-            self.unseen.hidden = Some(hidden_namespaces(&*self.access, processes));
+            self.unseen.hidden = Some(hidden_namespaces(&*self.access, &scan));
         }
 
         for (at, found) in found.iter().enumerate() {
