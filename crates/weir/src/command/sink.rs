@@ -17,8 +17,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use text::Tint;
-use text::units::{display_duration, parse_duration};
+use text::units::parse_duration;
+use text::{Tint, short_time};
 
 /// Test a sink of a configuration file
 #[derive(clap::Args)]
@@ -68,10 +68,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let to = sink.to.to_string();
     let result = match args.json {
         true => as_json(sink, &id, &steps),
-        false => screen::for_people(&io::stdout(), &as_text(&sink.name, &to, &id, &steps), tint),
+        false => {
+            let mut text = as_text(&sink.name, &to, &id, &steps);
+            if failed.is_none() && keeps_what_it_gets(&sink.to) {
+                text += &format!("  stays there: the row with weir_check = {id}\n");
+            }
+            screen::for_people(&io::stdout(), &text, tint)
+        }
     };
     let code = failed.map_or(ExitCode::SUCCESS, |trouble| failure_of(trouble).code());
     exit::print_and_end(&result, code)
+}
+
+/// Whether the row of a check stays at a destination: a store gives it back, and the others that do not keep it have no place for it.
+fn keeps_what_it_gets(to: &config::Sink) -> bool {
+    !matches!(to, config::Sink::Store(_) | config::Sink::Null(_))
 }
 
 /// The sink with this name, or the only one.
@@ -181,7 +192,7 @@ fn tint(line: &str) -> Tint {
 fn as_text(name: &str, to: &str, id: &str, steps: &[Step]) -> String {
     let mut out = format!("sink {name}: {to} (weir_check = {id})\n");
     for Step { what, took, result } in steps {
-        let took = display_duration(Duration::from_micros(took.as_micros() as u64));
+        let took = short_time(took.as_micros() as u64);
         let line = match result {
             Ok(says) => format!("  {what:<10} ok      {took:>10}  {says}\n"),
             Err(Trouble { what: says, fix }) => {
