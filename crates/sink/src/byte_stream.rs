@@ -12,7 +12,6 @@ pub(crate) use held::Held;
 
 use crate::batch::{Attempt, Failure, Fate, Outcome, Parts, Sent};
 use crate::destination::Destination;
-use crate::host::HostChanges;
 use ledger::{Reason, Trouble};
 use std::collections::VecDeque;
 use std::io;
@@ -78,9 +77,6 @@ pub(crate) struct ByteStream {
     held: VecDeque<Held>,
     done: Vec<Outcome>,
     set: PollSet,
-    host: HostChanges,
-    /// The changes of this host that were looked at.
-    host_seen: u64,
 }
 
 enum State {
@@ -99,12 +95,7 @@ struct Connected {
 }
 
 impl ByteStream {
-    pub(crate) fn new(
-        address: String,
-        header: Vec<u8>,
-        host: HostChanges,
-        connect: Connect,
-    ) -> ByteStream {
+    pub(crate) fn new(address: String, header: Vec<u8>, connect: Connect) -> ByteStream {
         ByteStream {
             address,
             connect,
@@ -113,8 +104,6 @@ impl ByteStream {
             held: VecDeque::new(),
             done: Vec::new(),
             set: PollSet::default(),
-            host,
-            host_seen: 0,
         }
     }
 
@@ -165,9 +154,6 @@ impl ByteStream {
     /// Writes what can be written, and checks what has arrived.
     fn drive(&mut self) {
         let State::Connected(connected) = &mut self.state else { return };
-        if self.host.has_changed(&mut self.host_seen) && has_lost_its_address(connected.link.fd()) {
-            return self.lost(&io::ErrorKind::AddrNotAvailable.into());
-        }
         let written = connected.write(&self.header, &mut self.held);
         // Check this before whether the connection is alive: a unix socket whose other end has closed forgets what was not read.
         let confirmed = connected.link.confirmed();
@@ -185,8 +171,12 @@ impl ByteStream {
     }
 
     fn lost(&mut self, error: &io::Error) {
+        let is_homeless = match &self.state {
+            State::Connected(connected) => has_lost_its_address(connected.link.fd()),
+            _ => false,
+        };
         let what = match error.kind() {
-            io::ErrorKind::AddrNotAvailable => {
+            _ if is_homeless => {
                 format!("{}: this host has lost the connection's address", self.address)
             }
             io::ErrorKind::UnexpectedEof => format!("{}: the other end has closed", self.address),
@@ -273,7 +263,8 @@ impl Connected {
     }
 }
 
-/// Whether the connection's address on this host is gone. It can then receive no acknowledgment.
+/// Whether the connection's address on this host is gone: whoever hears of that ends such connections
+/// (`sys::tcp::end_connections`).
 fn has_lost_its_address(connection: BorrowedFd<'_>) -> bool {
     let Some(LocalAddress::Inet(addr)) = local_address(connection) else { return false };
     sys::route::is_own(addr).is_ok_and(|is_own| !is_own)

@@ -7,7 +7,6 @@ use crate::byte_stream::{ByteStream, CONNECT_TIMEOUT, Connect, Link};
 use crate::destination::{Connector, Destination, Form};
 use crate::encode::Content;
 use crate::frames::StreamFraming;
-use crate::host::HostChanges;
 #[cfg(feature = "tls")]
 use crate::secret::TlsOptions;
 use ledger::Trouble;
@@ -45,20 +44,20 @@ impl fmt::Display for TcpOptions {
     }
 }
 
-/// Sends rows over a TCP connection. It ends when this host loses the connection's address, which no answer would tell of for long.
-pub fn tcp(options: TcpOptions, content: Content, host: HostChanges) -> Connector {
+/// Sends rows over a TCP connection.
+pub fn tcp(options: TcpOptions, content: Content) -> Connector {
     let address = format!("tcp://{options}");
     let (framing, shown) = (options.framing, address.clone());
     let connect = move || {
         let stream = connect(&options, &shown)?;
         Ok(Box::new(Plain::new(stream)) as Box<dyn Link>)
     };
-    connector(address, (framing, content), host, Arc::new(connect))
+    connector(address, (framing, content), Arc::new(connect))
 }
 
 /// As [`tcp`], over TLS.
 #[cfg(feature = "tls")]
-pub fn tls(options: TcpOptions, tls: TlsOptions, content: Content, host: HostChanges) -> Connector {
+pub fn tls(options: TcpOptions, tls: TlsOptions, content: Content) -> Connector {
     let address = format!("tls://{options}");
     let (framing, shown) = (options.framing, address.clone());
     let connect = move || {
@@ -66,20 +65,19 @@ pub fn tls(options: TcpOptions, tls: TlsOptions, content: Content, host: HostCha
         let link = encrypted::Encrypted::shake_hands(stream, &options.host, &tls, &shown)?;
         Ok(Box::new(link) as Box<dyn Link>)
     };
-    connector(address, (framing, content), host, Arc::new(connect))
+    connector(address, (framing, content), Arc::new(connect))
 }
 
 pub(crate) fn connector(
     address: String,
     (framing, content): (StreamFraming, Content),
-    host: HostChanges,
     connect: Connect,
 ) -> Connector {
     let form = move || Form::Mixed(framing.encoder(content));
     let destination = move || {
         let header = framing.header(content);
         let connect = Arc::clone(&connect);
-        let stream = ByteStream::new(address.clone(), header, host.clone(), connect);
+        let stream = ByteStream::new(address.clone(), header, connect);
         Ok(Box::new(stream) as Box<dyn Destination>)
     };
     Connector { form: Box::new(form), destination: Box::new(destination) }

@@ -6,7 +6,6 @@ use crate::byte_stream::plain::{Plain, Socket};
 use crate::destination::{Connector, Destination, Form};
 use crate::encode::{Content, Partition};
 use crate::frames::StreamFraming;
-use crate::host::HostChanges;
 use crate::tcp::connector;
 use ledger::{Reason, Trouble};
 use std::io::{self, ErrorKind};
@@ -28,7 +27,7 @@ pub fn unix(path: PathBuf, framing: StreamFraming, content: Content) -> Connecto
         Ok(stream) => Ok(Box::new(Plain::new(stream)) as Box<dyn Link>),
         Err(error) => Err(unconnected(&path, &error)),
     };
-    connector(address, (framing, content), HostChanges::default(), Arc::new(connect))
+    connector(address, (framing, content), Arc::new(connect))
 }
 
 fn open(path: &Path) -> io::Result<UnixStream> {

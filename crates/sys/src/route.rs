@@ -74,18 +74,25 @@ pub fn egress(dst: IpAddr) -> io::Result<Egress> {
     Routes::open()?.egress(&Ends { dst: SocketAddr::new(dst, 0), src: None })
 }
 
-/// Whether this is an address of this host. Waits for no lock.
+/// Whether this is an address of this host: one that it receives, or one of an interface, which may be down or in a VRF.
 ///
 /// # Errors
 /// Any error of the netlink socket.
 pub fn is_own(addr: SocketAddr) -> io::Result<bool> {
-    match Routes::open()?.route(&Ends { dst: addr, src: None }) {
-        Ok(egress) => Ok(egress.is_local),
+    let mut routes = Routes::open()?;
+    let addr = match addr.ip().to_canonical() {
+        IpAddr::V4(v4) => SocketAddr::from((v4, addr.port())),
+        IpAddr::V6(_) => addr,
+    };
+    match routes.route(&Ends { dst: addr, src: None }) {
+        Ok(egress) if egress.is_local => return Ok(true),
+        Ok(_) => {}
         Err(error) => match error.kind() {
-            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => Ok(false),
-            _ => Err(error),
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {}
+            _ => return Err(error),
         },
     }
+    routes.interface_of(addr.ip()).map(|found| found.is_some())
 }
 
 /// A netlink socket for many queries. A query may wait for the kernel's lock over its tables (RTNL), which others may hold
@@ -153,15 +160,20 @@ impl Routes {
     ///
     /// # Errors
     /// Any error of the netlink socket.
-    pub fn interface_of(&mut self, addr: Ipv4Addr) -> io::Result<Option<u32>> {
+    pub fn interface_of(&mut self, addr: IpAddr) -> io::Result<Option<u32>> {
         // struct ifaddrmsg (linux/if_addr.h): family, prefix length, flags and scope (a byte each), then the index.
         let mut question = [0; IFADDRMSG_BYTES];
-        question[0] = libc::AF_INET as u8;
+        question[0] = family(addr);
+        let wanted = octets(addr);
         let mut found = None;
         self.0.ask((RTM_GETADDR, NLM_F_DUMP), &question, |kind, body| {
+            // Where there is no other end, IPv6 has only the one (net/ipv6/addrconf.c, inet6_fill_ifaddr).
+            let own = |attributes| {
+                attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS))
+            };
             if kind == RTM_NEWADDR
                 && body.len() >= IFADDRMSG_BYTES
-                && attribute(&body[IFADDRMSG_BYTES..], IFA_LOCAL) == Some(&addr.octets())
+                && own(&body[IFADDRMSG_BYTES..]) == Some(wanted.as_slice())
             {
                 found = body[4..8].try_into().ok().map(u32::from_ne_bytes);
             }
@@ -226,6 +238,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
+const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFADDRMSG_BYTES: usize = 8;
 const RTM_NEWROUTE: u16 = 24;
@@ -304,13 +317,14 @@ mod tests {
     fn the_interface_of_an_address_is_found() {
         let mut routes = Routes::open().unwrap();
         let lo = crate::socket::interface_index("lo").unwrap();
-        assert_eq!(routes.interface_of(Ipv4Addr::LOCALHOST).unwrap(), Some(lo));
-        assert_eq!(routes.interface_of(Ipv4Addr::new(192, 0, 2, 1)).unwrap(), None);
+        let mut find = |ip: &str| routes.interface_of(ip.parse().unwrap()).unwrap();
+        assert_eq!(["127.0.0.1", "::1", "192.0.2.1"].map(&mut find), [Some(lo), Some(lo), None]);
     }
 
     #[test]
     fn an_address_is_this_host_s_own_or_not() {
         assert!(is_own("127.0.0.1:1".parse().unwrap()).unwrap());
+        assert!(is_own("[::ffff:127.0.0.1]:1".parse().unwrap()).unwrap());
         assert!(!is_own("192.0.2.1:1".parse().unwrap()).unwrap());
         assert!(!is_own("[2001:db8::1]:1".parse().unwrap()).unwrap());
     }

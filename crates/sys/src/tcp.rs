@@ -3,10 +3,15 @@
 use crate::Errno;
 use crate::errno::check;
 use socket2::{SockRef, TcpKeepalive};
+use std::fs;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
+
+/// The state of a connection that both ends hold open (include/net/tcp_states.h, `TCP_ESTABLISHED`).
+const ESTABLISHED: u8 = 1;
 
 /// `TCP_RTO_MAX_MS` (include/uapi/linux/tcp.h), Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
@@ -93,11 +98,60 @@ pub fn info<'b>(socket: BorrowedFd<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8]
     Ok(buffer.get(..len as usize).unwrap_or_default())
 }
 
+/// Ends those of this process's open TCP connections whose own address `is_gone`, whichever part of the process holds them, and
+/// returns these addresses. The holder reads the end of the stream, and what it writes fails: a client in a library cannot be told
+/// in another way that nothing will reach its connection any more.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn end_connections(mut is_gone: impl FnMut(SocketAddr) -> bool) -> io::Result<Vec<SocketAddr>> {
+    let mut ended = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd")?.flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(connection) = number.and_then(stream_of) else { continue };
+        let socket = SockRef::from(&connection);
+        let Some(own) = socket.local_addr().ok().and_then(|addr| addr.as_socket()) else {
+            continue;
+        };
+        // The first byte is `tcpi_state`. A socket that listens waits for its address.
+        let is_open = info(connection.as_fd(), &mut [0; 8])
+            .is_ok_and(|info| info.first() == Some(&ESTABLISHED));
+        if is_open && is_gone(own) && socket.shutdown(Shutdown::Both).is_ok() {
+            ended.push(own);
+        }
+    }
+    Ok(ended)
+}
+
+/// A second descriptor of a stream socket: another thread may close the first one at any time, and its number be that of
+/// something else.
+fn stream_of(number: RawFd) -> Option<OwnedFd> {
+    let mut kind: libc::c_int = 0;
+    let mut len = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointers describe `kind` and `len`, which outlive the call. A number that is no open socket is an error.
+    let asked = check(unsafe {
+        libc::getsockopt(
+            number,
+            libc::SOL_SOCKET,
+            libc::SO_TYPE,
+            (&raw mut kind).cast(),
+            &raw mut len,
+        )
+    });
+    if asked.is_err() || kind != libc::SOCK_STREAM {
+        return None;
+    }
+    // SAFETY: the call takes numbers, and leaves the first descriptor to whoever owns it.
+    let second = check(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) }).ok()?;
+    // SAFETY: the kernel has just made it, and nothing else knows its number.
+    Some(unsafe { OwnedFd::from_raw_fd(second) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
 
     #[test]
     fn what_is_set_is_in_force() {
@@ -111,5 +165,22 @@ mod tests {
         let info = info(stream.as_fd(), &mut buffer).unwrap();
         // State ESTABLISHED, and at least the length of Linux 5.4.
         assert!(info.len() >= 232 && info[0] == 1, "{info:?}");
+    }
+
+    #[test]
+    fn a_connection_whose_address_is_gone_is_ended_once_and_no_other() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut streams =
+            [(); 2].map(|()| TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let gone = streams[0].local_addr().unwrap();
+        assert_eq!(end_connections(|own| own == gone).unwrap(), [gone]);
+        assert_eq!(streams[0].read(&mut [0; 8]).unwrap(), 0);
+        assert_eq!(streams[0].write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert!(end_connections(|own| own == gone).unwrap().is_empty());
+        streams[1].write_all(b"x").unwrap();
+        // It listens on.
+        let at = listener.local_addr().unwrap();
+        assert!(end_connections(|own| own == at).unwrap().is_empty());
+        TcpStream::connect(at).unwrap();
     }
 }

@@ -38,7 +38,7 @@ const CONNECTIONS_MAX: usize = 256;
 /// How long a newly set fault may take to become effective.
 const TICK: Duration = Duration::from_millis(5);
 
-/// A proxy on loopback. One thread serves all connections; everything ends with this value.
+/// A proxy. One thread serves all connections; everything ends with this value.
 pub struct Proxy {
     addr: SocketAddr,
     shared: Arc<Shared>,
@@ -58,10 +58,15 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Starts a proxy for `server`, which need not be running yet.
+    /// Starts a proxy on loopback for `server`, which need not be running yet.
     #[track_caller]
     pub fn start(server: SocketAddr) -> Proxy {
-        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        Proxy::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())), server)
+    }
+
+    /// The same at another address, which the calling thread's namespace has.
+    #[track_caller]
+    pub fn start_at(addr: SocketAddr, server: SocketAddr) -> Proxy {
         let shared = Arc::new(Shared::default());
         let mut relay = Relay {
             addr,

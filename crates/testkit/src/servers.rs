@@ -27,10 +27,10 @@ pub use certificates::{Certificate, Certificates};
 use crate::process::{Peer, signal};
 use crate::proxy::Proxy;
 use crate::readback::At;
-use crate::{TempDir, need_python_module, need_tool, say, wait_for};
+use crate::{TempDir, free_port, need_python_module, need_tool, say, wait_for};
 use place::{Life, Place, Tls};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -89,9 +89,15 @@ impl Server {
     /// The same behind a proxy, to which clients connect: Kafka's clients are told the proxy's address.
     #[track_caller]
     pub fn start_with_proxy(self) -> Option<(Own, Proxy)> {
+        self.start_behind(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())))
+    }
+
+    /// The same with the proxy at this address, which the calling thread's namespace has.
+    #[track_caller]
+    pub fn start_behind(self, addr: SocketAddr) -> Option<(Own, Proxy)> {
         self.is_installed().then(|| {
             let mut own = Own::prepare(self);
-            let proxy = Proxy::start(own.addr());
+            let proxy = Proxy::start_at(addr, own.addr());
             own.place.advertised = proxy.addr();
             own.restart();
             (own, proxy)

@@ -419,6 +419,7 @@ impl Daemon {
         self.follow_listeners(now);
         self.follow(Look::Host, now);
         self.sinks.follow_host();
+        follow::end_lost_connections();
     }
 
     /// Checks the ledger, and reports the result to the health page, the service manager and the screen.

@@ -97,9 +97,9 @@ impl Kind for TcpSink {
         };
         let content = given.content(&self.written);
         match &self.tls {
-            None => Ok(::sink::tcp(options, content, given.host.clone())),
+            None => Ok(::sink::tcp(options, content)),
             #[cfg(feature = "tls")]
-            Some(tls) => Ok(::sink::tls(options, tls.options(), content, given.host.clone())),
+            Some(tls) => Ok(::sink::tls(options, tls.options(), content)),
             #[cfg(not(feature = "tls"))]
             Some(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "this build has no TLS")),
         }

@@ -170,7 +170,6 @@ fn rows_that_the_last_sync_did_not_make_durable_are_not_kept() {
             framing: sink::StreamFraming::Newline,
         },
         Content::Records(Encoding::Jsonl, fields(&["sequence"])),
-        sink::HostChanges::default(),
     );
     let spool = SpoolOptions {
         folder: disk.path().join("spool"),

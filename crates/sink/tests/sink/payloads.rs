@@ -4,7 +4,7 @@ use crate::streams::{Receiver, options_of};
 use crate::support::{Source, check_law, file_options, hop};
 use ledger::Reason;
 use record::DatagramRecord;
-use sink::{Content, HostChanges, SinkOptions, StreamFraming, TcpOptions};
+use sink::{Content, SinkOptions, StreamFraming, TcpOptions};
 use std::time::Instant;
 use testkit::{DEADLINE, TempDir, need_tool};
 
@@ -36,7 +36,7 @@ fn send(options: SinkOptions) -> u64 {
 fn over_tcp(framing: StreamFraming) -> (Vec<u8>, u64) {
     let (mut receiver, port) = Receiver::tcp(None);
     let options = TcpOptions { host: "127.0.0.1".into(), port, framing };
-    let skipped = send(options_of(sink::tcp(options, Content::Payloads, HostChanges::default())));
+    let skipped = send(options_of(sink::tcp(options, Content::Payloads)));
     receiver.stop();
     (receiver.received().remove(0), skipped)
 }

@@ -4,7 +4,7 @@ use crate::streams::options_of;
 use crate::support::{Source, check_law, hop, line_of, number_and_filling};
 use ledger::{Reason, Trouble};
 use record::{DatagramRecord, Encoding};
-use sink::{Connector, Content, HostChanges, StreamFraming, TcpOptions, tcp, unix, unixgram};
+use sink::{Connector, Content, StreamFraming, TcpOptions, tcp, unix, unixgram};
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -43,13 +43,9 @@ fn check(connector: Connector, what: &[&str], fix: &str) {
 fn what_cannot_be_reached_is_named_with_its_cure() {
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
+    check(tcp(to("127.0.0.1", port), lines()), &[&address, "refused"], "start the receiver");
     check(
-        tcp(to("127.0.0.1", port), lines(), HostChanges::default()),
-        &[&address, "refused"],
-        "start the receiver",
-    );
-    check(
-        tcp(to("no-such-host.invalid", 514), lines(), HostChanges::default()),
+        tcp(to("no-such-host.invalid", 514), lines()),
         &["tcp://no-such-host.invalid:514", "does not resolve"],
         "getent hosts no-such-host.invalid",
     );
@@ -77,8 +73,7 @@ fn what_cannot_be_reached_is_named_with_its_cure() {
 fn a_receiver_that_closes_at_once_is_named_and_costs_nothing_that_it_did_not_take() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut source =
-        Source::to_one(options_of(tcp(to("localhost", port), lines(), HostChanges::default())));
+    let mut source = Source::to_one(options_of(tcp(to("localhost", port), lines())));
     source.send(0..10);
     let (stream, _) = listener.accept().unwrap();
     drop(stream);
@@ -100,8 +95,7 @@ fn what_waits_in_a_send_buffer_is_not_acknowledged() {
     // Accepted sockets inherit it. It is small, so the rest stays on the sender's side.
     socket2::SockRef::from(&listener).set_recv_buffer_size(4_096).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut source =
-        Source::to_one(options_of(tcp(to("127.0.0.1", port), lines(), HostChanges::default())));
+    let mut source = Source::to_one(options_of(tcp(to("127.0.0.1", port), lines())));
     source.send(0..1);
     let (_stream, _) = listener.accept().unwrap();
     wait_for("the first row", || source.is_empty());
@@ -176,7 +170,7 @@ fn syslog_that_was_received_as_datagrams_reaches_rsyslog_over_tcp() {
     let raw = dir.file("raw");
     let mut process = rsyslog(&dir, &raw, port);
     let options = TcpOptions { framing: StreamFraming::OctetCounted, ..to("localhost", port) };
-    let mut options = options_of(tcp(options, Content::Payloads, HostChanges::default()));
+    let mut options = options_of(tcp(options, Content::Payloads));
     // rsyslogd may not listen yet, and batches that failed together are retried in any order.
     options.delivery.in_flight_max = 1;
     let mut source = Source::to_one(options);
@@ -206,7 +200,7 @@ mod tls {
     use crate::outage::beside;
     use crate::streams::{Receiver, carried, options_of};
     use crate::support::{Source, numbers_of};
-    use sink::{HostChanges, TlsIdentity, TlsOptions, TlsVerify, tls};
+    use sink::{TlsIdentity, TlsOptions, TlsVerify, tls};
     use std::collections::BTreeSet;
     use testkit::proxy::{Fault, Proxy};
     use testkit::servers::{Certificate, Certificates};
@@ -221,8 +215,7 @@ mod tls {
         let dir = TempDir::new();
         let Some(certificates) = Certificates::make(dir.path()) else { return };
         let (receiver, port) = Receiver::tcp(Some(certificates.certificate(Certificate::Valid)));
-        let connector =
-            tls(to("localhost", port), trusting(&certificates), lines(), HostChanges::default());
+        let connector = tls(to("localhost", port), trusting(&certificates), lines());
         let text = String::from_utf8(carried(connector, receiver)).unwrap();
         assert!(numbers_of(&text).into_iter().eq(0..testkit::rows()));
     }
@@ -232,8 +225,7 @@ mod tls {
         let dir = TempDir::new();
         let Some(certificates) = Certificates::make(dir.path()) else { return };
         let (_receiver, port) = Receiver::tcp(Some(certificates.certificate(Certificate::Valid)));
-        let connector =
-            tls(to("localhost", port), trusting(&certificates), lines(), HostChanges::default());
+        let connector = tls(to("localhost", port), trusting(&certificates), lines());
         let mut source = Source::to_one(options_of(connector));
         source.send(0..1);
         wait_for("the row to leave", || source.hop().in_flight.is_zero().then_some(()));
@@ -248,8 +240,7 @@ mod tls {
             Receiver::tcp(Some(certificates.certificate(Certificate::Valid)));
         let proxy = Proxy::start(([127, 0, 0, 1], port).into());
         let options = to("127.0.0.1", proxy.addr().port());
-        let options =
-            options_of(tls(options, trusting(&certificates), lines(), HostChanges::default()));
+        let options = options_of(tls(options, trusting(&certificates), lines()));
         let hop = beside(
             options,
             &proxy,
@@ -272,40 +263,23 @@ mod tls {
         let known = || trusting(&certificates);
 
         let address = format!("tls://localhost:{old}");
-        check(
-            tls(to("localhost", old), known(), lines(), HostChanges::default()),
-            &[&address, "expired"],
-            "renew",
-        );
-        let own =
-            tls(to("localhost", port), TlsOptions::default(), lines(), HostChanges::default());
+        check(tls(to("localhost", old), known(), lines()), &[&address, "expired"], "renew");
+        let own = tls(to("localhost", port), TlsOptions::default(), lines());
         check(own, &["UnknownIssuer"], "tls_ca");
-        let name = tls(to("127.0.0.2", plain), known(), lines(), HostChanges::default());
+        let name = tls(to("127.0.0.2", plain), known(), lines());
         check(name, &["refused"], "start the receiver");
 
         let missing = TlsOptions { ca: Some("/no/such/ca.pem".into()), ..TlsOptions::default() };
-        check(
-            tls(to("localhost", port), missing, lines(), HostChanges::default()),
-            &["/no/such/ca.pem"],
-            "ls -l",
-        );
+        check(tls(to("localhost", port), missing, lines()), &["/no/such/ca.pem"], "ls -l");
         let key = certificates.key(Certificate::Valid);
         let no_ca = TlsOptions { ca: Some(key.clone().into()), ..TlsOptions::default() };
-        check(
-            tls(to("localhost", port), no_ca, lines(), HostChanges::default()),
-            &[&key, "none of its kind"],
-            "PEM",
-        );
+        check(tls(to("localhost", port), no_ca, lines()), &[&key, "none of its kind"], "PEM");
         let other = TlsIdentity {
             certificate: certificates.certificate(Certificate::Valid).into(),
             key: certificates.key(Certificate::Expired).into(),
         };
         let other = TlsOptions { identity: Some(other), ..known() };
-        check(
-            tls(to("localhost", port), other, lines(), HostChanges::default()),
-            &["does not fit"],
-            "tls_key",
-        );
+        check(tls(to("localhost", port), other, lines()), &["does not fit"], "tls_key");
     }
 
     #[test]
@@ -314,6 +288,6 @@ mod tls {
         let Some(certificates) = Certificates::make(dir.path()) else { return };
         let (receiver, port) = Receiver::tcp(Some(certificates.certificate(Certificate::Expired)));
         let anybody = TlsOptions { verify: TlsVerify::Off, ..TlsOptions::default() };
-        carried(tls(to("localhost", port), anybody, lines(), HostChanges::default()), receiver);
+        carried(tls(to("localhost", port), anybody, lines()), receiver);
     }
 }

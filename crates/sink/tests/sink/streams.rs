@@ -6,9 +6,7 @@ use crate::support::{
 };
 use ledger::Event;
 use record::{Encoding, SocketRecord, decode_protobuf};
-use sink::{
-    Connector, Content, DeliveryOptions, HostChanges, SinkOptions, StreamFraming, TcpOptions,
-};
+use sink::{Connector, Content, DeliveryOptions, SinkOptions, StreamFraming, TcpOptions};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -95,7 +93,7 @@ fn to_port(port: u16, framing: StreamFraming) -> TcpOptions {
 }
 
 fn tcp(port: u16) -> Connector {
-    sink::tcp(to_port(port, StreamFraming::Newline), lines(), HostChanges::default())
+    sink::tcp(to_port(port, StreamFraming::Newline), lines())
 }
 
 pub(crate) fn options_of(connector: Connector) -> SinkOptions {
@@ -126,7 +124,7 @@ pub(crate) fn carried(connector: Connector, mut receiver: Receiver) -> Vec<u8> {
 
 fn over_tcp(framing: StreamFraming, content: Content) -> Vec<u8> {
     let (receiver, port) = Receiver::tcp(None);
-    carried(sink::tcp(to_port(port, framing), content, HostChanges::default()), receiver)
+    carried(sink::tcp(to_port(port, framing), content), receiver)
 }
 
 /// Splits a stream into rows, given a function that reads the length in front of each.

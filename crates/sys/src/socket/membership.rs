@@ -112,7 +112,7 @@ impl Membership {
         let no_device = || io::Error::from(crate::Errno::NODEV);
         match &self.interface {
             Some(name) => match name.parse::<Ipv4Addr>() {
-                Ok(addr) => Routes::open()?.interface_of(addr)?.ok_or_else(no_device),
+                Ok(addr) => Routes::open()?.interface_of(addr.into())?.ok_or_else(no_device),
                 Err(_) => interface_index(name),
             },
             None => {

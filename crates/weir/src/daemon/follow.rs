@@ -143,6 +143,16 @@ impl Host<'_> {
     }
 }
 
+/// Ends this process's TCP connections whose address this host has lost, so that their clients connect anew. Nothing tells a client
+/// that its connection can receive nothing any more, and those of libraries, which most sinks have, would wait for half a minute.
+pub(super) fn end_lost_connections() {
+    let is_gone = |own| sys::route::is_own(own).is_ok_and(|is_own| !is_own);
+    // Without /proc there is still the timeout of each client.
+    for own in sys::tcp::end_connections(is_gone).unwrap_or_default() {
+        tracing::info!("the connection from {own} was ended: this host has lost the address");
+    }
+}
+
 /// Whether a target is to have another source port by now.
 fn is_rebind_due(target: &TargetConfig, current: Option<&Anchor>) -> bool {
     let interval = target.udp().and_then(|udp| udp.rebind_interval);

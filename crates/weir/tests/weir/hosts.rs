@@ -1,5 +1,7 @@
 //! The host changes while Weir runs: addresses, routes and interfaces come and go, and sockets follow.
 
+#[cfg(feature = "all-sinks")]
+mod clients;
 mod matrix;
 
 use crate::support::{Namespace, Weir, hop};
