@@ -3,7 +3,7 @@
 use crate::address::socket_path;
 use crate::document::Table;
 use crate::form::{List, parsed, path, text};
-use crate::host::{Finding, Severity, unix_listener};
+use crate::host::{Finding, Severity, socket_file};
 use crate::keys::{Section, keys};
 use crate::reader::{Reader, Report};
 use crate::sink::{is_built, secret_path};
@@ -134,7 +134,7 @@ impl AdminConfig {
     }
 
     pub(crate) fn examine(&self, findings: &mut Vec<Finding>) {
-        findings.extend(self.socket.as_deref().map(|path| unix_listener("admin socket", path)));
+        findings.extend(self.socket.as_deref().map(|path| socket_file("admin socket", path)));
         findings.extend(
             self.listens_beyond_this_machine().filter(|_| self.token_file.is_none()).map(|addr| {
                 let value = format!("everybody who reaches {addr} reads /metrics");

@@ -2,7 +2,7 @@
 //!
 //! Each module checks what it needs; the checks that several of them share are here.
 
-use crate::{Config, HostPort, resolve, would_loop};
+use crate::{Config, HostPort, UnixListener, resolve, would_loop};
 use serde::Serialize;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -48,6 +48,13 @@ impl Finding {
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Finding {
         self.why = why.into();
+        self
+    }
+
+    /// The same about an address that is not used as long as the name has `used`.
+    fn of_unused(mut self, used: SocketAddr) -> Finding {
+        self.severity = Severity::Advice;
+        self.why = format!("if its name loses {used}, which is used: {}", self.why);
         self
     }
 
@@ -154,37 +161,73 @@ pub(crate) fn one_of_several(what: &str, addr: &HostPort, found: &[SocketAddr]) 
     Some(finding.because(why).fixed_by(format!("add a listener for {others}")))
 }
 
-/// Whether datagrams sent to a UDP address leave this host and do not come back.
-pub(crate) fn udp_receiver(what: &str, addr: &HostPort, listen_addrs: &[SocketAddr]) -> Finding {
+/// Whether datagrams sent to a UDP address leave this host and do not come back. Of a name, one address is used: the first of the
+/// family of `source`. The others are judged too, because the name may lose that one.
+pub(crate) fn udp_receiver(
+    what: &str,
+    addr: &HostPort,
+    source: Option<IpAddr>,
+    listen_addrs: &[SocketAddr],
+) -> Vec<Finding> {
     let found = match resolved(what, addr, Severity::Warning) {
         Ok(found) => found,
-        Err(finding) => return finding,
+        Err(finding) => return vec![finding],
     };
-    for to in &found {
-        let route = sys::route::egress(to.ip());
-        let local: &[IpAddr] = match &route {
-            Ok(route) if route.is_local => &[to.ip()],
-            _ => &[],
-        };
-        if let Some(listen) = would_loop(listen_addrs, *to, local) {
-            let value = format!("{addr} is {to}, where this relay itself listens ({listen})");
-            return Finding::new(Severity::Error, what, value)
-                .because("its datagrams would come back for ever")
-                .fixed_by("name another address in `to`");
-        }
-        if let Err(error) = route {
-            return Finding::new(Severity::Warning, what, format!("no way to {to}: {error}"))
-                .because("what is sent there is dropped as unreachable")
-                .fixed_by(format!("ip route get {}", to.ip()));
-        }
+    let all: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
+    let all = all.join(", ");
+    let Some(used) = choose(&found, source) else {
+        let value = format!("{addr} is {all}, and source_address is of the other family");
+        let why = "everything for it is dropped as unresolved";
+        let finding = Finding::new(Severity::Warning, what, value).because(why);
+        return vec![finding.fixed_by("set source_address to an address of that family")];
+    };
+
+    let mut findings: Vec<_> = found
+        .iter()
+        .filter_map(|to| {
+            let finding = wrong_with(what, addr, *to, listen_addrs)?;
+            Some(if *to == used { finding } else { finding.of_unused(used) })
+        })
+        .collect();
+    if findings.iter().all(|finding| finding.severity > Severity::Warning) {
+        let value = format!("{addr} can be reached by route ({all})");
+        findings.push(Finding::new(Severity::Ok, what, value));
     }
 
-    let all: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
-    let value = format!("{addr} can be reached by route ({})", all.join(", "));
-    Finding::new(Severity::Ok, what, value)
+/// The address that is used of those that a name has: the first of the family of `source`, if that is given.
+pub fn choose(known: &[SocketAddr], source: Option<IpAddr>) -> Option<SocketAddr> {
+    let fits = |addr: &&SocketAddr| source.is_none_or(|ip| ip.is_ipv4() == addr.is_ipv4());
+    known.iter().find(fits).copied()
+}
+
+/// What is wrong with one address of a receiver, if anything is.
+fn wrong_with(
+    what: &str,
+    addr: &HostPort,
+    to: SocketAddr,
+    listen_addrs: &[SocketAddr],
+) -> Option<Finding> {
+    let route = sys::route::egress(to.ip());
+    let local: &[IpAddr] = match &route {
+        Ok(route) if route.is_local => &[to.ip()],
+        _ => &[],
+    };
+    if let Some(listen) = would_loop(listen_addrs, to, local) {
+        let value = format!("{addr} is {to}, where this relay itself listens ({listen})");
+        let finding = Finding::new(Severity::Error, what, value);
+        let finding = finding.because("its datagrams would come back for ever");
+        return Some(finding.fixed_by("name another address in `to`"));
+    }
+    let error = route.err()?;
+    let finding = Finding::new(Severity::Warning, what, format!("no way to {to}: {error}"))
+        .because("what is sent there is dropped as unreachable")
+        .fixed_by(format!("ip route get {}", to.ip()));
+    Some(finding)
 }
 
 /// A finding if this host does not have an interface.
+    findings
+}
 pub(crate) fn interface(what: &str, name: Option<&str>, absence: Absence) -> Option<Finding> {
     // A listener may give an interface by its address.
     let name = name.filter(|name| name.parse::<IpAddr>().is_err())?;
@@ -217,12 +260,23 @@ fn folder_fix(folder: &Path, error: &io::Error) -> String {
 }
 
 /// Whether a unix socket can be bound at a path.
-pub(crate) fn unix_listener(what: &str, path: &Path) -> Finding {
+pub(crate) fn socket_file(what: &str, path: &Path) -> Finding {
     let (folder, shown) = (folder_of(path), path.display());
     let is_other = fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
     if is_other {
         return Finding::new(
             Severity::Error,
+/// Whether a unix listener's socket can be bound and be its owner's and group's.
+pub(crate) fn unix_listener(what: &str, unix: &UnixListener) -> Finding {
+    if let Err(error) = unix.ids() {
+        let (why, fix) = error.split_once(". Fix: ").unwrap_or((error.as_str(), "remove the key"));
+        return Finding::new(Severity::Error, what, why)
+            .because("the daemon does not start")
+            .fixed_by(fix);
+    }
+    socket_file(what, &unix.path)
+}
+
             what,
             format!("{shown} is there and is not a socket"),
         )

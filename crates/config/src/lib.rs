@@ -14,6 +14,7 @@
 pub mod keys;
 pub mod memory;
 
+mod accounts;
 mod address;
 mod admin;
 mod budget;
@@ -57,6 +58,7 @@ pub use self::sink::{
     UdpSink, UnixSink, Url, Written,
 };
 pub use self::sockets::{COLLECTOR_NAME, Namespaces, SocketsConfig};
+pub use accounts::{group_of, number_of};
 pub use address::{AddressError, Host, HostPort, ListenAddress, TargetAddress, split_options};
 pub use admin::{AdminConfig, AdminListen};
 pub use budget::{
@@ -65,7 +67,7 @@ pub use budget::{
 };
 pub use daemon::{DaemonConfig, LogFormat, LogLevel, drain_grace};
 pub use errors::{ConfigError, LoadError, list};
-pub use host::{Finding, Severity};
+pub use host::{Finding, Severity, choose};
 pub use inputs::{Input, readable};
 pub use keys::Key;
 pub use listener::{Listen, ListenerConfig, RECEIVE_BUFFER_BYTES, ReceiveMode, UdpListener};

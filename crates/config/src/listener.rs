@@ -372,7 +372,7 @@ impl ListenerConfig {
         let addr = match &self.listen {
             Listen::Udp(udp) => &udp.addr,
             Listen::Weir(weir) => &weir.addr,
-            Listen::Unix(unix) => return findings.push(unix_listener(&what, &unix.path)),
+            Listen::Unix(unix) => return findings.push(unix_listener(&what, unix)),
             Listen::Stdin => return,
         };
 

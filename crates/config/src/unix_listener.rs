@@ -1,5 +1,6 @@
 //! A listener on a unix socket.
 
+use crate::accounts::number_of;
 use crate::form::{parsed, text};
 use crate::keys::keys;
 use std::fmt;
@@ -19,6 +20,27 @@ keys! {
         group => group: Option<String> = text("group", owner_name), unset("that of this process");
         /// Owner of the socket's file, by name or number. Needs `CAP_CHOWN`.
         owner => owner: Option<String> = text("user", owner_name), unset("the user of this process");
+    }
+}
+
+impl UnixListener {
+    /// The numbers of the file's owner and group, where the keys name them.
+    ///
+    /// # Errors
+    /// This host knows none of that name; the message says what helps.
+    pub fn ids(&self) -> Result<(Option<u32>, Option<u32>), String> {
+        let number = |file: &str, key: &str, wanted: &Option<String>| {
+            let Some(wanted) = wanted else { return Ok(None) };
+            let number = wanted.parse().ok().or_else(|| number_of(file, wanted));
+            let unknown = || {
+                format!("{key} {wanted} is not in {file}. Fix: write a name that is, or its number")
+            };
+            number.map(Some).ok_or_else(unknown)
+        };
+        Ok((
+            number("/etc/passwd", "owner", &self.owner)?,
+            number("/etc/group", "group", &self.group)?,
+        ))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Users that may send requests to the namespace helper, or to the daemon at its unix socket.
 
 use crate::exit::Failure;
+use config::number_of;
 use sockets::attribution::Users;
-use std::fs;
 
 /// A user that may send requests.
 #[derive(Debug)]
@@ -48,25 +48,6 @@ fn users_where(names: &[String], overflow: Option<u32>) -> anyhow::Result<Vec<Us
     names.iter().map(user).collect()
 }
 
-/// The number of a user or group: the third field of passwd(5) and group(5).
-pub(crate) fn number_of(file: &str, name: &str) -> Option<u32> {
-    field_of(file, 0, name, 2)
-}
-
-/// The number of a user's primary group: the fourth field of passwd(5).
-pub(crate) fn group_of(uid: u32) -> Option<u32> {
-    field_of("/etc/passwd", 2, &uid.to_string(), 3)
-}
-
-/// Field `wanted` of the first line whose field `place` equals `text`.
-fn field_of(file: &str, place: usize, text: &str, wanted: usize) -> Option<u32> {
-    let lines = fs::read(file).unwrap_or_default();
-    let lines = String::from_utf8_lossy(&lines);
-    let mut lines = lines.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let line = lines.find(|fields| fields.get(place) == Some(&text))?;
-    line.get(wanted)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,7 +63,6 @@ mod tests {
         assert_eq!(check("4000000000", None), Ok(4_000_000_000));
         assert!(check("4294967295", None).unwrap_err().contains("no user"));
         assert!(check("nobody here", None).unwrap_err().contains("no user"));
-        assert_eq!((group_of(0), group_of(4_000_000_000)), (Some(0), None));
     }
 
     #[test]

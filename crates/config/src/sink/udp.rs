@@ -35,7 +35,7 @@ impl Kind for UdpSink {
     }
 
     fn examine(&self, what: &str, findings: &mut Vec<Finding>) {
-        findings.push(host::udp_receiver(what, &self.addr, &[]));
+        findings.extend(host::udp_receiver(what, &self.addr, None, &[]));
     }
 }
 

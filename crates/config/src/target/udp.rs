@@ -189,7 +189,7 @@ impl UdpTarget {
         listen_addrs: &[SocketAddr],
         findings: &mut Vec<Finding>,
     ) {
-        findings.push(udp_receiver(what, &self.addr, listen_addrs));
+        findings.extend(udp_receiver(what, &self.addr, self.source_address, listen_addrs));
         let source = self.source_address.filter(|_| !self.freebind);
         findings.extend(source.and_then(|ip| {
             not_ours(what, "source_address ", SocketAddr::new(ip, 0), Absence::TargetDrops)

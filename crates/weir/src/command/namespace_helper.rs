@@ -2,7 +2,7 @@
 
 mod place;
 
-use crate::allowed::{self, User, users};
+use crate::allowed::{User, users};
 use crate::daemon::say;
 use crate::exit::Failure;
 use crate::screen::Room;
@@ -111,7 +111,7 @@ fn stop_signals() -> io::Result<UnixStream> {
 /// Switches to another user and keeps the capabilities. Must be called before the first thread.
 fn become_user(user: &User) -> anyhow::Result<()> {
     let bits = CAPABILITIES.map(|(bit, _)| bit);
-    let gid = allowed::group_of(user.uid).unwrap_or(user.uid);
+    let gid = config::group_of(user.uid).unwrap_or(user.uid);
 
     // Drop the rest of the bounding set while the capability for that is effective: after the switch none is.
     let kept = capability_set(&bits) | capability_set(&[CAP_SETUID, CAP_SETGID]);

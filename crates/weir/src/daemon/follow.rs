@@ -104,7 +104,7 @@ impl Host<'_> {
         let (known, choice) = match &target.to {
             Target::Udp(udp) => {
                 let known = self.names.addresses(&udp.addr);
-                let choice = open::choose(&known, udp);
+                let choice = config::choose(&known, udp.source_address);
                 (known, choice)
             }
             Target::Weir(weir) => {

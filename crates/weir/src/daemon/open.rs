@@ -9,12 +9,11 @@ use super::link;
 use super::names::Names;
 use super::receive;
 use super::ways::Ways;
-use crate::allowed::number_of;
 use crate::exit::Failure;
 use crate::refused::{Wanted, is_no_device, refused};
 use config::{
     HostPort, Listen, ListenerConfig, Target, TargetConfig, UdpListener, UdpTarget, UnixListener,
-    would_loop,
+    choose, would_loop,
 };
 use ledger::Trouble;
 use relay::{
@@ -247,18 +246,9 @@ fn cannot_listen_at(config: &ListenerConfig, at: &LocalAddress, error: &io::Erro
 
 /// Lets those send to a unix listener's socket who may.
 fn share(name: &str, unix: &UnixListener) -> anyhow::Result<()> {
-    let number = |file: &str, key: &str, wanted: &Option<String>| {
-        let Some(wanted) = wanted else { return Ok(None) };
-        let number = wanted.parse().ok().or_else(|| number_of(file, wanted));
-        number.map(Some).ok_or_else(|| {
-            Failure::Config.error(format!(
-                "listener {name}: {key} {wanted} is not in {file}. Fix: write a name that is, or its number"
-            ))
-        })
-    };
-    let uid = number("/etc/passwd", "owner", &unix.owner)?;
-    let gid = number("/etc/group", "group", &unix.group)?;
-    socket::share_socket_file(&unix.path, unix.mode.0, (uid, gid)).map_err(|error| {
+    let wrong = |why| Failure::Config.error(format!("listener {name}: {why}"));
+    let ids = unix.ids().map_err(wrong)?;
+    socket::share_socket_file(&unix.path, unix.mode.0, ids).map_err(|error| {
         let failure = match error.kind() {
             io::ErrorKind::PermissionDenied => Failure::Permission,
             _ => Failure::Io,
@@ -453,7 +443,7 @@ pub(crate) fn target(
     let destination = match &config.to {
         Target::Udp(udp) => {
             let known = names.addresses(&udp.addr);
-            return match choose(&known, udp) {
+            return match choose(&known, udp.source_address) {
                 Some(addr) => udp_or_nowhere(config, udp, addr, ways, listen_addrs),
                 None => {
                     // The resolver thread has already logged a failed lookup.
@@ -481,13 +471,6 @@ pub(crate) fn target(
     };
 
     Ok(OpenTarget::without_socket(destination))
-}
-
-/// The first address of the family that the fixed source address, if any, requires.
-pub(crate) fn choose(addresses: &[SocketAddr], target: &UdpTarget) -> Option<SocketAddr> {
-    let source = target.source_address;
-    let fits = |addr: &&SocketAddr| source.is_none_or(|ip| ip.is_ipv4() == addr.is_ipv4());
-    addresses.iter().find(fits).copied()
 }
 
 fn udp_or_nowhere(

@@ -1,10 +1,10 @@
 //! Where the helper listens: a service manager's socket, or its own file.
 
 use super::Args;
-use crate::allowed::number_of;
 use crate::exit::Failure;
 use crate::refused::{Wanted, refused};
 use anyhow::Context;
+use config::number_of;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
