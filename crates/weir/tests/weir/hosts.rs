@@ -6,7 +6,7 @@ mod matrix;
 
 use crate::support::{Namespace, Weir, hop};
 use ledger::{Event, HopKind};
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use testkit::{Netns, need_root_netns, sender, wait_for};
@@ -131,6 +131,69 @@ fn a_target_leaves_from_the_address_that_the_host_has_now() {
     }
     let said = "target t0: sending from 10.9.1.77, before 10.9.1.1";
     assert!(ended.said.contains(said), "{}", ended.said);
+}
+
+#[test]
+fn a_udp_sink_leaves_from_the_address_that_the_host_has_now() {
+    let Some(rig) = Rig::new() else { return };
+    let receivers = ["10.9.9.9", "fd09:9::9"].map(|ip| rig.receiver(ip));
+    let sink = |at: usize| {
+        let to = receivers[at].local_addr().unwrap();
+        let keys = "from = [\"sockets\"]\nbatch_age = \"10ms\"";
+        format!("[[sink]]\nname = \"s{at}\"\nto = \"udp://{to}\"\n{keys}\n")
+    };
+    let listener = "[[listener]]\nlisten = \"127.0.0.1:0\"\n[[listener.target]]\nto = \"null:\"\n\
+                    [sockets]\ninterval = \"100ms\"\nskip_unchanged = false\n";
+    // A socket to tell of.
+    let _open = rig.relay.inside(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener)
+    });
+    let folder = testkit::TempDir::new();
+    let file = folder.file("weir.toml");
+    std::fs::write(&file, format!("{listener}{}{}", sink(0), sink(1))).unwrap();
+    let mut command = rig.relay.place().weir();
+    command.args(["run", "-c"]).arg(&file);
+    let weir = Weir::run_at(rig.relay.place(), command);
+    let client = client_of(&rig, &weir);
+    let expect = |v4: &str, v6: &str| {
+        expect_from(&client, &receivers[0], v4);
+        expect_from(&client, &receivers[1], v6);
+    };
+    expect("10.9.1.1", "fd09:1::1");
+    rig.route(2);
+    expect("10.9.2.1", "fd09:2::1");
+    rig.remove(2, 1);
+    rig.add(2, 77);
+    rig.route(2);
+    expect("10.9.2.77", "fd09:2::77");
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+}
+
+#[test]
+fn a_listener_follows_its_name_to_another_address_of_this_host() {
+    let Some(rig) = Rig::new() else { return };
+    rig.relay.write_hosts("10.9.1.1 own.test\n");
+    let receiver = rig.relay.inside(|| UdpSocket::bind("127.0.0.1:0").unwrap());
+    receiver.set_nonblocking(true).unwrap();
+    let to = format!("{}?name=out", receiver.local_addr().unwrap());
+    let port = testkit::free_port();
+    let listen = format!("own.test:{port}?name=named");
+    let weir = Weir::relay_at(rig.relay.place(), &["--listen", &listen, "--to", &to]);
+    let client = |ip: &str| {
+        let at = SocketAddr::new(ip.parse().unwrap(), port);
+        rig.relay.inside(|| sender(at))
+    };
+    expect_from(&client("10.9.1.1"), &receiver, "127.0.0.1");
+
+    rig.relay.write_hosts("10.9.1.77 own.test\n");
+    rig.add(1, 77);
+    while receiver.recv(&mut [0; 64]).is_ok() {}
+    expect_from(&client("10.9.1.77"), &receiver, "127.0.0.1");
+    let ended = weir.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert!(ended.said.contains("listener named: its name has another address"), "{}", ended.said);
 }
 
 #[test]
@@ -319,7 +382,16 @@ fn an_interface_is_used_alone_and_a_free_address_is_bound_before_it_is_there() {
     });
     assert!(other.send(b"refused by now").is_err() || other.send(b"refused").is_err());
 
-    // The interface is made again: the listener that is bound to it listens anew.
+    // An interface is made again: the target that is bound to it sends by the one that has its name now.
+    rig.relay.ip("link del v2");
+    Netns::connect(&rig.relay, "v2", &rig.far, "w2");
+    rig.far.ip("address add 10.9.2.9/24 dev w2");
+    rig.add(2, 1);
+    rig.relay.ip("route add 10.9.9.9 via 10.9.2.9 dev v2 metric 100");
+    while receiver.recv(&mut [0; 64]).is_ok() {}
+    expect_from(&client_of(&rig, &weir), &receiver, "10.9.2.1");
+
+    // And the listener that is bound to one listens anew.
     rig.relay.ip("link del v1");
     Netns::connect(&rig.relay, "v1", &rig.far, "w1");
     rig.far.ip("address add 10.9.1.9/24 dev w1");
