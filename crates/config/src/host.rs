@@ -150,7 +150,14 @@ pub(crate) fn not_ours(
     Some(finding.fixed_by("ip -brief address"))
 }
 
-/// A finding if a listener's name, such as `localhost`, has addresses besides the first, at which alone it listens.
+/// What a listener's name is whose addresses are both loopback addresses.
+pub(crate) fn both_families(what: &str, addr: &HostPort, found: &[SocketAddr]) -> Finding {
+    let found: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
+    let value = format!("{addr} is {}, and it listens at both", found.join(" and "));
+    Finding::new(Severity::Ok, what, value)
+}
+
+/// A finding if a listener's name has addresses besides the first, at which alone it listens.
 pub(crate) fn one_of_several(what: &str, addr: &HostPort, found: &[SocketAddr]) -> Option<Finding> {
     let (first, others) = found.split_first().filter(|(_, others)| !others.is_empty())?;
     let others: Vec<_> = others.iter().map(SocketAddr::to_string).collect();
@@ -193,6 +200,8 @@ pub(crate) fn udp_receiver(
         let value = format!("{addr} can be reached by route ({all})");
         findings.push(Finding::new(Severity::Ok, what, value));
     }
+    findings
+}
 
 /// The address that is used of those that a name has: the first of the family of `source`, if that is given.
 pub fn choose(known: &[SocketAddr], source: Option<IpAddr>) -> Option<SocketAddr> {
@@ -226,8 +235,6 @@ fn wrong_with(
 }
 
 /// A finding if this host does not have an interface.
-    findings
-}
 pub(crate) fn interface(what: &str, name: Option<&str>, absence: Absence) -> Option<Finding> {
     // A listener may give an interface by its address.
     let name = name.filter(|name| name.parse::<IpAddr>().is_err())?;
@@ -259,13 +266,6 @@ fn folder_fix(folder: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Whether a unix socket can be bound at a path.
-pub(crate) fn socket_file(what: &str, path: &Path) -> Finding {
-    let (folder, shown) = (folder_of(path), path.display());
-    let is_other = fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
-    if is_other {
-        return Finding::new(
-            Severity::Error,
 /// Whether a unix listener's socket can be bound and be its owner's and group's.
 pub(crate) fn unix_listener(what: &str, unix: &UnixListener) -> Finding {
     if let Err(error) = unix.ids() {
@@ -277,6 +277,13 @@ pub(crate) fn unix_listener(what: &str, unix: &UnixListener) -> Finding {
     socket_file(what, &unix.path)
 }
 
+/// Whether a unix socket can be bound at a path.
+pub(crate) fn socket_file(what: &str, path: &Path) -> Finding {
+    let (folder, shown) = (folder_of(path), path.display());
+    let is_other = fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
+    if is_other {
+        return Finding::new(
+            Severity::Error,
             what,
             format!("{shown} is there and is not a socket"),
         )

@@ -276,7 +276,7 @@ const NO_LISTENER: &str = "there is no listener and no [sockets]. Fix: add [[lis
                            [[listener.target]] with to = \"…\" (weir config example shows a whole file)";
 
 /// Reads everything except the listeners, then checks the sections against each other.
-fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Option<Config> {
+fn read(report: &Report, document: &Table, mut listeners: Vec<ReadListener>) -> Option<Config> {
     let admin = self::admin::read(report, document);
     let daemon = DaemonConfig::read(&Reader::of_document(report, document, &daemon::SECTION));
     let statsd = statsd::read(report, document);
@@ -286,6 +286,7 @@ fn read(report: &Report, document: &Table, listeners: Vec<ReadListener>) -> Opti
     let mitigations = mitigation::read_all(report, document);
     let sinks = self::sink::read_all(report, document);
 
+    listener::note_shared_ports(&mut listeners);
     listener::check(report, &listeners);
     target::check(report, &listeners);
     if let Some(statsd) = &statsd {

@@ -7,8 +7,8 @@ use crate::form::{
     Bool, Choice, Kind, List, OrAuto, OrOff, PREFIXES, Span, parsed, size, text, whole,
 };
 use crate::host::{
-    Absence, Finding, Severity, interface as interface_there, not_ours, one_of_several, resolved,
-    unix_listener,
+    Absence, Finding, Severity, both_families, interface as interface_there, not_ours,
+    one_of_several, resolved, unix_listener,
 };
 use crate::keys::{Section, Values, keys};
 use crate::loops::would_loop;
@@ -24,7 +24,7 @@ use crate::weir_listener::WeirListener;
 use relay::{ListenerOptions, Order, Prefix, Schedule, SocketOwner};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 use sys::cpus::CpuList;
@@ -86,7 +86,9 @@ keys! {
     /// What a listener on a UDP port has.
     pub struct UdpListener in "listener" of "UDP listeners" given {
         /// A multicast address is a group to join. Port 0 lets the kernel choose one.
-        addr: HostPort
+        addr: HostPort,
+        /// Whether other listeners have the port too, at other addresses.
+        shares_port: bool
     } {
         /// Receive buffer to ask the kernel for, in bytes of its own accounting (a datagram of 200 bytes is
         /// charged 1280). Without `CAP_NET_ADMIN` it grants at most twice `net.core.rmem_max`; what it
@@ -190,7 +192,7 @@ const LISTEN: Kind<Listen> = Kind {
         "`udp://HOST:PORT`, `HOST:PORT`, `:PORT`, `unix:/path` or `weir://HOST:PORT`".to_owned()
     },
     read: |slot| match slot.parse(str::parse)? {
-        ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr).map(Listen::Udp),
+        ListenAddress::Udp(addr) => UdpListener::read(slot.reader, addr, false).map(Listen::Udp),
         ListenAddress::Stdin => Some(Listen::Stdin),
         ListenAddress::Unix(path) => UnixListener::read(slot.reader, path).map(Listen::Unix),
         ListenAddress::Weir(addr) => WeirListener::read(slot.reader, addr).map(Listen::Weir),
@@ -383,7 +385,14 @@ impl ListenerConfig {
                     let waits = |at: &SocketAddr| not_ours(&what, "", *at, Absence::ListenerWaits);
                     findings.extend(found.iter().filter_map(waits));
                 }
-                findings.extend(one_of_several(&what, addr, &found));
+                if self.udp().is_some_and(|udp| udp.is_dual(&found)) {
+                    findings.push(both_families(&what, addr, &found));
+                    // The way in which it hears both hears the host's other addresses from this host too.
+                    let any = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
+                    addrs.extend(any.map(|ip| SocketAddr::new(ip, addr.port)));
+                } else {
+                    findings.extend(one_of_several(&what, addr, &found));
+                }
                 addrs.extend(found);
             }
             Err(finding) => findings.push(finding),
@@ -405,6 +414,22 @@ impl UdpListener {
             is_free: self.freebind,
             ..ListenOptions::default()
         }
+    }
+
+    /// Whether one socket hears both families: if its name, whose addresses are `known`, is both loopback addresses, as `localhost` is.
+    /// Not if other listeners have the port: that socket takes it at every address.
+    pub fn is_dual(&self, known: &[SocketAddr]) -> bool {
+        let is_both =
+            known.iter().any(SocketAddr::is_ipv4) && known.iter().any(SocketAddr::is_ipv6);
+        is_both
+            && known.iter().all(|addr| addr.ip().is_loopback())
+            && self.interface.is_none()
+            && !self.shares_port
+    }
+
+    /// The options for a socket of both families, bound to `[::]`. Only by loopback does anything arrive at it, so only from this host.
+    pub fn dual_options(&self) -> ListenOptions {
+        ListenOptions { interface: Some("lo".to_owned()), is_dual: true, ..self.listen_options() }
     }
 
     /// Whether it has several sockets, or may get them.
@@ -550,6 +575,18 @@ pub(crate) fn read(report: &Report, table: &Table, place: &str) -> Option<Placed
     }
 
     Some(Placed { place: place.to_owned(), thing: listener })
+}
+
+/// Notes which listeners have the port of another.
+pub(crate) fn note_shared_ports(all: &mut [ReadListener]) {
+    let port = |one: &ReadListener| one.listener.thing.listen.port().map_or(0, |addr| addr.port);
+    let ports: Vec<_> = all.iter().map(port).collect();
+    for one in all {
+        if let Listen::Udp(udp) = &mut one.listener.thing.listen {
+            let port = udp.addr.port;
+            udp.shares_port = port != 0 && ports.iter().filter(|other| **other == port).count() > 1;
+        }
+    }
 }
 
 /// Checks the listeners against each other.

@@ -45,6 +45,16 @@ pub fn local_address(socket: BorrowedFd<'_>) -> Option<LocalAddress> {
     }
 }
 
+/// The addresses at which a socket receives: an IPv6 wildcard that takes IPv4 too is two. None for a unix socket.
+pub fn receiving_addresses(socket: BorrowedFd<'_>) -> Vec<SocketAddr> {
+    let Some(LocalAddress::Inet(addr)) = local_address(socket) else { return Vec::new() };
+    let is_dual = addr.is_ipv6()
+        && addr.ip().is_unspecified()
+        && socket2::SockRef::from(&socket).only_v6().is_ok_and(|only_v6| !only_v6);
+    let v4 = is_dual.then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, addr.port())));
+    v4.into_iter().chain([addr]).collect()
+}
+
 /// Whether a socket carries datagrams (`SOCK_DGRAM`).
 pub fn is_datagram(socket: BorrowedFd<'_>) -> bool {
     socket2::SockRef::from(&socket).r#type().is_ok_and(|kind| kind == Type::DGRAM)

@@ -498,7 +498,7 @@ impl Daemon {
     }
 
     fn listen_addrs(&self) -> Vec<SocketAddr> {
-        self.running.iter().filter_map(Running::address).collect()
+        self.running.iter().flat_map(Running::addresses).collect()
     }
 
     /// Closes the ledger accounts of listeners that have drained after a reload.

@@ -25,6 +25,8 @@ pub struct ListenOptions {
     pub interface: Option<String>,
     /// Whether an address is bound that this host does not have yet (`IP_FREEBIND`, ip(7)).
     pub is_free: bool,
+    /// Whether an IPv6 wildcard address takes IPv4 too.
+    pub is_dual: bool,
     /// Whether another socket of this process, which receives nothing any more, is bound to the address and
     /// [shares](share_address) it.
     pub shares_address: bool,
@@ -61,10 +63,10 @@ pub fn listen_udp(addr: SocketAddr, options: &ListenOptions) -> io::Result<Owned
 pub(super) fn new_listener(addr: SocketAddr, options: &ListenOptions) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(addr), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
-    own_groups_only(&socket, addr)?;
+    own_groups_only(&socket, addr, options)?;
     if addr.is_ipv6() {
         // One address, one family: `[::]` must not take the port of `0.0.0.0` too, or a configuration could not name both.
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(!options.is_dual)?;
     }
 
     if let Some(name) = &options.interface {
@@ -85,9 +87,12 @@ pub(super) fn new_listener(addr: SocketAddr, options: &ListenOptions) -> io::Res
 
 /// Without this, a socket on a wildcard address receives every group that any socket of the host has joined (ip(7),
 /// `IP_MULTICAST_ALL`): datagrams that a relay sends to a group would come back to it as soon as another program joins.
-fn own_groups_only(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
+fn own_groups_only(socket: &Socket, addr: SocketAddr, options: &ListenOptions) -> io::Result<()> {
+    if addr.is_ipv4() || options.is_dual {
+        set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0)?;
+    }
     if addr.is_ipv4() {
-        return set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0);
+        return Ok(());
     }
     match set_int(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, 0) {
         // Kernels before 4.20 do not have it.

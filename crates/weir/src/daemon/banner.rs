@@ -3,7 +3,7 @@
 use super::Running;
 use super::open::rmem_max;
 use config::{Config, Namespaces, Source, Target};
-use relay::Schedule;
+use relay::{Schedule, SocketOwner};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -142,6 +142,12 @@ fn line(text: &mut String, content: &str) {
 fn listener(one: &Running) -> String {
     let address = match socket::local_address(one.listener.socket()) {
         Some(LocalAddress::Inet(addr)) if one.config.weir().is_some() => format!("weir://{addr}"),
+        Some(LocalAddress::Inet(addr))
+            if one.addresses().len() > 1 && one.owner() == SocketOwner::Relay =>
+        {
+            let port = addr.port();
+            format!("udp://127.0.0.1:{port} and udp://[::1]:{port}")
+        }
         Some(LocalAddress::Inet(addr)) => format!("udp://{addr}"),
         _ => one.config.listen.to_string(),
     };

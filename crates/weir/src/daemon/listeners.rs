@@ -76,7 +76,7 @@ pub(super) fn open_targets(
     sockets: &[Opened],
     source: &Source,
 ) -> anyhow::Result<Vec<Targets>> {
-    let listen_addrs: Vec<_> = sockets.iter().flatten().filter_map(OpenSocket::address).collect();
+    let listen_addrs: Vec<_> = sockets.iter().flatten().flat_map(OpenSocket::addresses).collect();
     let open = |(listener, socket): (&ListenerConfig, &Opened)| match socket {
         Ok(_) => Targets::open(listener, names, ways, &listen_addrs),
         Err(_) => Ok(Targets::default()),
@@ -155,6 +155,11 @@ impl Running {
             Some(sys::socket::LocalAddress::Inet(addr)) => Some(addr),
             _ => None,
         }
+    }
+
+    /// The UDP addresses at which it receives.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        sys::socket::receiving_addresses(self.listener.socket())
     }
 
     pub(super) fn owner(&self) -> SocketOwner {

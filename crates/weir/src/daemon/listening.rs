@@ -108,8 +108,12 @@ impl Running {
         }
 
         let port = self.config.listen.port().filter(|port| matches!(port.host, Host::Name(_)))?;
-        let (known, own) = (names.addresses(port), self.address()?);
-        let has_moved = !known.is_empty() && known.iter().all(|addr| addr.ip() != own.ip());
+        let (known, own) = (names.addresses(port), self.addresses());
+        let is_there = match (&own[..], self.config.udp()) {
+            ([_, _], Some(udp)) => udp.is_dual(&known),
+            _ => known.iter().any(|known| own.iter().any(|own| own.ip() == known.ip())),
+        };
+        let has_moved = !known.is_empty() && !is_there;
         has_moved.then_some("its name has another address")
     }
 }

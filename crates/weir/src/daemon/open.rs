@@ -21,7 +21,7 @@ use relay::{
 };
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
@@ -46,9 +46,9 @@ pub(crate) struct OpenSocket {
 }
 
 impl OpenSocket {
-    /// The UDP address it is bound to.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        udp_address(self.socket.as_fd())
+    /// The UDP addresses at which it receives.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        socket::receiving_addresses(self.socket.as_fd())
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn listener(
         });
     }
 
-    let Fresh { socket, file, input } = fresh(config, &at, place)?;
+    let Fresh { socket, file, input } = fresh(config, &at, place, names)?;
     let receive = receive::of(config, socket.as_fd(), helper);
     Ok(OpenSocket {
         socket,
@@ -191,7 +191,12 @@ impl Fresh {
     }
 }
 
-fn fresh(config: &ListenerConfig, at: &LocalAddress, place: Place) -> Result<Fresh, CannotListen> {
+fn fresh(
+    config: &ListenerConfig,
+    at: &LocalAddress,
+    place: Place,
+    names: &Names,
+) -> Result<Fresh, CannotListen> {
     let wrong = |error| cannot_listen_at(config, at, &error);
     let shares_address = place == Place::LeftByFormer;
     match (&config.listen, at) {
@@ -201,7 +206,9 @@ fn fresh(config: &ListenerConfig, at: &LocalAddress, place: Place) -> Result<Fre
         }
         (Listen::Udp(udp), LocalAddress::Inet(addr)) => {
             let options = ListenOptions { shares_address, ..udp.listen_options() };
-            let socket = socket::listen_udp(*addr, &options).map_err(wrong)?;
+            let dual = dual(&config.name, udp, names, place);
+            let socket = dual.map_or_else(|| socket::listen_udp(*addr, &options), Ok);
+            let socket = socket.map_err(wrong)?;
             set_receive_buffer(socket.as_fd(), udp.receive_buffer_bytes);
             busy_poll(config, socket.as_fd())?;
             Ok(Fresh::new(socket))
@@ -223,6 +230,25 @@ fn fresh(config: &ListenerConfig, at: &LocalAddress, place: Place) -> Result<Fre
             Ok(Fresh { file: SocketFile::of(path), ..Fresh::new(socket) })
         }
     }
+}
+
+/// A socket of both families, for a name such as `localhost`. Where it cannot be had, the name's first address is left.
+fn dual(name: &str, udp: &UdpListener, names: &Names, place: Place) -> Option<OwnedFd> {
+    if !udp.is_dual(&names.addresses(&udp.addr)) {
+        return None;
+    }
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, udp.addr.port));
+    let shares_address = place == Place::LeftByFormer;
+    let options = ListenOptions { shares_address, ..udp.dual_options() };
+    let opened = socket::listen_udp(any, &options);
+    let opened = opened.inspect_err(|error| {
+        tracing::warn!(
+            "listener {name}: it listens at the first address of {} alone: a socket for both families cannot be had: {error}. Fix: end \
+             what else has the port on this host (`ss -lunp`), or add a listener for the other address",
+            udp.addr
+        );
+    });
+    opened.ok()
 }
 
 /// What an error of opening a listener's socket means.
@@ -292,7 +318,9 @@ pub(crate) fn joining(
     first: BorrowedFd<'_>,
     helper: Option<&Path>,
 ) -> io::Result<(Joining, Receive)> {
-    let options = config.udp().map(UdpListener::listen_options).unwrap_or_default();
+    let is_dual = socket::receiving_addresses(first).len() > 1;
+    let options = if is_dual { UdpListener::dual_options } else { UdpListener::listen_options };
+    let options = config.udp().map(options).unwrap_or_default();
     let joining = Joining::open(at, &options)?;
     let socket = joining.socket()?;
     if let Some(udp) = config.udp() {

@@ -172,9 +172,9 @@ impl Daemon {
         let listen_addrs: Vec<SocketAddr> = matches
             .iter()
             .zip(opened.iter())
-            .filter_map(|(at, socket)| match (at, socket) {
-                (Some(at), _) => self.running[*at].address(),
-                (None, socket) => socket.as_ref().and_then(OpenSocket::address),
+            .flat_map(|(at, socket)| match (at, socket) {
+                (Some(at), _) => self.running[*at].addresses(),
+                (None, socket) => socket.as_ref().map(OpenSocket::addresses).unwrap_or_default(),
             })
             .collect();
 

@@ -105,7 +105,7 @@ impl Daemon {
         let helper = self.config.daemon.helper.clone();
         let socket = self.open_listener(config, helper.as_deref())?;
         let mut listen_addrs = self.listen_addrs();
-        listen_addrs.extend(socket.address());
+        listen_addrs.extend(socket.addresses());
 
         // What others send to an address that this host has only now would come back.
         for one in &self.running {

@@ -406,19 +406,74 @@ fn an_interface_is_used_alone_and_a_free_address_is_bound_before_it_is_there() {
     assert!(ended.said.contains("listener by: its interface was made again"), "{}", ended.said);
 }
 
-#[test]
-fn the_check_says_which_address_of_a_name_a_listener_takes() {
-    let Some(rig) = Rig::new() else { return };
-    rig.relay.write_hosts("::1 localhost\n127.0.0.1 localhost\n");
+/// What `weir config check --environment` says about this file, in the relay's host.
+fn check(rig: &Rig, text: &str) -> String {
     let folder = testkit::TempDir::new();
     let file = folder.file("weir.toml");
-    std::fs::write(
-        &file,
-        "[[listener]]\nlisten = 'localhost:5514'\n[[listener.target]]\nto = 'null:'\n",
-    )
-    .unwrap();
+    std::fs::write(&file, text).unwrap();
     let mut check = rig.relay.place().weir();
     let output = check.args(["config", "check", "--environment"]).arg(&file).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("localhost:5514 is 127.0.0.1:5514, and also [::1]:5514"), "{said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_check_says_which_address_of_a_name_is_used_and_judges_the_others() {
+    let Some(rig) = Rig::new() else { return };
+    let hosts = "::1 localhost\n127.0.0.1 localhost\n10.9.1.1 own.test\nfd09:1::1 own.test\n";
+    rig.relay.write_hosts(&format!("{hosts}10.9.1.9 far.test\n2001:db8::9 far.test\n"));
+    let listen = |at: &str, to: &str| {
+        check(&rig, &format!("[[listener]]\nlisten = '{at}'\n[[listener.target]]\nto = '{to}'\n"))
+    };
+    let said = listen("localhost:5514", "far.test:514");
+    let both = "localhost:5514 is 127.0.0.1:5514 and [::1]:5514, and it listens at both";
+    assert!(said.contains(both), "{said}");
+    let unused = "if its name loses 10.9.1.9:514, which is used: what is sent there is dropped";
+    assert!(said.contains("no way to [2001:db8::9]:514") && said.contains(unused), "{said}");
+    let said = listen("own.test:5514", "null:");
+    assert!(said.contains("it listens at the first alone"), "{said}");
+    // A loop is one where the address that is used is a listener's.
+    let said = listen("[::1]:5514", "localhost:5514");
+    assert!(said.contains("if its name loses 127.0.0.1:5514, which is used"), "{said}");
+    let said = listen("localhost:5514", "[::1]:5514");
+    assert!(said.contains("would come back for ever"), "{said}");
+
+    let said = listen("unix:/tmp/weir-check.sock'\nowner = 'no-such-user", "null:");
+    assert!(said.contains("owner no-such-user is not in /etc/passwd"), "{said}");
+    assert!(said.contains("Fix: write a name that is, or its number"), "{said}");
+}
+
+#[test]
+fn a_listener_on_localhost_hears_both_families_from_this_host_alone() {
+    let Some(rig) = Rig::new() else { return };
+    rig.relay.write_hosts("::1 localhost\n127.0.0.1 localhost\n");
+    let receiver = rig.relay.inside(|| UdpSocket::bind("127.0.0.1:0").unwrap());
+    receiver.set_nonblocking(true).unwrap();
+    let to = format!("{}?name=out", receiver.local_addr().unwrap());
+    for sockets in [1, 2] {
+        let listen = format!("localhost:0?name=in&sockets={sockets}");
+        let weir = Weir::relay_at(rig.relay.place(), &["--listen", &listen, "--to", &to]);
+        let port = weir.address().port();
+        for ip in ["127.0.0.1", "::1"] {
+            let at = SocketAddr::new(ip.parse().unwrap(), port);
+            let client = rig.relay.inside(|| sender(at));
+            client.send(ip.as_bytes()).unwrap();
+            wait_for(
+                || format!("a datagram to {at}"),
+                || {
+                    let mut buffer = [0; 128];
+                    let len = receiver.recv(&mut buffer).ok()?;
+                    buffer[..len].ends_with(ip.as_bytes()).then_some(())
+                },
+            );
+        }
+        let outside = rig.far.inside(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        outside.connect(("10.9.1.1", port)).unwrap();
+        wait_for("a refusal", || outside.send(b"x").is_err().then_some(()));
+        let ended = weir.stop();
+        assert_eq!(ended.code, Some(0), "{}", ended.said);
+        let socket = hop(&ended.ledger, HopKind::Socket, "");
+        assert_eq!(socket.received.count, 2, "{}", ended.said);
+        let said = format!("udp://127.0.0.1:{port} and udp://[::1]:{port}");
+        assert!(ended.said.contains(&said), "{}", ended.said);
+    }
 }
