@@ -3,6 +3,7 @@
 #[cfg(feature = "all-sinks")]
 mod clients;
 mod matrix;
+mod soak;
 
 use crate::support::{Namespace, Weir, hop};
 use ledger::{Event, HopKind};

@@ -10,6 +10,9 @@
 //! | UDP sink | x | x | x | x | - (as v4) | - |
 //! | TCP sink | x | x | x | x | - (at a connection) | - |
 //! | StatsD | x | x | x | x | - (unit test) | - |
+//!
+//! At another rate, and with a link that is down for longer:
+//! `WEIR_MATRIX_RATE=50000 WEIR_MATRIX_DOWN_SECONDS=10 cargo test -p weir --test weir hosts::matrix`
 
 use super::Rig;
 use crate::link::key;
@@ -25,13 +28,21 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use testkit::{Netns, TempDir, say, sender, wait_for};
 
-/// Datagrams a second.
-const RATE: u64 = 5_000;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 9, 9, 9);
+
+/// A number from the environment.
+pub(super) fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
+}
+
+/// Datagrams a second.
+fn rate() -> u64 {
+    setting("WEIR_MATRIX_RATE", 5_000)
+}
 
 /// What has arrived by one way.
 #[derive(Default)]
-struct Way {
+pub(super) struct Way {
     arrived: AtomicU64,
     last: AtomicU64,
     reordered: AtomicU64,
@@ -51,21 +62,21 @@ impl Way {
 
 /// Threads that receive until the end.
 #[derive(Default)]
-struct Judges {
+pub(super) struct Judges {
     /// Number of the newest datagram.
     sent: Arc<AtomicU64>,
-    ways: Vec<(&'static str, Arc<Way>)>,
+    pub(super) ways: Vec<(&'static str, Arc<Way>)>,
     stop: Arc<AtomicBool>,
 }
 
 impl Judges {
-    fn watch_unix(&self, socket: &UnixDatagram, way: Arc<Way>) {
+    pub(super) fn watch_unix(&self, socket: &UnixDatagram, way: Arc<Way>) {
         let socket = socket.try_clone().unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         self.watch(way, move |buffer| socket.recv(buffer));
     }
 
-    fn way(&mut self, name: &'static str) -> Arc<Way> {
+    pub(super) fn way(&mut self, name: &'static str) -> Arc<Way> {
         let way = Arc::<Way>::default();
         self.ways.push((name, Arc::clone(&way)));
         way
@@ -81,8 +92,11 @@ impl Judges {
         thread::spawn(move || {
             let mut buffer = [0; 65_536];
             while !stop.load(Ordering::Relaxed) {
-                if let Ok(len) = receive(&mut buffer) {
-                    way.note(&buffer[..len]);
+                match receive(&mut buffer) {
+                    // It was shut down.
+                    Ok(0) => return,
+                    Ok(len) => way.note(&buffer[..len]),
+                    Err(_) => {}
                 }
             }
         });
@@ -116,7 +130,7 @@ impl Judges {
     }
 
     /// Waits until every way brings what was sent from now on, and returns how long the slowest took.
-    fn expect_more(&self, what: &str) -> Duration {
+    pub(super) fn expect_more(&self, what: &str) -> Duration {
         let (begin, sent) = (Instant::now(), self.sent.load(Ordering::Relaxed));
         let arrived = |way: &Way| way.arrived.load(Ordering::Relaxed);
         let mut waiting: Vec<_> =
@@ -141,7 +155,7 @@ impl Judges {
 
 impl Rig {
     /// What the receiver's host needs so that groups reach it by both wires.
-    fn join(&self, group: &UdpSocket) {
+    pub(super) fn join(&self, group: &UdpSocket) {
         for n in [1, 2] {
             let own = Ipv4Addr::new(10, 9, n, 9);
             // It is a member already, or has no such address at the moment.
@@ -149,12 +163,12 @@ impl Rig {
         }
     }
 
-    fn route_all(&self, n: u32) {
+    pub(super) fn route_all(&self, n: u32) {
         self.route(n);
         self.relay.ip(&format!("route replace 239.0.0.0/8 dev v{n}"));
     }
 
-    fn make_wire(&self, n: u32) {
+    pub(super) fn make_wire(&self, n: u32) {
         Netns::connect(&self.relay, &format!("v{n}"), &self.far, &format!("w{n}"));
         self.far.ip(&format!("address add 10.9.{n}.9/24 dev w{n}"));
         self.far.ip(&format!("address add fd09:{n}::9/64 dev w{n} nodad"));
@@ -184,7 +198,7 @@ fn config(folder: &TempDir, ways: &[(&str, String)]) -> String {
 }
 
 /// What receives at the far end, and what the near one is told about it.
-struct Receivers {
+pub(super) struct Receivers {
     /// The listener's targets, but for the link.
     ways: Vec<(&'static str, String)>,
     behind: SocketAddr,
@@ -192,10 +206,10 @@ struct Receivers {
     lines: SocketAddr,
     statsd: SocketAddr,
     /// Joins the group anew with its interface.
-    member: UdpSocket,
+    pub(super) member: UdpSocket,
     /// Which of two hosts the name has.
-    named_at: Arc<Mutex<usize>>,
-    path: PathBuf,
+    pub(super) named_at: Arc<Mutex<usize>>,
+    pub(super) path: PathBuf,
     unix: Arc<Way>,
     _unix_socket: UnixDatagram,
 }
@@ -282,10 +296,10 @@ fn load(rig: &Rig, at: SocketAddr, stop: &Arc<AtomicBool>, judges: &Judges) -> J
     let client = rig.relay.inside(|| sender(at));
     let (stop, newest) = (Arc::clone(stop), Arc::clone(&judges.sent));
     thread::spawn(move || {
-        let begin = Instant::now();
+        let (rate, begin) = (rate(), Instant::now());
         let mut sent = 0_u64;
         while !stop.load(Ordering::Relaxed) {
-            let due = begin.elapsed().as_millis() as u64 * RATE / 1_000;
+            let due = begin.elapsed().as_millis() as u64 * rate / 1_000;
             while sent < due {
                 sent += 1;
                 // Refused once the relay has ended.
@@ -316,6 +330,8 @@ fn change_all(rig: &Rig, receivers: &Receivers, judges: &mut Judges) -> Duration
     rig.route_all(2);
     after("an interface made again");
     rig.relay.ip("link set v2 down");
+    let down = Duration::from_secs(setting("WEIR_MATRIX_DOWN_SECONDS", 0));
+    thread::park_timeout(down);
     rig.relay.ip("link set v2 up");
     rig.relay.ip("address add fd09:2::1/64 dev v2 nodad");
     rig.route_all(2);
@@ -332,45 +348,75 @@ fn change_all(rig: &Rig, receivers: &Receivers, judges: &mut Judges) -> Duration
     slowest.max(judges.expect_more("another receiver at the path"))
 }
 
+/// A relay, what it sends to, and load.
+pub(super) struct Bench {
+    pub(super) rig: Rig,
+    _folder: TempDir,
+    pub(super) judges: Judges,
+    pub(super) receivers: Receivers,
+    pub(super) near: Weir,
+    far: Weir,
+    load_end: Arc<AtomicBool>,
+    load: JoinHandle<u64>,
+}
+
+impl Bench {
+    /// `None` where namespaces cannot be made.
+    pub(super) fn start() -> Option<Bench> {
+        let rig = Rig::new()?;
+        rig.far.ip("address add 10.9.9.8/32 dev lo");
+        rig.relay.ip("route add 10.9.9.8 via 10.9.1.9");
+        rig.route_all(1);
+        let folder = TempDir::new();
+        let key = key(&folder, "matrix");
+        let mut judges = Judges::default();
+        let receivers = Receivers::open(&rig, &folder, &mut judges);
+
+        let listen = format!("weir://10.9.9.9:0?name=in&keys={}", key.display());
+        let behind = receivers.behind.to_string();
+        let far = Weir::relay_at(rig.far.place(), &["--listen", &listen, "--to", &behind]);
+        rig.relay.write_hosts("10.9.9.9 collector.test\n");
+        let near = start_near(&rig, &folder, &receivers, far.listen());
+        let load_end = Arc::<AtomicBool>::default();
+        let load = load(&rig, near.address(), &load_end, &judges);
+        judges.expect_more("the start");
+        Some(Bench { rig, _folder: folder, judges, receivers, near, far, load_end, load })
+    }
+
+    /// Ends everything, and holds it to what must be true. Returns what the relay said.
+    pub(super) fn end(self) -> String {
+        self.load_end.store(true, Ordering::Relaxed);
+        let sent = self.load.join().unwrap();
+        let (ended, there) = (self.near.stop(), self.far.stop());
+        // Only now: what nobody reads is left behind.
+        self.judges.stop.store(true, Ordering::Relaxed);
+        for (one, name) in [(&ended, "near"), (&there, "far")] {
+            assert!(one.ledger.is_balanced(), "{name}: {}", one.said);
+            assert!(one.ledger.hops.iter().all(|hop| hop.unaccounted == 0), "{name}: {}", one.said);
+        }
+        let socket = hop(&ended.ledger, HopKind::Socket, "");
+        assert_eq!(socket.received.count, sent, "{}", ended.said);
+        for (name, way) in self.judges.ways.iter().chain([("unix", self.receivers.unix)].iter()) {
+            let reordered = way.reordered.load(Ordering::Relaxed);
+            // A link repairs, and what it repairs comes later.
+            assert!(reordered == 0 || *name == "link", "{name}: {reordered}: {}", ended.said);
+        }
+        // Other targets lose nothing.
+        let unix = hop(&ended.ledger, HopKind::Target, "unix");
+        assert!(unix.dropped.is_empty(), "{}", ended.said);
+        if std::env::var_os("WEIR_MATRIX_RATE").is_some() {
+            say(&format!("{sent} datagrams\n{}", ledger::waterfall(&ended.ledger)));
+        }
+        ended.said
+    }
+}
+
 #[test]
 fn every_way_goes_on_after_every_change() {
-    let Some(rig) = Rig::new() else { return };
-    rig.far.ip("address add 10.9.9.8/32 dev lo");
-    rig.relay.ip("route add 10.9.9.8 via 10.9.1.9");
-    rig.route_all(1);
-    let folder = TempDir::new();
-    let key = key(&folder, "matrix");
-    let mut judges = Judges::default();
-    let receivers = Receivers::open(&rig, &folder, &mut judges);
-
-    let listen = format!("weir://10.9.9.9:0?name=in&keys={}", key.display());
-    let behind = receivers.behind.to_string();
-    let far = Weir::relay_at(rig.far.place(), &["--listen", &listen, "--to", &behind]);
-    rig.relay.write_hosts("10.9.9.9 collector.test\n");
-    let near = start_near(&rig, &folder, &receivers, far.listen());
-    let load_end = Arc::<AtomicBool>::default();
-    let load = load(&rig, near.address(), &load_end, &judges);
-    judges.expect_more("the start");
-    let slowest = change_all(&rig, &receivers, &mut judges);
-
-    load_end.store(true, Ordering::Relaxed);
-    let sent = load.join().unwrap();
-    let (ended, there) = (near.stop(), far.stop());
-    // Only now: what nobody reads is left behind.
-    judges.stop.store(true, Ordering::Relaxed);
-    for (one, name) in [(&ended, "near"), (&there, "far")] {
-        assert!(one.ledger.is_balanced(), "{name}: {}", one.said);
-        assert!(one.ledger.hops.iter().all(|hop| hop.unaccounted == 0), "{name}: {}", one.said);
-    }
-    assert_eq!(hop(&ended.ledger, HopKind::Socket, "").received.count, sent, "{}", ended.said);
-    for (name, way) in judges.ways.iter().chain([("unix", receivers.unix)].iter()) {
-        let reordered = way.reordered.load(Ordering::Relaxed);
-        // A link repairs, and what it repairs comes later.
-        assert!(reordered == 0 || *name == "link", "{name}: {reordered}: {}", ended.said);
-    }
-    // Other targets lose nothing.
-    assert!(hop(&ended.ledger, HopKind::Target, "unix").dropped.is_empty(), "{}", ended.said);
+    let Some(mut bench) = Bench::start() else { return };
+    let slowest = change_all(&bench.rig, &bench.receivers, &mut bench.judges);
+    let said = bench.end();
     // Measured from the change on: 0.2 s. A name has its resolve_interval of a second, which counts here too; the rest is for a
     // busy machine.
-    assert!(slowest < Duration::from_secs(3), "{slowest:?}: {}", ended.said);
+    assert!(slowest < Duration::from_secs(3), "{slowest:?}: {said}");
 }
