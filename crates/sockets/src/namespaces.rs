@@ -50,6 +50,8 @@ pub(crate) struct Namespaces {
     place_kept_polls: u32,
     /// Maximum number collected at a time.
     max: usize,
+    /// The last poll whose search was [noted](Self::note_all): what neither it nor a later one has found is gone.
+    searched_poll: u32,
     /// Whether a search has found all that there were.
     is_past_first_look: bool,
 }
@@ -72,22 +74,30 @@ impl Namespaces {
         Some(place)
     }
 
+    /// Records those of a poll's search that are already known, which come first, so that a flood of new ones displaces none.
+    pub(crate) fn note_all(&mut self, found: &[Found], poll: u32) {
+        for one in found {
+            self.note_known(one, poll);
+        }
+        self.searched_poll = poll;
+    }
+
     /// Records a namespace that was found. The collector's own is never left out.
     pub(crate) fn admit(&mut self, found: &Found, poll: u32) -> Admission {
         if let Some(place) = self.note_known(found, poll) {
             return Admission::Known(place);
         }
         // Namespaces that are gone keep their places for a while, and are counted only when that matters.
-        let is_full = self.places.len() >= self.max && self.live(poll) >= self.max;
+        let is_full = self.places.len() >= self.max && self.live() >= self.max;
         if is_full && self.own != Some(found.id) {
             return Admission::LeftOut;
         }
         Admission::New(self.put_new(found, poll))
     }
 
-    /// Number of namespaces that this poll's search, or a later one, has found.
-    fn live(&self, poll: u32) -> usize {
-        let is_live = |known: &&Known| known.found_poll == poll && !known.is_ended;
+    /// Number of namespaces that the last poll's search, or a later one, has found.
+    fn live(&self) -> usize {
+        let is_live = |known: &&Known| known.found_poll >= self.searched_poll && !known.is_ended;
         self.places.iter().flatten().filter(is_live).count()
     }
 
@@ -423,10 +433,10 @@ mod tests {
         namespaces.set_nsid(place, 7);
         namespaces.end(7);
         assert_eq!(namespaces.admit(&found(4), 1), Admission::LeftOut, "three and the own one");
-        // The next poll does not find another one of them.
-        for inode in [3, 9] {
-            namespaces.note_known(&found(inode), 2);
-        }
+        // A new one may be found when the next poll has begun, and before its own search has found the others again.
+        assert_eq!(namespaces.admit(&found(4), 2), Admission::LeftOut);
+        // That does not find another one of them.
+        namespaces.note_all(&[found(3), found(9)], 2);
         assert!(matches!(namespaces.admit(&found(4), 2), Admission::New(_)));
         assert_eq!(namespaces.admit(&found(5), 2), Admission::LeftOut);
     }

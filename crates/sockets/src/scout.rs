@@ -337,15 +337,11 @@ impl Engine<'_> {
 
     /// Records the namespaces that a poll's discovery found, and returns which to visit: their indices in `found` and their
     /// places here.
-    ///
-    /// Known namespaces count first towards the maximum, so that a flood of new ones displaces none.
     pub(crate) fn take_up(&mut self, found: &[Found], visits: &mut Vec<(usize, u32)>) {
         let poll = self.moment.poll;
         visits.clear();
 
-        for one in found {
-            self.namespaces.note_known(one, poll);
-        }
+        self.namespaces.note_all(found, poll);
         for (at, one) in found.iter().enumerate() {
             if let Admission::Known(place) | Admission::New(place) = self.admit(one) {
                 visits.push((at, place));
