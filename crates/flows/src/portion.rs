@@ -4,7 +4,7 @@
 //! Estimates of samples are fractions, and sums of fractions depend on their order. So each sample is assigned whole bytes and
 //! frames, and the remainder goes to the next sample of the definition: integers add up exactly, and rounding loses nothing.
 
-use crate::agent::{Agent, AgentId};
+use crate::agent::AgentId;
 use crate::definition::{Definition, Sample};
 use crate::estimate::{Estimate, Sums};
 use crate::field::Value;
@@ -115,8 +115,8 @@ impl Portion<'_> {
 pub struct CounterReading<'a> {
     /// The agent.
     pub id: AgentId,
-    /// The agent's state.
-    pub agent: &'a Agent,
+    /// The agent's clock when it read them, in milliseconds since it started; wraps after 49.7 days.
+    pub uptime_ms: u32,
     /// The interface, with what it reports now.
     pub port: &'a Port,
     /// The previous counters, if they can be compared.

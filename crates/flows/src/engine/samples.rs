@@ -246,8 +246,8 @@ impl Rest {
         });
         self.changed.note(heard.id, index);
         if let (Some(compared), Some(port)) = (seen, agent.port_of(index)) {
-            let (id, now_ns) = (heard.id, heard.now_ns);
-            told.counters(&CounterReading { id, agent, port, compared, now_ns });
+            let (id, now_ns, uptime_ms) = (heard.id, heard.now_ns, times.uptime_ms);
+            told.counters(&CounterReading { id, uptime_ms, port, compared, now_ns });
         }
     }
 

@@ -180,7 +180,7 @@ add up by `sampler`, and take the largest sum.
 const COUNTERS: &str = "
 ## Fields of counters
 
-One for each counter sample of an interface (`subject` is `interface`), and one for each agent every `export_every` (`agent`): a message
+One for each counter sample of an interface that is newer than its last (`subject` is `interface`), and one for each agent every `export_every` (`agent`): a message
 `CounterRecord`, with [counters.schema.json](counters.schema.json). Counters are as the agent said them, those that it does not have are absent, and
 differences take wraps into account. Where nothing can be compared, `is_discontinuity` says so, and there are no differences and no rates.
 ";

@@ -1,6 +1,7 @@
 //! Frames that are sampled at several ports, in both directions, at several agents: each counts once.
 
 use super::*;
+use crate::portion::{CounterReading, Told};
 use wire::sflow::counter::{IfCounters, LagPort};
 use wire::sflow::{Counter32, Counter64, CounterRecord, CountersSample, Mac};
 
@@ -205,6 +206,35 @@ fn members_of_an_aggregated_link_add_up_in_the_direction_of_the_link() {
     let frames = engine.counting().iter().map(|one| one.top(SECOND_NS)[0].total.value);
     let ports: Vec<f64> = frames.map(|frames| frames / f64::from(DATAGRAMS * RATE)).collect();
     assert!(ports.iter().all(|ports| (ports / 2.0 - 1.0).abs() < 0.02), "{ports:?}");
+}
+
+/// The clocks that counters were read by.
+#[derive(Default)]
+struct Clocks(Vec<u32>);
+
+impl Told for Clocks {
+    fn counters(&mut self, reading: &CounterReading<'_>) {
+        self.0.push(reading.uptime_ms);
+    }
+}
+
+#[test]
+fn counters_of_a_late_datagram_have_its_clock() {
+    let (mut engine, mut clocks) = (engine(Vec::new()), Clocks::default());
+    for (sequence, uptime_ms, interface) in [(1, 1_000, 1), (3, 2_200, 1), (2, 2_000, 2)] {
+        let mut bytes = Vec::new();
+        let header = Datagram::new(IpAddr::from([192, 0, 2, 1]).into(), 7, sequence, uptime_ms);
+        let mut writer = Writer::begin(&mut bytes, &header);
+        let sample = CountersSample {
+            form: Form::Compact,
+            sequence,
+            source: DataSource::interface(interface),
+            raw_records: Records::EMPTY,
+        };
+        writer.counters(&sample, &[CounterRecord::Interface(counters(interface))]);
+        engine.datagram(&bytes, PEER, SECOND_NS, &mut clocks);
+    }
+    assert_eq!(clocks.0, [1_000, 2_200, 2_000]);
 }
 
 fn lag(attached_agg_id: u32) -> LagPort {

@@ -246,7 +246,7 @@ impl Told for Rows {
             time_unix_ns: Some(self.unix_ns(reading.now_ns)),
             agent: Some(reading.id.address),
             sub_agent: Some(reading.id.sub_agent),
-            uptime_ms: Some(reading.agent.uptime_ms()),
+            uptime_ms: Some(reading.uptime_ms),
             ..CounterRecord::new(CounterSubject::INTERFACE)
         };
         fill_counters(&mut record, counters);

@@ -176,7 +176,12 @@ fn ppp(bytes: &[u8]) -> Option<(u16, &[u8])> {
     if let Some(bytes) = bytes.strip_prefix(&[0x0f, 0]) {
         return u16_of(bytes);
     }
-    let (protocol, bytes) = u16_of(bytes.strip_prefix(&[0xff, 3]).unwrap_or(bytes))?;
+    let bytes = bytes.strip_prefix(&[0xff, 3]).unwrap_or(bytes);
+    // Numbers end with an odd byte. Where both ends have agreed on it, the first one, which is even, is left out (RFC 1661, section 6.5).
+    let (protocol, bytes) = match bytes {
+        [number, rest @ ..] if number % 2 == 1 => (u16::from(*number), rest),
+        _ => u16_of(bytes)?,
+    };
     let ethertype = match protocol {
         0x0021 => IPV4,
         0x0057 => IPV6,

@@ -96,6 +96,8 @@ fn follow(header: &[u8], at: usize, layer: Layer, left: &mut Vec<(usize, Layer)>
                 0x0057 => left.push((at + 2, Layer::Ip(6))),
                 0x0281 => left.push((at + 2, Layer::Labels)),
                 0x0f00 => left.push((at + 4, Layer::Type(word(header, at + 2)))),
+                short if short >> 8 == 0x21 => left.push((at + 1, Layer::Ip(4))),
+                short if short >> 8 == 0x57 => left.push((at + 1, Layer::Ip(6))),
                 _ => {}
             }
         }

@@ -139,6 +139,9 @@ fn other_ways_to_carry_ip() {
     check(7, &[0, 0x21], 2);
     check(14, &[0xff, 3, 0, 0x21], 4);
     check(14, &[0x0f, 0, 8, 0], 4);
+    // The same number in one byte.
+    check(7, &[0x21], 1);
+    check(1, &[&ethernet(0x8864)[..], &[0x11, 0, 0, 1, 0, 101, 0x21]].concat(), 21);
     check(13, &[0, 1, 1, 64], 4);
     // IEEE 802.3 with SNAP, and PPPoE.
     check(1, &[&ethernet(108)[..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat(), 22);
