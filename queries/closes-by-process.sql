@@ -5,5 +5,5 @@ SELECT {host} process_name, coalesce(systemd_unit, container_id) AS unit, close_
 FROM {closes}
 WHERE time_unix_ns >= {since} AND time_unix_ns < {until}
 GROUP BY {host} process_name, unit, close_reason
-ORDER BY closed DESC, {host} process_name, unit, close_reason
+ORDER BY closed DESC, {host} process_name NULLS LAST, unit NULLS LAST, close_reason NULLS LAST
 LIMIT {limit}

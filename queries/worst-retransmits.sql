@@ -13,5 +13,5 @@ FROM {sockets}
 WHERE time_unix_ns >= {since} AND time_unix_ns < {until}
 GROUP BY {host} process_name, unit, peer
 HAVING sum(total_retrans_segments_delta) > 0
-ORDER BY retransmitted_bytes DESC, {host} process_name, unit, peer
+ORDER BY retransmitted_bytes DESC NULLS LAST, {host} process_name NULLS LAST, unit NULLS LAST, peer NULLS LAST
 LIMIT {limit}

@@ -249,9 +249,9 @@ fn every_named_question_is_answered() {
             for column in named.columns() {
                 assert!(names.contains(&column.name), "{}: {}", named.name, column.name);
             }
-            // The store has no flows, and no poll's totals, which two questions read.
-            let reads_polls = ["completeness", "poll-rates"].contains(&named.name);
-            let has_none = named.name.contains("flow") || reads_polls;
+            // The store has no flows, no events, no poll's totals, and nothing was sent again.
+            const NONE: [&str; 4] = ["completeness", "poll-rates", "worst-retransmits", "events"];
+            let has_none = named.name.contains("flow") || NONE.contains(&named.name);
             assert_eq!(answer.rows.is_empty(), has_none, "{}", named.name);
         }
         let heat = Named::find("rtt-heat").unwrap().statement(&parameters).unwrap();
