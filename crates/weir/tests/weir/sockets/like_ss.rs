@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::io::Write;
+use std::panic::{self, AssertUnwindSafe};
 use std::time::Instant;
 use testkit::{Netns, need_root_netns, need_tool};
 
@@ -26,14 +27,24 @@ fn check(connections: usize) {
         return;
     }
     let netns = Netns::new();
-    let begin = Instant::now();
     let _many = Many::make(&netns, connections);
-    let made = begin.elapsed();
-    let before = ss::all(&netns);
+    // A timer of the kernel may move a figure and put it back between two looks of `ss`; what is wrong is wrong in each round.
+    for _ in 1..ROUNDS_MAX {
+        if panic::catch_unwind(AssertUnwindSafe(|| compare_all(&netns, connections))).is_ok() {
+            return;
+        }
+    }
+    compare_all(&netns, connections);
+}
+
+const ROUNDS_MAX: usize = 3;
+
+fn compare_all(netns: &Netns, connections: usize) {
+    let before = ss::all(netns);
     let begin = Instant::now();
-    let ours = records(sockets_in(&netns, &["--all", "--format", "jsonl"]));
+    let ours = records(sockets_in(netns, &["--all", "--format", "jsonl"]));
     let looked = begin.elapsed();
-    let after = ss::all(&netns);
+    let after = ss::all(netns);
     let mut compared = Compared::default();
     let mut seen: BTreeMap<u64, &Value> = BTreeMap::new();
     for record in &ours {
@@ -57,8 +68,7 @@ fn check(connections: usize) {
     // TIME-WAIT has few fields; every other socket has more than 30.
     assert!(compared.equal > 25 * stays as u64, "{compared:?} of {stays} sockets");
     assert!(compared.moved < compared.equal / 10, "{compared:?}");
-    let figures =
-        format!("{stays} sockets, {compared:?}; made in {made:?}, looked at in {looked:?}\n");
+    let figures = format!("{stays} sockets, {compared:?}; looked at in {looked:?}\n");
     std::io::stdout().write_all(figures.as_bytes()).unwrap();
 }
 
