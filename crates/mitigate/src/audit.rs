@@ -11,7 +11,7 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// A policy made a decision.
-    Decided { mitigation: String, mode: Mode, decision: Decision },
+    Decided { mitigation: String, mode: Mode, decision: Box<Decision> },
     /// The speaker did what it was told; `verdict` is `Announce` or `Withdraw`.
     Accepted { verdict: Verdict, nlri: Nlri, took_us: u64 },
     /// The speaker refused it; it will be told again.
@@ -31,6 +31,7 @@ pub enum Entry {
 
 impl Entry {
     pub(crate) fn decided(policy: &Policy, decision: Decision) -> Entry {
+        let decision = Box::new(decision);
         Entry::Decided { mitigation: policy.name.clone(), mode: policy.mode, decision }
     }
 

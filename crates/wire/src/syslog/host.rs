@@ -117,11 +117,13 @@ fn read_behind_host(header: &mut Header<'_>, host: &str) {
         [.., b':' | b']'] => {}
         _ if word == host.as_bytes() && split_program(rest).is_some() => header.rest = rest,
         // ArubaOS-Switch and ProCurve put the number of an event before the subsystem: `00076 ports: `.
-        _ if first.is_ascii_digit() && word.len() == 5 && split_digits(word, 5).1.is_empty() => {
-            if split_program(rest).is_some() {
-                (header.form, header.rest) = (Form::ProCurve, rest);
-                header.msg_id = graphic(word);
-            }
+        _ if first.is_ascii_digit()
+            && word.len() == 5
+            && split_digits(word, 5).1.is_empty()
+            && split_program(rest).is_some() =>
+        {
+            (header.form, header.rest) = (Form::ProCurve, rest);
+            header.msg_id = graphic(word);
         }
         _ if (is_level(word) || is_address(word)) && has_process(rest) => header.rest = rest,
         _ => {}

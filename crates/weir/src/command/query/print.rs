@@ -91,7 +91,7 @@ fn table(answer: &Answer, room: Room) -> String {
     let heads = answer.columns.iter().map(|column| match column.unit.as_str() {
         // The value is shown as a time.
         _ if column.name.ends_with(UNIX_NS) => column.name.trim_end_matches(UNIX_NS).to_owned(),
-        unit if unit.is_empty() => column.name.clone(),
+        "" => column.name.clone(),
         unit if unit.len() > 12 || says_unit(&column.name, unit) => column.name.clone(),
         unit => format!("{} ({unit})", column.name),
     });
