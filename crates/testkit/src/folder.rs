@@ -2,6 +2,7 @@
 
 use crate::{find_tool, run};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,11 +26,16 @@ impl TempDir {
 
     fn below(parent: &Path) -> TempDir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("weir-test-{}-{number}", std::process::id());
-        let path = parent.join(name);
-        fs::create_dir(&path).unwrap();
-        TempDir(path)
+        loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("weir-test-{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return TempDir(path),
+                // A process that had this id before was killed and could not remove it.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("{}: {error}", path.display()),
+            }
+        }
     }
 
     /// The directory itself.

@@ -3,7 +3,8 @@
 use crate::process::run;
 use crate::wait::within;
 use std::fs;
-use std::path::PathBuf;
+use std::iter;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -20,8 +21,11 @@ impl Netns {
     #[expect(clippy::new_without_default, reason = "it makes a namespace, which no default should")]
     pub fn new() -> Netns {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let netns = Netns { name: format!("weir-{}-{number}", std::process::id()) };
+        let number = || COUNT.fetch_add(1, Ordering::Relaxed);
+        let mut names = iter::repeat_with(|| format!("weir-{}-{}", std::process::id(), number()));
+        // A process that had this id before was killed and could not remove its own.
+        let name = names.find(|name| !Path::new("/run/netns").join(name).exists());
+        let netns = Netns { name: name.unwrap() };
         run(Command::new("ip").args(["netns", "add", &netns.name]));
         netns.ip("link set lo up");
         netns
