@@ -8,6 +8,7 @@ use ledger::{Gauge, TcpState};
 use socket2::SockRef;
 use sockets::filter::Filter;
 use sockets::{Options, Scope};
+use std::fs;
 use std::io::{Read, Write};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -17,6 +18,16 @@ const OFTEN: Duration = Duration::from_millis(50);
 
 fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
+}
+
+/// Whether an end of a connection still waits for the other: FIN-WAIT-1, FIN-WAIT-2, LAST-ACK or CLOSING (include/net/tcp_states.h).
+fn is_anything_closing() -> bool {
+    let is_closing = |line: &str| {
+        let state = line.split_whitespace().nth(3);
+        state.is_some_and(|state| ["04", "05", "09", "0B"].contains(&state))
+    };
+    let table = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap();
+    ["tcp", "tcp6"].into_iter().any(|name| table(name).lines().skip(1).any(is_closing))
 }
 
 #[test]
@@ -35,6 +46,9 @@ fn what_does_not_change_is_told_in_keyframes_only_and_what_does_at_once() {
         drop(client);
         drop(server);
     }
+    testkit::wait_for("one end of each that is left", || {
+        (!netns.inside(is_anything_closing)).then_some(())
+    });
     let options = Options {
         keyframe_every: Some(number(5)),
         listen_every: number(1_000),
