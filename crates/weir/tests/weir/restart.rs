@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{DEADLINE, TempDir, signal, wait_for};
+use testkit::{DEADLINE, TempDir, need_root, signal, wait_for};
 
 const RESTARTS: u32 = 20;
 
@@ -86,6 +86,10 @@ fn stop(child: Child) -> Snapshot {
 
 #[test]
 fn twenty_restarts_under_load_lose_nothing() {
+    // Others get what net.core.rmem_max allows, which may be full before a busy machine has started the next process.
+    if !need_root("a receive buffer of 64 MiB") {
+        return;
+    }
     let manager = Manager::new();
     let until = Until { done: Some(Done::default()), ..Until::default() };
     let any = Address::Udp("127.0.0.1:0".parse().unwrap());
