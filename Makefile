@@ -19,7 +19,7 @@ build: ## the release binary
 	@scripts/install-tools.sh build
 	$(CARGO) build --release -p weir
 
-quick: ## the same program, optimized less and built sooner: what `make run` and `make demo` start
+quick: ## the same program, not optimized and built sooner: what `make run` and `make demo` start
 	@scripts/install-tools.sh build
 	$(CARGO) build --profile quick -p weir
 
